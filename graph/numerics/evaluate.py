@@ -1,0 +1,105 @@
+"""Run one op: our own meaning of it where we carry one, else ONNX's reference implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from . import fallback
+from .halves import is_half
+from .registry import Meaning, NoNumerics, find
+
+_OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything
+
+
+def evaluate(
+    op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], *, domain: str = "", version: int, n_outputs: int
+) -> tuple[Any, ...]:
+    """The outputs of one op, by the rules of opset ``version`` of its domain.
+
+    ``inputs`` are numpy arrays; a sequence is a list, an absent or empty optional value None. ``attrs`` are
+    Python values (arrays for tensors); a body is a callable from a list of inputs to a list of outputs, closed
+    over whatever it captures (see `graph.numerics.control.Body`). Inputs are never written to, but an output may
+    be a view of one.
+    """
+    domain = "" if domain == "ai.onnx" else domain
+    known = {name: _text(value) for name, value in attrs.items() if name not in _OBSOLETE}
+    known = {**defaults(op, domain, version), **known}
+    inputs = _trim(inputs)
+    meaning = find(op, domain, version)
+    with np.errstate(all="ignore"):
+        if meaning is not None:
+            results = _apply(meaning, op, inputs, known, n_outputs)
+        else:
+            results = fallback.run(op, inputs, known, domain, version, n_outputs)
+    return _settle(op, results, n_outputs)
+
+
+def supports(op: str, domain: str, version: int) -> bool:
+    """Whether `evaluate` knows the op at this opset."""
+    domain = "" if domain == "ai.onnx" else domain
+    return find(op, domain, version) is not None or fallback.supports(op, domain, version)
+
+
+@lru_cache(maxsize=None)
+def defaults(op: str, domain: str, version: int) -> Mapping[str, Any]:
+    """The attribute defaults that the op's schema states at this opset; empty for an op without a schema."""
+    import onnx
+
+    if not onnx.defs.has(op, max_inclusive_version=version, domain=domain):
+        return MappingProxyType({})
+    found = {}
+    for name, attribute in onnx.defs.get_schema(op, version, domain).attributes.items():
+        if attribute.default_value.type:
+            found[name] = _text(onnx.helper.get_attribute_value(attribute.default_value))
+    return MappingProxyType({name: value for name, value in found.items() if not _is_hole(value)})
+
+
+def _is_hole(value: Any) -> bool:
+    """True for a tensor default without a type: the schema's way to say that the default depends on the inputs."""
+    return getattr(value, "data_type", 1) == 0
+
+
+def _text(value: Any) -> Any:
+    """The value with bytes as text, which is how every meaning compares its string attributes."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, (list, tuple)):
+        return [_text(item) for item in value]
+    return value
+
+
+def _trim(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs without absent ones at the end."""
+    kept = list(inputs)
+    while kept and kept[-1] is None:
+        kept.pop()
+    return kept
+
+
+def _apply(meaning: Meaning, op: str, inputs: list[Any], attrs: dict[str, Any], n_outputs: int) -> Any:
+    extra = {"n_outputs": n_outputs, "op": op}
+    keywords = attrs | {name: extra[name] for name in meaning.wants}
+    half = next((x.dtype for x in inputs if is_half(x)), None) if meaning.widen else None
+    if half is None:
+        return meaning.function(*inputs, **keywords)
+    results = meaning.function(*(x.astype(np.float32) if is_half(x) else x for x in inputs), **keywords)
+    if not isinstance(results, tuple):
+        results = (results,)
+    return tuple(y.astype(half) if y is not None and y.dtype == np.float32 else y for y in results)
+
+
+def _settle(op: str, results: Any, n_outputs: int) -> tuple[Any, ...]:
+    """The asked number of outputs, numpy scalars as arrays."""
+    if not isinstance(results, tuple):
+        results = (results,)
+    if len(results) < n_outputs:
+        raise ValueError(f"{op} has {len(results)} outputs here but {n_outputs} are asked for; check the node's outputs")
+    return tuple(np.asarray(y) if isinstance(y, np.generic) else y for y in results[:n_outputs])
+
+
+__all__ = ["NoNumerics", "evaluate", "supports"]
