@@ -1,0 +1,93 @@
+"""Making nodes by hand: inputs, constants, ops, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph.attributes import checked_attributes
+from graph.errors import GraphError
+from graph.node import CONSTANT, Node, NodeEntry, as_entry, frozen_attrs
+from graph.types import Dim, TensorType, Type, dtype_name
+
+if TYPE_CHECKING:
+    from graph.graph import Graph
+
+CALL = "Call"
+"""The op of a subgraph call."""
+
+CALL_DOMAIN = "partita"
+"""The domain of subgraph calls that Partita makes."""
+
+
+def variable(name: str | None = None, dtype: Any = "float32", shape: Sequence[Dim] | None = None, *, type: Type | None = None) -> Node:
+    """A graph input. A dimension may be a string (symbolic) or None (unknown); no shape at all: unknown rank.
+
+    `type` gives a type that is no dense tensor."""
+    made = type if type is not None else TensorType(dtype, shape)
+    return Node(name or "", None, output_names=(name or "",), output_types=(made,))
+
+
+def constant(value: Any, name: str | None = None) -> Node:
+    """A constant. Python numbers become numpy's default types; the array is taken as it is and must not change any more."""
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    if array.dtype.kind in "USO":
+        array = array.astype(object)
+    made = TensorType(dtype_name(array.dtype), array.shape)
+    return Node(name or "", CONSTANT, output_names=(name or "",), output_types=(made,), value=array)
+
+
+def op(
+    op_type: str,
+    *inputs: Node | NodeEntry | None,
+    name: str | None = None,
+    domain: str = "",
+    n_outputs: int | None = None,
+    output_names: Sequence[str] | None = None,
+    captures: Sequence[Node | NodeEntry] = (),
+    opset: int | None = None,
+    **attributes: Any,
+) -> Node:
+    """An op of ONNX's vocabulary or of the user's. A Node given as an input means its output 0; None is an absent input.
+
+    Attributes are checked and converted by the op's schema at `opset` (21 for ONNX's own ops). Graphs among them are bodies: closed,
+    with `captures` bound to their last inputs."""
+    values, count = checked_attributes(op_type, domain, opset, len(inputs), attributes, where=f"node {name or op_type!r}")
+    names = tuple(output_names) if output_names is not None else _output_names(name, n_outputs or count)
+    return Node(
+        name or "",
+        op_type,
+        tuple(None if value is None else as_entry(value) for value in inputs),
+        frozen_attrs(values),
+        names,
+        (None,) * len(names),
+        domain,
+        tuple(as_entry(value) for value in captures),
+    )
+
+
+def call(subgraph: Graph, *inputs: Node | NodeEntry, name: str | None = None, attrs: Mapping[str, Any] | None = None) -> Node:
+    """A call of a subgraph; without inputs an unconnected one, which the partitioner (or `connect`) connects."""
+    if inputs and len(inputs) != len(subgraph.inputs):
+        raise GraphError(
+            f"the call has {len(inputs)} inputs and its body {len(subgraph.inputs)}", where=f"call {name or subgraph.name!r}"
+        )
+    title = name or ""
+    return Node(
+        title,
+        CALL,
+        tuple(map(as_entry, inputs)),
+        frozen_attrs(attrs or {}),
+        _output_names(title, len(subgraph.outputs)),
+        tuple(entry.type for entry in subgraph.outputs),
+        CALL_DOMAIN,
+        subgraph=subgraph,
+    )
+
+
+def _output_names(name: str | None, count: int) -> tuple[str, ...]:
+    if not name or count == 1:
+        return (name or "",) * count
+    return tuple(f"{name}_{i}" for i in range(count))

@@ -1,0 +1,64 @@
+"""The errors that Partita raises: each says the cause, the place and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PartitaError(Exception):
+    """Base of all errors that a user may see; its text is one message, fit to print without a traceback."""
+
+    def __init__(self, cause: str, *, where: str | None = None, remedy: str | None = None) -> None:
+        self.cause = cause
+        """What happened."""
+        self.where = where
+        """The node, file, pass or hook at which it happened."""
+        self.remedy = remedy
+        """What to do about it."""
+        parts = [f"{where}: {cause}" if where else cause]
+        if remedy:
+            parts.append(remedy if remedy.endswith((".", "?", "!")) else f"{remedy}.")
+        super().__init__("\n  ".join(parts))
+
+
+class GraphError(PartitaError):
+    """A graph is not well formed, or was asked for something that it does not have."""
+
+
+class TypeMismatch(GraphError):
+    """Types or shapes in a graph contradict each other or an op's schema."""
+
+
+class UnknownOp(GraphError):
+    """An op that neither ONNX nor the user has declared."""
+
+
+class ReadError(PartitaError):
+    """A file or text cannot be read as what it claims to be."""
+
+
+class WriteError(PartitaError):
+    """A graph cannot be written in the form that was asked for."""
+
+
+class PassError(PartitaError):
+    """A pass failed, is unknown, or was run without what it needs."""
+
+
+class MissingDependency(PartitaError):
+    """An optional package is needed and is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed",
+            remedy=f"Install it with: pip install 'partita[{extra}]'",
+        )
+        self.package = package
+        """The name to install from PyPI."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A remedy that suggests the known names nearest to this one, if any is near."""
+    near = difflib.get_close_matches(name, list(known), 3)
+    return f"Did you mean {', '.join(map(repr, near))}?" if near else None

@@ -1,0 +1,193 @@
+"""The graph: nodes in topological order between named inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graph.errors import GraphError, did_you_mean
+from graph.index import GraphIndex, build_index
+from graph.node import Body, Node, NodeEntry, as_entries, name_node
+from graph.order import reachable, topological
+from graph.pauses import collector_paused
+
+if TYPE_CHECKING:
+    import networkx
+
+DEFAULT_OPSET = 21
+"""The version of ONNX's own op set that a graph made in Python has."""
+
+
+class Graph(Body):
+    """A network: what `outputs` need, the inputs, and any further `nodes` that are to be kept though nothing reads them.
+
+    Nodes may be shared with other graphs. Only `attrs` (what passes leave for each other) may be written to."""
+
+    __slots__ = ("name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name")
+
+    name: str
+    nodes: tuple[Node, ...]
+    """All nodes in topological order, variables and constants too."""
+    inputs: tuple[Node, ...]
+    """The variables, in the order of the arguments."""
+    outputs: tuple[NodeEntry, ...]
+    """The values returned; the same value may stand here several times."""
+    output_names: tuple[str, ...]
+    """The outputs' own names."""
+    opsets: Mapping[str, int]
+    """The version of each op domain ("" is ONNX's own), shared by all bodies."""
+    attrs: dict[str, Any]
+    """What passes provide for each other, and what the user attaches."""
+    metadata: Mapping[str, str]
+    """Free text by key, carried from file to file."""
+
+    def __init__(
+        self,
+        outputs: Sequence[Node | NodeEntry],
+        inputs: Sequence[Node] | None = None,
+        name: str = "net",
+        opsets: Mapping[str, int] | None = None,
+        *,
+        output_names: Sequence[str] | None = None,
+        nodes: Iterable[Node] = (),
+        attrs: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        with collector_paused():
+            made = as_entries([outputs] if isinstance(outputs, (Node, NodeEntry)) else outputs)
+            listed = _variables(inputs)
+            ordered = topological(reachable([*listed, *(e.node for e in made), *nodes]))
+            _name_nodes(ordered)
+            put = object.__setattr__
+            put(self, "name", name)
+            put(self, "nodes", ordered)
+            put(self, "inputs", _all_inputs(ordered, listed, inputs is not None, name))
+            put(self, "outputs", made)
+            put(self, "output_names", _output_names(made, output_names))
+            put(self, "opsets", dict(opsets) if opsets else {"": DEFAULT_OPSET})
+            put(self, "attrs", dict(attrs or {}))
+            put(self, "metadata", dict(metadata or {}))
+            put(self, "_index", None)
+            put(self, "_by_name", None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise GraphError(
+            f"a graph never changes once it is made ({name} was to be set)",
+            where=f"graph {self.name!r}",
+            remedy="Make another with graph.evolve(...) or a pass",
+        )
+
+    @property
+    def index(self) -> GraphIndex:
+        """The graph as integers, built once."""
+        if self._index is None:
+            with collector_paused():
+                object.__setattr__(self, "_index", build_index(self))
+        return self._index
+
+    def __getitem__(self, name: str) -> Node:
+        node = self._named().get(name)
+        if node is None:
+            hint = did_you_mean(str(name), self._named()) or "graph.nodes lists the nodes"
+            raise GraphError(f"there is no node {name!r}", where=f"graph {self.name!r}", remedy=hint)
+        return node
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._named()
+
+    def _named(self) -> dict[str, Node]:
+        if self._by_name is None:
+            object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
+        return self._by_name
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def evolve(self, **changes: Any) -> Graph:
+        """A copy with these constructor arguments changed; nodes that nothing reads are kept unless `nodes` is given."""
+        fields: dict[str, Any] = {
+            "outputs": self.outputs,
+            "inputs": self.inputs,
+            "name": self.name,
+            "opsets": self.opsets,
+            "output_names": self.output_names,
+            "nodes": self.nodes,
+            "attrs": self.attrs,
+            "metadata": self.metadata,
+        }
+        return Graph(**{**fields, **changes})
+
+    def to_networkx(self) -> networkx.MultiDiGraph:
+        """The graph as networkx sees it: nodes by name, an edge for each value read."""
+        from graph.to_networkx import to_networkx
+
+        return to_networkx(self)
+
+    def __str__(self) -> str:
+        from graph.text import print_graph
+
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        ops = sum(node.is_op for node in self.nodes)
+        return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {ops} ops, {len(self.outputs)} outputs>"
+
+
+def _variables(inputs: Sequence[Node] | None) -> list[Node]:
+    for node in inputs or ():
+        if not (isinstance(node, Node) and node.is_variable):
+            raise GraphError(f"{node!r} is no graph input", remedy="Make graph inputs with variable(name, dtype, shape)")
+    listed = list(inputs or ())
+    if len(set(listed)) < len(listed):
+        raise GraphError("an input is listed twice", where=f"inputs {[n.name for n in listed]}")
+    return listed
+
+
+def _all_inputs(ordered: tuple[Node, ...], listed: list[Node], complete: bool, name: str) -> tuple[Node, ...]:
+    found = [node for node in ordered if node.is_variable]
+    if not complete:
+        return tuple(found)
+    if len(found) > len(listed):
+        missing = [node.name for node in found if node not in set(listed)]
+        raise GraphError(
+            f"the graph reads variables that are not among its inputs: {', '.join(missing)}",
+            where=f"graph {name!r}",
+            remedy="List them in inputs=, or leave inputs out",
+        )
+    return tuple(listed)
+
+
+def _name_nodes(ordered: tuple[Node, ...]) -> None:
+    """Name the nodes that have no name; refuse a name that two nodes bear."""
+    taken: dict[str, Node] = {}
+    for node in ordered:
+        if node.name and taken.setdefault(node.name, node) is not node:
+            raise GraphError(
+                f"two nodes bear the name {node.name!r}: {taken[node.name]!r} and {node!r}",
+                remedy="Give one of them another name= (or none: unnamed nodes are named by the graph)",
+            )
+    unnamed = [node for node in ordered if not node.name]
+    if not unnamed:
+        return
+    values = {name for node in ordered for name in node.output_names}
+    counts: dict[str, int] = {}
+    for node in unnamed:
+        stem = (node.op or "input").lower()
+        while True:
+            name = f"{stem}_{counts.setdefault(stem, 0)}"
+            counts[stem] += 1
+            if name not in taken and name not in values:
+                break
+        name_node(node, name)
+        taken[name] = node
+
+
+def _output_names(outputs: tuple[NodeEntry, ...], given: Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return tuple(entry.name for entry in outputs)
+    if len(given) != len(outputs):
+        raise GraphError(f"there are {len(outputs)} outputs and {len(given)} output names")
+    return tuple(given)

@@ -1,0 +1,43 @@
+"""The graph as integers: what every whole-graph algorithm works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from graph.node import Node
+from graph.order import sources
+
+if TYPE_CHECKING:
+    from graph.graph import Graph
+
+
+@attrs.frozen(slots=True, eq=False)
+class GraphIndex:
+    """Nodes by their number in topological order, and the edges between them."""
+
+    nodes: tuple[Node, ...]
+    """The nodes; number i is at i."""
+    number: dict[Node, int]
+    """The number of each node."""
+    producers: list[list[int]]
+    """For each node the numbers of those it depends on: inputs in order, captures, control; once for each edge."""
+    consumers: list[list[int]]
+    """For each node the numbers of those that depend on it, ascending, each once."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def build_index(graph: Graph) -> GraphIndex:
+    """One pass over the nodes and edges."""
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    producers = [[number[source] for source in sources(node)] for node in graph.nodes]
+    consumers: list[list[int]] = [[] for _ in producers]
+    for i, origins in enumerate(producers):
+        for j in origins:
+            known = consumers[j]
+            if not known or known[-1] != i:
+                known.append(i)
+    return GraphIndex(graph.nodes, number, producers, consumers)

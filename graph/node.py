@@ -1,0 +1,228 @@
+"""Nodes and the values that they make. A node never changes once it is made, save for its affinity."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, field, fields, setters
+
+from graph.errors import GraphError
+from graph.types import Type
+
+if TYPE_CHECKING:
+    from graph.graph import Graph
+
+CONSTANT = "Constant"
+"""The op of a constant node."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The attributes of a node that has none."""
+
+_places = itertools.count()
+
+
+class Body:
+    """What `Graph` is to a node that holds one as an attribute."""
+
+    __slots__ = ()
+
+
+
+def next_place() -> int:
+    """The place of a node made now: later than that of every node made before."""
+    return next(_places)
+
+
+def frozen_attrs(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A read-only view of a fresh copy of these attributes."""
+    return MappingProxyType(dict(values)) if values else NOTHING
+
+
+class NodeEntry:
+    """One value: output number `index` of `node`."""
+
+    __slots__ = ("node", "index")
+
+    def __init__(self, node: Node, index: int = 0) -> None:
+        self.node = node
+        """The node that makes the value."""
+        self.index = index
+        """Which of the node's outputs it is."""
+
+    @property
+    def name(self) -> str:
+        """The value's name."""
+        return self.node.output_names[self.index]
+
+    @property
+    def type(self) -> Type | None:
+        """The value's type, or None before inference."""
+        return self.node.output_types[self.index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NodeEntry):
+            return NotImplemented
+        return self.node is other.node and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.node), self.index))
+
+    def __repr__(self) -> str:
+        return f"<NodeEntry %{self.name}{'' if self.type is None else f': {self.type}'}>"
+
+
+def _refuse(node: Node, attribute: Any, value: Any) -> None:
+    raise GraphError(
+        f"a node never changes once it is made ({attribute.name} was to be set)",
+        where=f"node {node.name!r} ({node.op})",
+        remedy="node.evolve(...) returns a changed copy; only node.affinity may be set",
+    )
+
+
+@define(slots=True, eq=False, repr=False, on_setattr=_refuse)
+class Node:
+    """An op, a graph input (`op` is None), a constant, or a call of a subgraph.
+
+    Make nodes with `variable`, `constant`, `op` and `call`; change one with `evolve`, which returns another."""
+
+    name: str
+    """Unique in its graph; empty until the first graph that adopts the node names it."""
+    op: str | None
+    """The op type by ONNX's name; None for a variable, "Constant" for a constant."""
+    inputs: tuple[NodeEntry | None, ...] = ()
+    """The values read, in the op's order; None for an optional input that is absent."""
+    attrs: Mapping[str, Any] = NOTHING
+    """The op's attributes; bodies of If, Loop and Scan are graphs."""
+    output_names: tuple[str, ...] = ()
+    """The names of the values made; an empty name is an optional output that is absent."""
+    output_types: tuple[Type | None, ...] = ()
+    """The types of the values made, None before inference."""
+    domain: str = ""
+    """The op's domain; empty for ONNX's own."""
+    captures: tuple[NodeEntry, ...] = ()
+    """Outer values that the bodies in `attrs` read: bound, in order, to the last inputs of every body."""
+    subgraph: Graph | None = None
+    """The body of a call."""
+    value: np.ndarray[Any, Any] | None = None
+    """The array of a constant."""
+    after: tuple[Node, ...] = ()
+    """Control dependencies: nodes that must come before this one though it reads nothing of theirs."""
+    metadata: Mapping[str, str] = NOTHING
+    """Free text by key, carried from file to file."""
+    place: int = field(factory=next_place)
+    """Among the ready nodes of a graph the one with the lowest place comes first."""
+    affinity: str | None = field(default=None, on_setattr=setters.NO_OP)
+    """The device that the user or a pass wishes this node on; the one thing that may be set."""
+
+    @property
+    def is_variable(self) -> bool:
+        """Is it a graph input?"""
+        return self.op is None
+
+    @property
+    def is_constant(self) -> bool:
+        """Is it a constant?"""
+        return self.op == CONSTANT and self.value is not None
+
+    @property
+    def is_op(self) -> bool:
+        """Does it compute something (neither variable nor constant)?"""
+        return self.op is not None and self.value is None
+
+    @property
+    def is_call(self) -> bool:
+        """Is it a call of a subgraph?"""
+        return self.subgraph is not None
+
+    @property
+    def outputs(self) -> tuple[NodeEntry, ...]:
+        """All values that the node makes."""
+        return tuple(NodeEntry(self, i) for i in range(len(self.output_names)))
+
+    @property
+    def bodies(self) -> tuple[tuple[str, Graph], ...]:
+        """The graphs inside, each with its attribute's name ("subgraph" for the body of a call)."""
+        found: list[tuple[str, Any]] = [(k, v) for k, v in self.attrs.items() if isinstance(v, Body)]
+        if self.subgraph is not None:
+            found.append(("subgraph", self.subgraph))
+        return tuple(found)
+
+    @property
+    def reads(self) -> tuple[NodeEntry, ...]:
+        """Every value that the node depends on: inputs that are there, then captures."""
+        return tuple(e for e in self.inputs if e is not None) + self.captures
+
+    def __getitem__(self, index: int) -> NodeEntry:
+        count = len(self.output_names)
+        if not -count <= index < count:
+            raise GraphError(
+                f"there is no output {index}: the node has {count}",
+                where=f"node {self.name!r} ({self.op})",
+                remedy="Give the number of outputs as n_outputs= when the node is made",
+            )
+        return NodeEntry(self, index % count)
+
+    def __iter__(self) -> Any:
+        return iter(self.outputs)
+
+    def evolve(self, **changes: Any) -> Node:
+        """A copy with these fields changed; it keeps its place in the order, and its affinity."""
+        if "attrs" in changes:
+            changes["attrs"] = frozen_attrs(changes["attrs"])
+        if not changes.keys() <= _FIELDS:
+            raise GraphError(f"a node has no {', '.join(sorted(changes.keys() - _FIELDS))}", where=f"node {self.name!r}")
+        get = changes.get
+        return Node(
+            get("name", self.name),
+            get("op", self.op),
+            get("inputs", self.inputs),
+            get("attrs", self.attrs),
+            get("output_names", self.output_names),
+            get("output_types", self.output_types),
+            get("domain", self.domain),
+            get("captures", self.captures),
+            get("subgraph", self.subgraph),
+            get("value", self.value),
+            get("after", self.after),
+            get("metadata", self.metadata),
+            get("place", self.place),
+            get("affinity", self.affinity),
+        )
+
+    def __repr__(self) -> str:
+        what = "variable" if self.op is None else self.op
+        return f"<Node {self.name!r} {what}>"
+
+
+_FIELDS = frozenset(f.name for f in fields(Node))
+
+
+def name_node(node: Node, name: str) -> None:
+    """Give a name to a node that has none yet (the first graph that adopts it does)."""
+    count = len(node.output_names)
+    outputs = tuple(
+        given or (name if count == 1 else f"{name}_{i}") for i, given in enumerate(node.output_names)
+    )
+    object.__setattr__(node, "name", name)
+    object.__setattr__(node, "output_names", outputs)
+
+
+def as_entry(value: Node | NodeEntry) -> NodeEntry:
+    """A node given as a value means its output 0."""
+    if isinstance(value, NodeEntry):
+        return value
+    if isinstance(value, Node):
+        return value[0]
+    raise GraphError(
+        f"a value is a Node or a NodeEntry, not {type(value).__name__}",
+        remedy="Wrap arrays with constant(array) and inputs with variable(name, dtype, shape)",
+    )
+
+
+def as_entries(values: Sequence[Node | NodeEntry]) -> tuple[NodeEntry, ...]:
+    """Each as a value."""
+    return tuple(map(as_entry, values))

@@ -1,0 +1,214 @@
+"""ONNX's op schemas as plain records, looked up once for each op and version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from graph.errors import UnknownOp, did_you_mean
+from graph.node import Node
+
+ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
+"""The domains whose ops are all known; an unknown op in any other one may belong to an engine."""
+
+
+@attrs.frozen(slots=True)
+class AttrSpec:
+    """One attribute as the schema declares it."""
+
+    name: str
+    """The attribute's name."""
+    kind: str
+    """FLOAT, INT, STRING, TENSOR, GRAPH, SPARSE_TENSOR, TYPE_PROTO, or one of these with S at the end."""
+    required: bool
+    """Must it be given?"""
+    default: Any
+    """The value if it is not given; None if there is no default."""
+
+
+@attrs.frozen(slots=True)
+class ParamSpec:
+    """One input or output as the schema declares it."""
+
+    name: str
+    """The formal name."""
+    option: str
+    """"single", "optional" or "variadic"."""
+    types: frozenset[str]
+    """The types allowed, written as our types print: "float32", "sequence(int64)"."""
+    symbol: str
+    """The type's letter in the schema: parameters with the same letter have the same type."""
+    homogeneous: bool
+    """Of a variadic parameter: must all its values have one type?"""
+
+
+@attrs.frozen(slots=True)
+class OpSpec:
+    """What is known of an op at one version of its domain."""
+
+    op: str
+    """The op type."""
+    domain: str
+    """Its domain; empty for ONNX's own."""
+    since: int
+    """The first version of the domain that has it so."""
+    inputs: tuple[ParamSpec, ...]
+    """Its formal inputs."""
+    outputs: tuple[ParamSpec, ...]
+    """Its formal outputs."""
+    attributes: Mapping[str, AttrSpec]
+    """Its attributes by name."""
+    min_inputs: int
+    """How many inputs it takes at least."""
+    max_inputs: int
+    """How many inputs it takes at most."""
+    min_outputs: int
+    """How many outputs it makes at least."""
+    max_outputs: int
+    """How many outputs it makes at most."""
+    random: bool
+    """Does it give different results for the same inputs?"""
+    deprecated: bool
+    """Has this version of the domain withdrawn it?"""
+    has_function: bool
+    """Does ONNX define it by a body of simpler ops?"""
+
+    @property
+    def title(self) -> str:
+        """The op with its domain and version, for messages."""
+        return f"{self.domain or 'ai.onnx'}.{self.op}-{self.since}"
+
+
+def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
+    """The op at this version of its domain, or None if neither ONNX nor the user declares it."""
+    from graph.ops.custom import custom_op
+
+    mine = custom_op(op, domain)
+    return mine.spec if mine is not None else _onnx_spec(op, domain, version)
+
+
+def require_spec(op: str, domain: str, version: int, where: str | None = None) -> OpSpec:
+    """The same; an unknown op is an error that names near ones."""
+    spec = spec_of(op, domain, version)
+    if spec is not None:
+        return spec
+    import onnx.defs
+
+    names = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain}
+    if op in names:
+        cause = f"{domain or 'ai.onnx'} version {version} has no op {op!r}; other versions have"
+        remedy: str | None = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
+    else:
+        cause = f"{domain or 'ai.onnx'} has no op {op!r}"
+        remedy = did_you_mean(op, names) or "Declare an op of your own with register_op(...)"
+    raise UnknownOp(cause, where=where, remedy=remedy)
+
+
+def is_random(node: Node) -> bool:
+    """Does the node draw random numbers? Such nodes are never folded, merged or removed as duplicates.
+
+    The bodies inside count too."""
+    if node.op in _RANDOM and node.domain in _RANDOM_DOMAINS:
+        return node.op != "Dropout" or _may_train(node)
+    return any(is_random(inner) for _, body in node.bodies for inner in body.nodes)
+
+
+_RANDOM = frozenset(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli Dropout".split()
+)
+_RANDOM_DOMAINS = ("", "ai.onnx.ml")
+
+
+def _may_train(node: Node) -> bool:
+    """A Dropout drops something only where training mode is asked for."""
+    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    if mode is None:
+        return node.attrs.get("is_test", 1) == 0 and "is_test" in node.attrs
+    return not (mode.node.value is not None and not mode.node.value.any())
+
+
+@lru_cache(maxsize=None)
+def _onnx_spec(op: str, domain: str, version: int) -> OpSpec | None:
+    import onnx.defs
+
+    try:
+        schema = onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    return spec_from_schema(schema)
+
+
+def spec_from_schema(schema: Any) -> OpSpec:
+    """Our record of one of ONNX's schemas."""
+    constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    return OpSpec(
+        op=schema.name,
+        domain="" if schema.domain == "ai.onnx" else schema.domain,
+        since=schema.since_version,
+        inputs=tuple(_param(p, constraints) for p in schema.inputs),
+        outputs=tuple(_param(p, constraints) for p in schema.outputs),
+        attributes={name: _attribute(a) for name, a in schema.attributes.items()},
+        min_inputs=schema.min_input,
+        max_inputs=schema.max_input,
+        min_outputs=schema.min_output,
+        max_outputs=schema.max_output,
+        random=schema.name in _RANDOM,
+        deprecated=schema.deprecated,
+        has_function=schema.has_function or schema.has_context_dependent_function,
+    )
+
+
+def _param(param: Any, constraints: Mapping[str, Any]) -> ParamSpec:
+    allowed = constraints.get(param.type_str, [param.type_str])
+    return ParamSpec(
+        name=param.name,
+        option=param.option.name.lower(),
+        types=frozenset(_type_text(text) for text in allowed),
+        symbol=param.type_str,
+        homogeneous=param.is_homogeneous,
+    )
+
+
+def _attribute(attribute: Any) -> AttrSpec:
+    import onnx.helper
+
+    default = attribute.default_value
+    value = onnx.helper.get_attribute_value(default) if default.ByteSize() else None
+    if isinstance(value, bytes):
+        value = value.decode()
+    return AttrSpec(attribute.name, attribute.type.name, attribute.required, value)
+
+
+_ELEMENTS = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float4e2m1": "float4_e2m1fn",
+}
+"""ONNX's words for element types that differ from numpy's."""
+
+
+def _type_text(text: str) -> str:
+    """"tensor(float)" as our types print it: "float32"."""
+    head, _, rest = text.partition("(")
+    inner = rest[:-1]
+    if head == "tensor":
+        return _ELEMENTS.get(inner, inner)
+    if head == "sparse_tensor":
+        return f"sparse({_ELEMENTS.get(inner, inner)})"
+    if head == "seq":
+        return f"sequence({_type_text(inner)})"
+    if head == "optional":
+        return f"optional({_type_text(inner)})"
+    if head == "map":
+        key, _, value = inner.partition(",")
+        value = value.strip()
+        return f"map({_ELEMENTS.get(key, key)}, {_type_text(value) if '(' in value else _ELEMENTS.get(value, value)})"
+    return text

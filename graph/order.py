@@ -1,0 +1,72 @@
+"""The order of a graph's nodes: among the ready ones, that with the lowest place comes first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from operator import attrgetter
+
+from graph.errors import GraphError
+from graph.node import Node
+
+
+def reachable(roots: Iterable[Node]) -> list[Node]:
+    """The roots and all nodes that they depend on, each once. Linear, without recursion."""
+    seen = set(map(id, stack := list(dict.fromkeys(roots))))
+    found = []
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        for entry in node.inputs:
+            if entry is not None and id(entry.node) not in seen:
+                seen.add(id(entry.node))
+                stack.append(entry.node)
+        if node.captures or node.after:
+            for source in (*(e.node for e in node.captures), *node.after):
+                if id(source) not in seen:
+                    seen.add(id(source))
+                    stack.append(source)
+    return found
+
+
+def topological(nodes: list[Node]) -> tuple[Node, ...]:
+    """These nodes, closed under what they depend on, in order. O(n log n).
+
+    Where the places agree with the data flow, as in a loaded file, sorting by place is all there is to do."""
+    ordered = sorted(nodes, key=attrgetter("place"))
+    position = {id(node): i for i, node in enumerate(ordered)}
+    if all(position[id(source)] < i for i, node in enumerate(ordered) for source in sources(node)):
+        return tuple(ordered)
+    return _by_readiness(ordered, position)
+
+
+def sources(node: Node) -> list[Node]:
+    """The nodes that must come before this one, in input order, once for each edge."""
+    found = [entry.node for entry in node.inputs if entry is not None]
+    if node.captures:
+        found += [entry.node for entry in node.captures]
+    if node.after:
+        found += node.after
+    return found
+
+
+def _by_readiness(ordered: list[Node], position: dict[int, int]) -> tuple[Node, ...]:
+    waiting = [0] * len(ordered)
+    consumers: list[list[int]] = [[] for _ in ordered]
+    for i, node in enumerate(ordered):
+        for source in set(map(id, sources(node))):
+            consumers[position[source]].append(i)
+            waiting[i] += 1
+    ready = [i for i, count in enumerate(waiting) if not count]
+    done: list[Node] = []
+    while ready:
+        i = heapq.heappop(ready)
+        done.append(ordered[i])
+        for j in consumers[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, j)
+    if len(done) < len(ordered):
+        stuck = next(ordered[i] for i, count in enumerate(waiting) if count)
+        raise GraphError("the node depends on itself through a cycle", where=f"node {stuck.name!r} ({stuck.op})")
+    return tuple(done)

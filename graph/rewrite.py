@@ -1,0 +1,96 @@
+"""Making one graph out of another: what did not change is shared, what reads a changed value is rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import is_not
+from typing import Any
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.pauses import collector_paused
+
+
+class Rewriter:
+    """Walk the graph's nodes in order; `keep`, `replace` or leave out each; then `finish`.
+
+    A node left out whose values are still read must have had them replaced."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._nodes: dict[Node, Node] = {}
+        self._values: dict[NodeEntry, NodeEntry] = {}
+        self._kept: list[Node] = []
+
+    def value(self, entry: NodeEntry) -> NodeEntry:
+        """What stands for this value of the old graph."""
+        made = self._values.get(entry) if self._values else None
+        if made is not None:
+            return made
+        node = self._nodes.get(entry.node, entry.node)
+        return entry if node is entry.node else NodeEntry(node, entry.index)
+
+    def rebuilt(self, node: Node) -> Node:
+        """The node reading what stands for its inputs now; the same object if that changes nothing."""
+        if not (self._nodes or self._values):
+            return node
+        changes: dict[str, Any] = {}
+        inputs = [None if e is None else self.value(e) for e in node.inputs]
+        if any(map(is_not, inputs, node.inputs)):
+            changes["inputs"] = tuple(inputs)
+        if node.captures:
+            captures = [self.value(e) for e in node.captures]
+            if any(map(is_not, captures, node.captures)):
+                changes["captures"] = tuple(captures)
+        if node.after:
+            changes["after"] = tuple([self._nodes.get(n, n) for n in node.after])
+        return node.evolve(**changes) if changes else node
+
+    def keep(self, node: Node, made: Node | None = None) -> Node:
+        """The node goes on, as `made` (by default: as it is, reading the new values). Its values keep their numbers."""
+        made = self.rebuilt(node) if made is None else made
+        if made is not node:
+            self._nodes[node] = made
+        self._kept.append(made)
+        return made
+
+    def replace(self, old: NodeEntry, new: NodeEntry) -> None:
+        """`new`, a value of the new graph, stands for `old` from here on."""
+        self._values[old] = new
+
+    def finish(self, **changes: Any) -> Graph:
+        """The new graph; constructor arguments given here win. Graph attributes are carried over."""
+        graph = self.graph
+        fields: dict[str, Any] = {
+            "outputs": [self.value(entry) for entry in graph.outputs],
+            "inputs": [self._nodes.get(node, node) for node in graph.inputs],
+            "nodes": self._kept,
+        }
+        fields.update(changes)
+        if all(_same(fields[key], getattr(graph, key)) for key in ("outputs", "inputs")) and not (
+            changes or self._nodes or self._values or len(self._kept) != len(graph.nodes)
+        ):
+            return graph
+        return graph.evolve(**fields)
+
+
+def _same(a: Iterable[Any], b: Iterable[Any]) -> bool:
+    return all(x is y or (isinstance(x, NodeEntry) and x == y) for x, y in zip(a, b, strict=True))
+
+
+def rewrite(graph: Graph, visit: Callable[[Node, Rewriter], None]) -> Graph:
+    """Call `visit` for each node in order with the rewriter; it keeps or replaces the node."""
+    with collector_paused():
+        rewriter = Rewriter(graph)
+        for node in graph.nodes:
+            visit(node, rewriter)
+        return rewriter.finish()
+
+
+def map_bodies(node: Node, change: Callable[[Graph], Graph]) -> Node:
+    """The node with each of its bodies changed; the same object if none was."""
+    new = {key: change(body) for key, body in node.bodies}
+    if all(new[key] is body for key, body in node.bodies):
+        return node
+    subgraph = new.pop("subgraph", node.subgraph)
+    return node.evolve(attrs={**node.attrs, **new}, subgraph=subgraph)

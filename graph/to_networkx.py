@@ -1,0 +1,25 @@
+"""The graph as a networkx graph, for its algorithms and drawings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graph.graph import Graph
+
+if TYPE_CHECKING:
+    import networkx
+
+
+def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
+    """Nodes by name with `op` and `node`; an edge for each value read, with the value's name, and for each control dependency."""
+    import networkx
+
+    made = networkx.MultiDiGraph(name=graph.name)
+    for node in graph.nodes:
+        made.add_node(node.name, op=node.op, node=node)
+    for node in graph.nodes:
+        for entry in node.reads:
+            made.add_edge(entry.node.name, node.name, value=entry.name, type=entry.type)
+        for source in node.after:
+            made.add_edge(source.name, node.name, value=None, type=None)
+    return made

@@ -1,0 +1,150 @@
+"""What a value in a graph is: a tensor, a sequence, an optional, a map; or None while nobody has inferred it."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import attrs
+import numpy as np
+
+from graph.errors import TypeMismatch
+
+Dim = Union[int, str, None]
+"""A dimension: a size, a symbol that stands for one, or None where nothing is known."""
+
+
+def _shape(value: Any) -> tuple[Dim, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (int, str)):
+        raise TypeMismatch(f"a shape is a sequence of dimensions, not {value!r}", remedy=f"Write ({value!r},)")
+    return tuple(map(_dim, value))
+
+
+def _dim(value: Any) -> Dim:
+    if value is None or value == "?":
+        return None
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if value < 0:
+            raise TypeMismatch(
+                f"a dimension cannot be {value}", remedy="Use a string for a symbolic dimension, None for an unknown one"
+            )
+        return int(value)
+    raise TypeMismatch(f"a dimension is an integer, a string or None, not {value!r}")
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name that Partita uses for a dtype: numpy's (with those of ml_dtypes), and "string"."""
+    if isinstance(dtype, str) and dtype in _KNOWN_NAMES:
+        return dtype
+    if dtype is str or dtype is object or dtype == "str":
+        return "string"
+    try:
+        made = np.dtype(dtype)
+    except TypeError:
+        raise TypeMismatch(
+            f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(_KNOWN_NAMES))}"
+        ) from None
+    name = "string" if made.kind in "OSUT" else made.name
+    if name not in _KNOWN_NAMES:
+        raise TypeMismatch(f"no ONNX tensor can hold {name}", remedy=f"Use one of {', '.join(sorted(_KNOWN_NAMES))}")
+    return name
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy dtype of that name (strings are object arrays); the narrow floats and integers come from ml_dtypes."""
+    if name == "string":
+        return np.dtype(object)
+    if name in _ML_DTYPES:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    return np.dtype(name)
+
+
+_ML_DTYPES = frozenset(
+    "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn "
+    "int4 uint4 int2 uint2".split()
+)
+_KNOWN_NAMES = _ML_DTYPES | frozenset(
+    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128 string".split()
+)
+
+
+@attrs.frozen(slots=True, cache_hash=False)
+class TensorType:
+    """A dense tensor: its element type and, where known, its shape."""
+
+    dtype: str = attrs.field(converter=dtype_name)
+    """Element type by numpy's name, or "string"."""
+    shape: tuple[Dim, ...] | None = attrs.field(default=None, converter=_shape)
+    """Sizes; a string is a symbolic dimension, None an unknown one. None for the whole: unknown rank."""
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, where known."""
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Are all the sizes numbers?"""
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.dtype
+        return f"{self.dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+
+@attrs.frozen(slots=True)
+class SparseTensorType:
+    """A sparse tensor, as some ONNX ops declare it."""
+
+    dtype: str = attrs.field(converter=dtype_name)
+    """Element type."""
+    shape: tuple[Dim, ...] | None = attrs.field(default=None, converter=_shape)
+    """Sizes of the dense tensor that it stands for."""
+
+    def __str__(self) -> str:
+        return f"sparse({TensorType(self.dtype, self.shape)})"
+
+
+@attrs.frozen(slots=True)
+class SequenceType:
+    """A sequence of values of one type."""
+
+    element: Type | None = None
+    """The type of each element."""
+
+    def __str__(self) -> str:
+        return f"sequence({'?' if self.element is None else self.element})"
+
+
+@attrs.frozen(slots=True)
+class OptionalType:
+    """A value that may be absent."""
+
+    element: Type | None = None
+    """The type of the value if it is there."""
+
+    def __str__(self) -> str:
+        return f"optional({'?' if self.element is None else self.element})"
+
+
+@attrs.frozen(slots=True)
+class MapType:
+    """A map from a key to a value, as the classifiers of ai.onnx.ml return it."""
+
+    key: str = attrs.field(converter=dtype_name)
+    """The keys' element type."""
+    value: Type | None = None
+    """The values' type."""
+
+    def __str__(self) -> str:
+        return f"map({self.key}, {'?' if self.value is None else self.value})"
+
+
+Type = Union[TensorType, SparseTensorType, SequenceType, OptionalType, MapType]
+"""The type of a value."""
