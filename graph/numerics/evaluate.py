@@ -84,13 +84,13 @@ def _trim(inputs: Sequence[Any]) -> list[Any]:
 def _apply(meaning: Meaning, op: str, inputs: list[Any], attrs: dict[str, Any], n_outputs: int) -> Any:
     extra = {"n_outputs": n_outputs, "op": op}
     keywords = attrs | {name: extra[name] for name in meaning.wants}
-    half = next((x.dtype for x in inputs if is_half(x)), None) if meaning.widen else None
-    if half is None:
+    if not meaning.widen or not any(map(is_half, inputs)):
         return meaning.function(*inputs, **keywords)
     results = meaning.function(*(x.astype(np.float32) if is_half(x) else x for x in inputs), **keywords)
-    if not isinstance(results, tuple):
-        results = (results,)
-    return tuple(y.astype(half) if y is not None and y.dtype == np.float32 else y for y in results)
+    if not is_half(inputs[0]):
+        return results
+    results = results if isinstance(results, tuple) else (results,)
+    return tuple(y.astype(inputs[0].dtype) if y.dtype == np.float32 else y for y in results)
 
 
 def _settle(op: str, results: Any, n_outputs: int) -> tuple[Any, ...]:

@@ -1,0 +1,130 @@
+"""If, Loop, Scan, SequenceMap: ops that run a body.
+
+A body is a callable from a list of its formal inputs to a list of its outputs; what it captures is its own affair.
+It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its empty
+scan outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from .registry import numerics
+
+
+class Body(Protocol):
+    """What `evaluate` takes for an attribute that is a graph."""
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]: ...
+
+
+@numerics("If")
+def choose(condition: np.ndarray, *, then_branch: Body, else_branch: Body) -> tuple[Any, ...]:
+    """One branch runs, the other does not."""
+    return tuple((then_branch if condition.item() else else_branch)([]))
+
+
+@numerics("Loop", wants=("n_outputs",))
+def loop(
+    trips: np.ndarray | None = None, condition: np.ndarray | None = None, *carried: Any, body: Body, n_outputs: int
+) -> tuple[Any, ...]:
+    """Iterate while the condition holds, at most ``trips`` times; what is not carried is stacked along a new axis."""
+    state = list(carried)
+    collected: list[list[np.ndarray]] = [[] for _ in range(n_outputs - len(state))]
+    limit = None if trips is None else trips.item()
+    go = True if condition is None else bool(condition.item())
+    step = 0
+    while go and (limit is None or step < limit):
+        proceed, *results = body([np.array(step, np.int64), np.array(go), *state])
+        go = bool(proceed.item())
+        state = results[: len(state)]
+        for values, value in zip(collected, results[len(state) :]):
+            values.append(value)
+        step += 1
+    scanned = [_stacked(values, body, 1 + len(state) + i) for i, values in enumerate(collected)]
+    return (*state, *scanned)
+
+
+@numerics("Scan", since=9)
+def scan(
+    *inputs: np.ndarray,
+    body: Body,
+    num_scan_inputs: int,
+    scan_input_axes: Sequence[int] | None = None,
+    scan_input_directions: Sequence[int] | None = None,
+    scan_output_axes: Sequence[int] | None = None,
+    scan_output_directions: Sequence[int] | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Feed slices of the scan inputs to the body, along the given axes, forwards or backwards."""
+    n_states = len(inputs) - num_scan_inputs
+    axes = scan_input_axes or [0] * num_scan_inputs
+    rows = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[n_states:], axes)]
+    rows = [x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))]
+    states, scanned = _scan_rows(list(inputs[:n_states]), rows, body)
+    backwards = scan_output_directions or [0] * len(scanned)
+    scanned = [y[::-1] if flip else y for y, flip in zip(scanned, backwards)]
+    places = scan_output_axes or [0] * len(scanned)
+    return (*states, *(np.moveaxis(y, 0, axis) for y, axis in zip(scanned, places)))
+
+
+@numerics("Scan", until=8)
+def batched_scan(
+    lengths: np.ndarray | None,
+    *inputs: np.ndarray,
+    body: Body,
+    num_scan_inputs: int,
+    directions: Sequence[int] | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Opset 8 scans each sample of a batch by itself; samples may be shorter than the longest."""
+    n_states = len(inputs) - num_scan_inputs
+    longest = inputs[n_states].shape[1]
+    flips = directions or [0] * num_scan_inputs
+    samples = []
+    for i in range(inputs[0].shape[0]):
+        length = longest if lengths is None else int(lengths[i])
+        rows = [x[i, :length][::-1] if flip else x[i, :length] for x, flip in zip(inputs[n_states:], flips)]
+        states, scanned = _scan_rows([x[i] for x in inputs[:n_states]], rows, body)
+        samples.append([*states, *(_padded(y, longest) for y in scanned)])
+    return tuple(np.stack(values) for values in zip(*samples))
+
+
+@numerics("SequenceMap")
+def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[list[Any], ...]:
+    """Run the body on each element; further sequences go along element by element, tensors as they are."""
+    rows = [
+        body([element, *(other[i] if isinstance(other, list) else other for other in others)])
+        for i, element in enumerate(sequence)
+    ]
+    if not rows:
+        return tuple([] for _ in getattr(body, "output_types", [None]))
+    return tuple(list(values) for values in zip(*rows))
+
+
+def _scan_rows(states: list[Any], rows: list[np.ndarray], body: Body) -> tuple[list[Any], list[np.ndarray]]:
+    """The last states, and each of the body's further outputs stacked over the iterations."""
+    results = []
+    for slices in zip(*rows):
+        outputs = list(body([*states, *map(np.asarray, slices)]))
+        states, scanned = outputs[: len(states)], outputs[len(states) :]
+        results.append(scanned)
+    if results:
+        return states, [np.stack(values) for values in zip(*results)]
+    n_outputs = len(getattr(body, "output_types", states))
+    return states, [_stacked([], body, i) for i in range(len(states), n_outputs)]
+
+
+def _stacked(values: list[Any], body: Body, output: int) -> Any:
+    """The values along a new first axis; none at all gives an empty array of the type the body states."""
+    if values:
+        return np.stack(values)
+    stated = getattr(body, "output_types", None)
+    dtype, shape = (stated[output] if stated else None) or (np.dtype(np.float32), ())
+    return np.empty((0, *shape), dtype)
+
+
+def _padded(rows: np.ndarray, length: int) -> np.ndarray:
+    """Zeros after the end, up to ``length`` rows."""
+    return np.pad(rows, [(0, length - len(rows))] + [(0, 0)] * (rows.ndim - 1))

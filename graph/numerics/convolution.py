@@ -1,0 +1,190 @@
+"""Conv, ConvTranspose and their integer forms, as matrix products over all windows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .registry import numerics
+from .windows import Window, extent, split_padding, window
+
+
+@numerics("Conv", widen=True)
+def conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Cross-correlation over any number of spatial axes."""
+    geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+    if x.shape[1] != w.shape[1] * group:
+        raise ValueError(
+            f"Conv: {x.shape[1]} input channels, but the weight {w.shape} with group {group} takes "
+            f"{w.shape[1] * group}; correct the weight or the group"
+        )
+    y = correlate(geometry.pad(x, 0), w, geometry, group)
+    if b is not None:
+        y += b.reshape(-1, *(1,) * (x.ndim - 2))
+    return y
+
+
+def correlate(padded: np.ndarray, w: np.ndarray, geometry: Window, group: int) -> np.ndarray:
+    """The convolution of an already padded input, in the input's own type."""
+    batch, out_channels = padded.shape[0], w.shape[0]
+    if group == padded.shape[1] and group > 1:
+        return _depthwise(padded, w, geometry)
+    windows = geometry.view(padded)
+    spatial = len(geometry.kernel)
+    windows = windows.reshape(batch, group, w.shape[1], *windows.shape[2:])
+    # Channels and taps in front, positions behind: each group is then one matrix product.
+    order = (0, 1, 2, *range(3 + spatial, 3 + 2 * spatial), *range(3, 3 + spatial))
+    taps = w.shape[1] * int(np.prod(geometry.kernel, dtype=int))
+    columns = windows.transpose(order).reshape(batch, group, taps, -1)
+    weights = w.reshape(group, out_channels // group, taps)
+    return np.matmul(weights, columns).reshape(batch, out_channels, *geometry.outputs)
+
+
+def _depthwise(padded: np.ndarray, w: np.ndarray, geometry: Window) -> np.ndarray:
+    """One input channel for each group: a sum over the taps, each a multiply over whole images."""
+    multiplier = w.shape[0] // padded.shape[1]
+    x = np.repeat(padded, multiplier, axis=1) if multiplier > 1 else padded
+    y = np.zeros((*x.shape[:2], *geometry.outputs), x.dtype)
+    for tap, seen in geometry.taps(x):
+        y += seen * w[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(tap))
+    return y
+
+
+@numerics("ConvInteger")
+def conv_integer(
+    x: np.ndarray,
+    w: np.ndarray,
+    x_zero_point: np.ndarray | None = None,
+    w_zero_point: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Convolution of 8-bit integers, exact in int32; padding stands for the zero point."""
+    geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+    y = correlate(geometry.pad(centred(x, x_zero_point, 1), 0), centred(w, w_zero_point, 0), geometry, group)
+    return y.astype(np.int32)
+
+
+@numerics("QLinearConv")
+def qlinear_conv(
+    x: np.ndarray,
+    x_scale: np.ndarray,
+    x_zero_point: np.ndarray,
+    w: np.ndarray,
+    w_scale: np.ndarray,
+    w_zero_point: np.ndarray,
+    y_scale: np.ndarray,
+    y_zero_point: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Quantized convolution: exact integers, then one multiplication and one rounding."""
+    geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+    y = correlate(geometry.pad(centred(x, x_zero_point, 1), 0), centred(w, w_zero_point, 0), geometry, group)
+    column = (-1, *(1,) * (x.ndim - 2))
+    if b is not None:
+        y += b.reshape(column)
+    scaled = y * (x_scale * w_scale.astype(np.float64) / y_scale).reshape(column if w_scale.size > 1 else ())
+    limits = np.iinfo(y_zero_point.dtype)
+    return np.clip(np.rint(scaled) + y_zero_point, limits.min, limits.max).astype(y_zero_point.dtype)
+
+
+def centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:
+    """Integers less their zero point as float64, in which BLAS multiplies them exactly."""
+    shifted = x.astype(np.float64)
+    if zero_point is None:
+        return shifted
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return shifted - (zero_point.reshape(shape) if zero_point.size > 1 else zero_point.reshape(()))
+
+
+@numerics("ConvTranspose", widen=True)
+def conv_transpose(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """The gradient of a convolution: each input pixel adds its kernel into the output."""
+    kernel = w.shape[2:]
+    n = len(kernel)
+    strides, dilations = strides or (1,) * n, dilations or (1,) * n
+    extra = output_padding or (0,) * n
+    sizes = x.shape[2:]
+    full = [(i - 1) * s + extent(k, d) for i, s, k, d in zip(sizes, strides, kernel, dilations)]
+    before, after = _transposed_padding(sizes, full, strides, extra, auto_pad, output_shape, pads)
+    batch, per_group, out_channels = x.shape[0], x.shape[1] // group, w.shape[1]
+
+    # One product gives what every pixel adds through every tap; the taps are then laid over each other.
+    weights = w.reshape(group, per_group, -1).transpose(0, 2, 1)
+    parts = np.matmul(weights, x.reshape(batch, group, per_group, -1))
+    parts = parts.reshape(batch, group * out_channels, *kernel, *sizes)
+    y = np.zeros((batch, group * out_channels, *(f + e for f, e in zip(full, extra))), x.dtype)
+    for tap in np.ndindex(*kernel):
+        slices = [slice(t * d, t * d + (i - 1) * s + 1, s) for t, d, i, s in zip(tap, dilations, sizes, strides)]
+        y[(slice(None), slice(None), *slices)] += parts[(slice(None), slice(None), *tap)]
+    y = _cropped(y, before, after)
+    return y if b is None else y + b.reshape(-1, *(1,) * n)
+
+
+def _transposed_padding(
+    sizes: Sequence[int],
+    full: Sequence[int],
+    strides: Sequence[int],
+    extra: Sequence[int],
+    auto_pad: str,
+    output_shape: Sequence[int] | None,
+    pads: Sequence[int] | None,
+) -> tuple[Sequence[int], Sequence[int]]:
+    """What to cut off at both ends; negative where an output shape asks for more than there is."""
+    n = len(sizes)
+    if output_shape:
+        wanted: Sequence[int] = list(output_shape)[-n:]
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [i * s for i, s in zip(sizes, strides)]
+    else:
+        pads = (0,) * (2 * n) if auto_pad == "VALID" or not pads else pads
+        return pads[:n], pads[n:]
+    totals = [f + e - o for f, e, o in zip(full, extra, wanted)]
+    # The specification halves here the other way round: only SAME_UPPER gives the odd one to the end.
+    return split_padding(totals, "SAME_UPPER" if auto_pad == "SAME_UPPER" else "SAME_LOWER")
+
+
+def _cropped(y: np.ndarray, before: Sequence[int], after: Sequence[int]) -> np.ndarray:
+    more = [(max(0, -b), max(0, -a)) for b, a in zip(before, after)]
+    if np.any(more):
+        y = np.pad(y, [(0, 0), (0, 0), *more])
+    slices = [slice(max(0, b), size - max(0, a)) for b, a, size in zip(before, after, y.shape[2:])]
+    return y[(slice(None), slice(None), *slices)]

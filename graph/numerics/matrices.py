@@ -1,0 +1,51 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .convolution import centred
+from .registry import numerics
+
+
+@numerics("MatMul", widen=True)
+def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """numpy's own."""
+    return np.matmul(a, b)
+
+
+@numerics("Gemm", widen=True)
+def gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    broadcast: int = 0,
+) -> np.ndarray:
+    """alpha A B + beta C; ``broadcast`` of opsets below 7 allows what numpy's rules do anyway."""
+    y = np.matmul(a.T if transA else a, b.T if transB else b)
+    if alpha != 1:
+        y = (y * alpha).astype(a.dtype)
+    if c is None or beta == 0:
+        return y
+    return (y + (c if beta == 1 else beta * c)).astype(a.dtype)
+
+
+@numerics("MatMulInteger")
+def matmul_integer(
+    a: np.ndarray, b: np.ndarray, a_zero_point: np.ndarray | None = None, b_zero_point: np.ndarray | None = None
+) -> np.ndarray:
+    """Product of 8-bit integers, exact in int32; zero points by row of A and by column of B."""
+    rows = max(a.ndim - 2, 0)
+    return np.matmul(_centred(a, a_zero_point, rows), _centred(b, b_zero_point, b.ndim - 1)).astype(np.int32)
+
+
+def _centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:
+    """Less the zero point, which may also have the rank of ``x``."""
+    if zero_point is not None and zero_point.ndim > 1:
+        return x.astype(np.float64) - zero_point
+    return centred(x, zero_point, axis)

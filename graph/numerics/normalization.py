@@ -1,0 +1,180 @@
+"""Normalization: batch, instance, layer, group, local response, and the norms of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .halves import is_half
+from .registry import numerics
+
+
+@numerics("BatchNormalization", until=8, wants=("n_outputs",))
+def spatial_batch_normalization(
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    epsilon: float,
+    momentum: float,
+    n_outputs: int,
+    spatial: int = 1,
+    is_test: int = 0,
+) -> tuple[np.ndarray, ...]:
+    """Opsets 1 to 8: without ``spatial`` every position has its own statistics; one output means inference."""
+    training = n_outputs > 1 and not is_test
+    return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, training, bool(spatial))
+
+
+@numerics("BatchNormalization", since=9, until=13, wants=("n_outputs",))
+def batch_normalization_by_outputs(
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    epsilon: float,
+    momentum: float,
+    n_outputs: int,
+) -> tuple[np.ndarray, ...]:
+    """Opsets 9 to 13: training is asked for by asking for the statistics."""
+    return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, n_outputs > 1, True)
+
+
+@numerics("BatchNormalization", since=14)
+def batch_normalization(
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    epsilon: float,
+    momentum: float,
+    training_mode: int = 0,
+) -> tuple[np.ndarray, ...]:
+    """From opset 14: training is an attribute; the running statistics are the other outputs."""
+    return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, bool(training_mode), True)
+
+
+def _batch_normalization(
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    epsilon: float,
+    momentum: float,
+    training: bool,
+    spatial: bool,
+) -> tuple[np.ndarray, ...]:
+    """Y, and in training the running and the batch's own mean and variance."""
+    column = (1, -1, *(1,) * (x.ndim - 2)) if spatial else (1, *x.shape[1:])
+    wide = _wide(x)
+    used_mean, used_var = _wide(mean), _wide(var)
+    if training:
+        axes = (0, *range(2, x.ndim)) if spatial else (0,)
+        used_mean, used_var = wide.mean(axis=axes), wide.var(axis=axes)
+    y = wide - used_mean.reshape(column)
+    y *= (_wide(scale) / np.sqrt(used_var + wide.dtype.type(epsilon))).reshape(column)
+    y += _wide(bias).reshape(column)
+    y = y.astype(x.dtype, copy=False)
+    if not training:
+        return (y,)
+    running = (
+        _wide(mean) * momentum + used_mean.reshape(mean.shape) * (1 - momentum),
+        _wide(var) * momentum + used_var.reshape(var.shape) * (1 - momentum),
+    )
+    return (y, *(s.astype(mean.dtype) for s in (*running, used_mean, used_var)))
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float32) if is_half(x) else x
+
+
+@numerics("InstanceNormalization", widen=True)
+def instance_normalization(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float) -> np.ndarray:
+    """Each channel of each sample to mean 0 and variance 1, then scaled."""
+    column = (1, -1, *(1,) * (x.ndim - 2))
+    return standardized(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(column) + bias.reshape(column)
+
+
+@numerics("GroupNormalization", until=20, widen=True)
+def group_normalization_by_group(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float
+) -> np.ndarray:
+    """Opset 18: one scale and bias for each group."""
+    per_channel = x.shape[1] // num_groups
+    return group_normalization(
+        x, scale.repeat(per_channel), bias.repeat(per_channel), num_groups=num_groups, epsilon=epsilon
+    )
+
+
+@numerics("GroupNormalization", since=21, widen=True)
+def group_normalization(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float, stash_type: int = 1
+) -> np.ndarray:
+    """From opset 21: one scale and bias for each channel."""
+    groups = standardized(x.reshape(x.shape[0], num_groups, -1), (2,), epsilon)
+    column = (1, -1, *(1,) * (x.ndim - 2))
+    return groups.reshape(x.shape) * scale.reshape(column) + bias.reshape(column)
+
+
+@numerics("LayerNormalization")
+def layer_normalization(
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float,
+    stash_type: int = 1,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Y, mean, 1 / deviation over the axes from ``axis`` on; float32 statistics for halves."""
+    wide = _wide(x)
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    mean = wide.mean(axis=axes, keepdims=True)
+    centred = wide - mean
+    inverse = 1 / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + wide.dtype.type(epsilon))
+    y = (centred * inverse).astype(x.dtype) * scale
+    if bias is not None:
+        y = y + bias
+    return y.astype(x.dtype, copy=False), mean, inverse
+
+
+@numerics("MeanVarianceNormalization", widen=True)
+def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3)) -> np.ndarray:
+    """To mean 0 and variance 1 over the axes; the specification adds 1e-9 to the deviation."""
+    axes = tuple(axes)
+    deviation = x.std(axis=axes, keepdims=True) + x.dtype.type(1e-9)
+    return (x - x.mean(axis=axes, keepdims=True)) / deviation
+
+
+@numerics("LRN", widen=True)
+def local_response_normalization(x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int) -> np.ndarray:
+    """Divide by a power of the mean square over the neighbouring channels."""
+    before = (size - 1) // 2
+    around = [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)]
+    squares = np.pad(np.square(x), around)
+    total = np.zeros_like(x)
+    for shift in range(size):
+        total += squares[:, shift : shift + x.shape[1]]
+    kind = x.dtype.type
+    return x / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
+
+
+@numerics("LpNormalization", widen=True)
+def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray:
+    """Divide by the 1- or 2-norm along an axis; zero vectors stay zero."""
+    norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True).astype(x.dtype)
+    return np.where(norm == 0, x.dtype.type(0), x / np.where(norm == 0, 1, norm)).astype(x.dtype)
+
+
+def standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
+    """Mean 0 and variance 1 over the axes."""
+    centred = x - x.mean(axis=axes, keepdims=True)
+    return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + x.dtype.type(epsilon))

@@ -1,0 +1,163 @@
+"""Pooling over windows, over regions of interest, and over all positions.
+
+The windows are taken tap by tap: each place in the kernel is one strided view of the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .registry import numerics
+from .windows import Window, window
+
+
+@numerics("MaxPool", widen=True, wants=("n_outputs",))
+def max_pool(
+    x: np.ndarray,
+    *,
+    kernel_shape: Sequence[int],
+    n_outputs: int,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    storage_order: int = 0,
+    strides: Sequence[int] | None = None,
+) -> tuple[np.ndarray, ...]:
+    """The largest value of each window and, if asked for, its index in the whole input."""
+    geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    padded = geometry.pad(x, _least(x.dtype))
+    if n_outputs > 1:
+        return _max_with_indices(padded, x.shape, geometry, storage_order)
+    y = np.full((*x.shape[:2], *geometry.outputs), _least(x.dtype), x.dtype)
+    for _, seen in geometry.taps(padded):
+        np.maximum(y, seen, out=y)
+    return (y,)
+
+
+def _max_with_indices(
+    padded: np.ndarray, shape: tuple[int, ...], geometry: Window, storage_order: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Maxima and where they are; the first in row-major order wins a tie, and padding never wins."""
+    best = np.full((*shape[:2], *geometry.outputs), _least(padded.dtype), padded.dtype)
+    where = np.zeros(best.shape, np.int64)
+    unset = np.ones(best.shape, bool)
+    sizes = shape[2:]
+    positions = np.arange(int(np.prod(sizes))).reshape(sizes, order="F" if storage_order else "C")
+    inside = geometry.pad(np.ones((1, 1, *sizes), bool), False)
+    marked = geometry.pad(positions[None, None], 0)
+    for (_, seen), (_, place), (_, real) in zip(geometry.taps(padded), geometry.taps(marked), geometry.taps(inside)):
+        better = ((seen > best) | unset) & real
+        np.copyto(best, seen, where=better)
+        np.copyto(where, place, where=better)
+        unset &= ~better
+    images = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *(1,) * len(sizes)) * positions.size
+    return best, where + images
+
+
+@numerics("AveragePool", widen=True)
+def average_pool(
+    x: np.ndarray,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """The mean of each window; stated padding counts if asked for, what ceil mode adds beyond it never does."""
+    geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    counted = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    if count_include_pad:
+        stated = list(zip(geometry.before, geometry.after))
+        counted = np.pad(counted, [(0, 0), (0, 0), *stated], constant_values=1)
+        counts = _sum(geometry, _grown(counted, geometry))
+    else:
+        counts = _sum(geometry, geometry.pad(counted, 0))
+    return _sum(geometry, geometry.pad(x, 0)) / np.maximum(counts, 1)
+
+
+def _grown(counted: np.ndarray, geometry: Window) -> np.ndarray:
+    """Zeros behind the stated padding, as far as the last window reaches."""
+    bare = Window(geometry.kernel, geometry.strides, geometry.dilations, *((0,) * len(geometry.kernel),) * 2, geometry.outputs)
+    return bare.pad(counted, 0)
+
+
+@numerics("LpPool", widen=True)
+def lp_pool(
+    x: np.ndarray,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    p: float = 2,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """The p-norm of each window."""
+    geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    return (_sum(geometry, geometry.pad(np.abs(x) ** p, 0)) ** (1 / p)).astype(x.dtype)
+
+
+@numerics("GlobalAveragePool", widen=True)
+def global_average_pool(x: np.ndarray) -> np.ndarray:
+    """The mean over all positions."""
+    return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+@numerics("GlobalMaxPool")
+def global_max_pool(x: np.ndarray) -> np.ndarray:
+    """The maximum over all positions."""
+    return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+@numerics("GlobalLpPool", widen=True)
+def global_lp_pool(x: np.ndarray, *, p: float = 2) -> np.ndarray:
+    """The p-norm over all positions."""
+    return ((np.abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)).astype(x.dtype)
+
+
+@numerics("MaxRoiPool", widen=True)
+def max_roi_pool(
+    x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
+) -> np.ndarray:
+    """The maximum in each bin of each region [image, x1, y1, x2, y2]; an empty bin is 0."""
+    y = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+    for region, (image, *corners) in enumerate(rois):
+        left, top, right, bottom = (int(_half_away(c * spatial_scale)) for c in corners)
+        rows = _bins(top, max(bottom - top + 1, 1), pooled_shape[0], x.shape[2])
+        columns = _bins(left, max(right - left + 1, 1), pooled_shape[1], x.shape[3])
+        for i, row in enumerate(rows):
+            for j, column in enumerate(columns):
+                cell = x[int(image), :, row, column]
+                if cell.size:
+                    y[region, :, i, j] = cell.max(axis=(1, 2))
+    return y
+
+
+def _bins(start: int, length: int, count: int, limit: int) -> list[slice]:
+    """``count`` overlapping bins over [start, start + length), clipped to the image."""
+    edges = [(start + i * length // count, start + -(-(i + 1) * length // count)) for i in range(count)]
+    return [slice(min(max(low, 0), limit), min(max(high, 0), limit)) for low, high in edges]
+
+
+def _half_away(value: float) -> float:
+    """Round as C does: halves away from zero."""
+    return float(np.copysign(np.floor(np.abs(value) + 0.5), value))
+
+
+def _sum(geometry: Window, padded: np.ndarray) -> np.ndarray:
+    """The sum of each window."""
+    total = np.zeros((*padded.shape[:2], *geometry.outputs), padded.dtype)
+    for _, seen in geometry.taps(padded):
+        total += seen
+    return total
+
+
+def _least(dtype: np.dtype) -> float:
+    return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
