@@ -1,0 +1,144 @@
+"""One run of `largest`: contract the open edges of the base, in some order, for as long as any can be."""
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from partition.growth.base import Base, join
+from partition.growth.quotient import Quotient
+
+
+class Start(enum.IntEnum):
+    """Where a run starts from, and with which edges."""
+
+    EQUAL_EARLIEST = 0
+    """Groups of equal earliest labels, which are acyclic; edges by consumer."""
+    EQUAL_LATEST = 1
+    """Groups of equal latest labels; edges by consumer."""
+    LATEST_PRODUCER = 2
+    """The base itself; edges with the latest producers first."""
+    LONGEST_EDGE = 3
+    """The base itself; the longest edges first."""
+
+
+def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: int) -> list[int]:
+    """-> the group of each of the first `count` base groups (`edges` are among them).
+
+    Acyclic and maximal: no edge that is left could be contracted. Near-linear where edges are local, because
+    each question costs the cheaper end of a search inside the window of ranks.
+    """
+    owner, order = _beginning(base, start, edges, count)
+    names = _topological(base, start, owner, count)
+    place = [0] * count
+    for i, name in enumerate(names):
+        place[name] = i
+    place = [place[name] for name in owner]
+    quotient = _quotient(base, place, len(names))
+    _contract_all(quotient, [base.color[name] for name in names], [(place[a], place[b]) for a, b in order])
+    return [quotient.find(x) for x in place]
+
+
+def _beginning(
+    base: Base, start: Start, edges: Sequence[tuple[int, int]], count: int
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """-> (the first group of each base group, the edges in the order to try them in)."""
+    owner = list(range(count))
+    if start is Start.LATEST_PRODUCER:
+        return owner, sorted(edges, key=lambda e: -e[0])
+    if start is Start.LONGEST_EDGE:
+        return owner, sorted(edges, key=lambda e: e[0] - e[1])
+    label = base.earliest if start is Start.EQUAL_EARLIEST else base.latest
+    for a, b in edges:
+        if label[a] == label[b]:
+            join(owner, a, b)
+    for x, name in enumerate(owner):
+        owner[x] = owner[name]
+    return owner, sorted(edges, key=lambda e: e[1])
+
+
+def _topological(base: Base, start: Start, owner: list[int], count: int) -> list[int]:
+    """The groups that a run starts from, in a topological order. Hosts come first among equals of the earliest
+    label, last among equals of the latest, because their edges raise neither."""
+    if start is Start.LATEST_PRODUCER or start is Start.LONGEST_EDGE:
+        return depth_order(base.pred, count)
+    names = [x for x in range(count) if owner[x] == x]
+    color = base.color
+    if start is Start.EQUAL_EARLIEST:
+        names.sort(key=lambda x: (base.earliest[x], color[x] is not None))
+    else:
+        names.sort(key=lambda x: (-base.latest[x], color[x] is None))
+    return names
+
+
+def _quotient(base: Base, place: list[int], size: int) -> Quotient:
+    """The base contracted to the groups that `place` names, cut off behind the last of them."""
+    count = len(place)
+    whole = count == len(base.succ)
+    succ: list[list[int]] = [[] for _ in range(size)]
+    pred: list[list[int]] = [[] for _ in range(size)]
+    for x in range(count):
+        consumers = base.succ[x]
+        if consumers:
+            succ[place[x]] += [place[y] for y in consumers if whole or y < count]
+    for x, consumers in enumerate(succ):
+        if len(consumers) > 1:
+            consumers = succ[x] = list(dict.fromkeys(consumers))
+        if x in consumers:
+            consumers.remove(x)
+        for y in consumers:
+            pred[y].append(x)
+    return Quotient(succ, pred)
+
+
+def _contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[int, int]]) -> None:
+    """Try edge after edge until none can be contracted.
+
+    A path that passes another device blocks an edge for good: contraction only makes more paths. An edge that a
+    path through its own device blocks is asked again only once the first group of that path was merged with
+    one of the two ends.
+    """
+    find, merge = quotient.find, quotient.merge
+    blocked: set[tuple[int, int]] = set()
+    todo = list(dict.fromkeys((a, b, -1) for a, b in edges if a != b))
+    progress = True
+    while todo and progress:
+        progress = False
+        again = []
+        for a, b, between in todo:
+            a, b = find(a), find(b)
+            if a == b or (a, b) in blocked:
+                continue
+            if between >= 0:
+                between = find(between)
+                if between != a and between != b:
+                    again.append((a, b, between))
+                    continue
+            path = merge((a, b))
+            if path is None:
+                progress = True
+            elif any(color[x] != color[a] for x in path):
+                blocked.add((a, b))
+            else:
+                again.append((a, b, path[0]))
+        todo = list(dict.fromkeys(again))
+
+
+def depth_order(pred: list[list[int]], count: int) -> list[int]:
+    """A topological order of the first `count` nodes in which each stands close before its first consumer (depth
+    first over the producers), so that windows of ranks are narrow."""
+    fresh, waiting, done = 0, 1, 2
+    state = bytearray(count)
+    order = []
+    for root in range(count):
+        stack = [root]
+        while stack:
+            x = stack[-1]
+            if state[x] == fresh:
+                state[x] = waiting
+                stack += [p for p in reversed(pred[x]) if state[p] == fresh]
+                continue
+            if state[x] == waiting:
+                state[x] = done
+                order.append(x)
+            stack.pop()
+    return order

@@ -1,0 +1,95 @@
+"""Growth "largest": groups as large as can be, all devices at once, acyclic by construction."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from partition.growth.base import Base, build, components, drop_blocked
+from partition.growth.contract import Start, contract
+from partition.growth.fixed import by_size, renumbered
+from partition.growth.labels import Accept, Color, Preds, accepted_inputs, earliest_labels, latest_labels
+
+SMALL = 3_000
+"""Up to this many nodes (or base groups and open edges) every start is tried."""
+
+FULL = 30_000
+"""From this many base groups and open edges on, a sample chooses the one start that is run on the whole."""
+
+SAMPLE = 4_000
+"""Base groups in that sample. The first ones: they are closed under producers, so a graph of their own."""
+
+Score = tuple[int, list[int]]
+"""Fewer groups win, then larger ones: (number of groups, minus their sizes in order)."""
+
+
+def largest(
+    preds: Preds, color: Color, accept: Accept | None = None, fixed: Sequence[Sequence[int]] = ()
+) -> list[list[int]]:
+    """Groups connected by accepted edges, of which no two could be joined by another one.
+
+    1. Labels: the earliest split (from the inputs down) and the latest one (from the outputs up).
+    2. The base: what is connected at equal labels, both of them. Labels never fall along an edge: no cycle.
+    3. Runs: starting from the base or from the groups of equal labels, contract accepted edges one by one
+       unless a path runs around them. Each run ends acyclic and maximal.
+    4. The run with the fewest groups wins; then larger groups; then the earlier run.
+
+    Every node of a color is in exactly one group. Near-linear where edges are local, as in neural networks;
+    superlinear with uniformly random skips over the whole graph, because maximality needs reachability.
+    """
+    if fixed:
+        return renumbered(largest, preds, color, accept, fixed)
+    accepted = accepted_inputs(preds, color, accept)
+    earliest = earliest_labels(preds, color, accepted)
+    latest = latest_labels(preds, color, accepted)
+
+    def base_of(first: list[int]) -> Base:
+        base = build(preds, color, accepted, earliest, latest, first)
+        drop_blocked(base)
+        return base
+
+    base = base_of(components(preds, accepted, earliest, latest))
+    score, owner = _best(base, _starts(base))
+    if len(preds) <= SMALL and score[0] > 1:
+        # The base may hold together what a better result splits: also run from single nodes.
+        singles = base_of(list(range(len(preds))))
+        other = _best(singles, (Start.LATEST_PRODUCER, Start.LONGEST_EDGE))
+        if other[0] < score:
+            owner = other[1]
+    return in_order(owner, color)
+
+
+def _starts(base: Base) -> tuple[Start, ...]:
+    if not base.open:
+        return (Start.EQUAL_LATEST,)
+    if len(base.succ) + len(base.open) <= SMALL:
+        return (Start.EQUAL_LATEST, Start.EQUAL_EARLIEST, Start.LATEST_PRODUCER, Start.LONGEST_EDGE)
+    return (Start.EQUAL_LATEST, Start.EQUAL_EARLIEST, Start.LATEST_PRODUCER)
+
+
+def _best(base: Base, starts: Sequence[Start]) -> tuple[Score, list[int]]:
+    """-> the best run's (score, the group of each node)."""
+    count = len(base.succ)
+    if len(starts) > 1 and count + len(base.open) > FULL:
+        few = min(count, SAMPLE)
+        part = [(a, b) for a, b in base.open if b < few]
+        starts = [min(starts, key=lambda s: _score(base, contract(base, s, part, few)))]
+    runs = [contract(base, s, base.open, count) for s in starts]
+    scores = [_score(base, owner) for owner in runs]
+    best = min(range(len(runs)), key=scores.__getitem__)
+    return scores[best], [runs[best][b] for b in base.of]
+
+
+def _score(base: Base, owner: list[int]) -> Score:
+    total: dict[int, int] = {}
+    for x, name in enumerate(owner):
+        if base.color[x] is not None:
+            total[name] = total.get(name, 0) + base.size[x]
+    return len(total), sorted(-size for size in total.values())
+
+
+def in_order(owner: Sequence[int], color: Color) -> list[list[int]]:
+    """The groups of colored nodes with the same owner; those of more nodes first, then by first node."""
+    groups: dict[int, list[int]] = {}
+    for v, name in enumerate(owner):
+        if color[v] is not None:
+            groups.setdefault(name, []).append(v)
+    return by_size(groups.values())

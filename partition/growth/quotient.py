@@ -1,0 +1,179 @@
+"""A graph under contraction: merge groups of nodes for as long as no cycle comes of it."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from partition.growth.order import OrderList
+
+CHUNK = 12
+"""Edges that each end of a search looks at before it is the other end's turn."""
+
+MEMBER = -1
+"""Stands in a search's tree for "one of the groups to be merged"."""
+
+EXHAUSTED = -2
+"""What a side of a search answers when it has nothing left to look at."""
+
+SMALL_LIST = 64
+"""Neighbour lists shorter than this in all are cleaned at every merge, longer ones only by large merges."""
+
+
+class Quotient:
+    """The groups of a partition, each named by one of its nodes, with a topological order that merges keep up.
+
+    The neighbour lists go stale when groups merge; what is read from them is resolved by `find` (inlined in the
+    hot loops). `order.rank` gives each group its place, so that a path from a to b stays within their ranks.
+    """
+
+    __slots__ = ("_backward", "_forward", "_member", "_stamp", "order", "pred", "rep", "succ")
+
+    def __init__(
+        self,
+        succ: list[list[int]],
+        pred: list[list[int]],
+        order: Sequence[int] | None = None,
+        rep: Sequence[int] | None = None,
+    ) -> None:
+        """The lists are taken over and changed. Without `order` the numbers are a topological order; with
+        it (and `rep`: node -> name of its group) the lists are those of groups already contracted."""
+        count = len(succ)
+        self.succ, self.pred = succ, pred
+        self.rep = list(range(count)) if rep is None else list(rep)
+        self.order = OrderList(count, order)
+        self._forward = [0] * count
+        self._backward = [0] * count
+        self._member = [0] * count
+        self._stamp = 0
+
+    def find(self, x: int) -> int:
+        """The name of the group that x belongs to (union-find with path halving)."""
+        rep = self.rep
+        while rep[x] != x:
+            rep[x] = rep[rep[x]]
+            x = rep[x]
+        return x
+
+    def merge(self, members: Sequence[int]) -> list[int] | None:
+        """Contract these groups (distinct names) into one, unless a path leaves them and comes back.
+
+        Returns None when done, else the outside groups of such a path. The search runs from both ends in
+        lockstep, so it costs the smaller of the two sides, within the ranks between lowest and highest member.
+        """
+        low, high = self._ends(members)
+        path, settled, forward = self._search(members, low, high)
+        if path is None:
+            self._contract(members, high if forward else low, settled, forward)
+        return path
+
+    def closes_cycle(self, members: Sequence[int]) -> bool:
+        """Would merging these groups close a cycle? The same search as `merge`, without the contraction."""
+        low, high = self._ends(members)
+        return self._search(members, low, high)[0] is not None
+
+    def _ends(self, members: Sequence[int]) -> tuple[int, int]:
+        rank = self.order.rank
+        if len(members) == 2:
+            a, b = members
+            return (a, b) if rank[a] < rank[b] else (b, a)
+        return min(members, key=rank.__getitem__), max(members, key=rank.__getitem__)
+
+    def _search(self, members: Sequence[int], low: int, high: int) -> tuple[list[int] | None, list[int], bool]:
+        """Look for a path between members over the outside.
+
+        Returns (path or None, the outside groups of the side that was exhausted first, is it the forward one).
+        """
+        self._stamp += 1
+        member, stamp = self._member, self._stamp
+        for x in members:
+            member[x] = stamp
+        down = [x for x in members if x != high]  # where paths start, then the outside groups met
+        up = [x for x in members if x != low]
+        starts = len(down)
+        parents: dict[int, int] = {}
+        children: dict[int, int] = {}
+        ranks = (self.order.rank[low], self.order.rank[high])
+        forward = self._sweep(down, self.succ, self._forward, self._backward, parents, ranks)
+        backward = self._sweep(up, self.pred, self._backward, self._forward, children, ranks)
+        while True:
+            met = next(forward, EXHAUSTED)
+            if met == EXHAUSTED:
+                return None, down[starts:], True
+            if met >= 0:
+                break
+            met = next(backward, EXHAUSTED)
+            if met == EXHAUSTED:
+                return None, up[starts:], False
+            if met >= 0:
+                break
+        return _chain(met, parents) + _chain(met, children)[1:], [], True
+
+    def _sweep(
+        self,
+        queue: list[int],
+        edges: list[list[int]],
+        mark: list[int],
+        other: list[int],
+        came_from: dict[int, int],
+        ranks: tuple[int, int],
+    ) -> Iterator[int]:
+        """One end of the search, breadth first: yields MEMBER after each CHUNK of edges, and, when a path
+        from member to member is complete, the outside group where its two halves meet."""
+        rep, rank, member, stamp = self.rep, self.order.rank, self._member, self._stamp
+        lowest, highest = ranks
+        starts = len(queue)
+        left = CHUNK
+        for done, x in enumerate(queue):  # the queue grows meanwhile
+            outside = done >= starts
+            for s in edges[x]:
+                while rep[s] != s:
+                    rep[s] = rep[rep[s]]
+                    s = rep[s]
+                if member[s] == stamp:
+                    if outside:
+                        yield x
+                elif lowest < rank[s] < highest and mark[s] != stamp:
+                    mark[s] = stamp
+                    came_from[s] = x if outside else MEMBER
+                    if other[s] == stamp:
+                        yield s
+                    queue.append(s)
+                left -= 1
+                if not left:
+                    yield MEMBER
+                    left = CHUNK
+
+    def _contract(self, members: Sequence[int], at: int, settled: list[int], forward: bool) -> None:
+        """Merge where `at` stands. The outside groups of the exhausted side move across the merged one:
+        what the members reach goes behind it, or what reaches them before it."""
+        rep, succ, pred, order = self.rep, self.succ, self.pred, self.order
+        into = max(members, key=lambda x: len(succ[x]) + len(pred[x]))
+        for x in members:
+            if x != at:
+                order.unlink(x)
+        settled.sort(key=order.rank.__getitem__)
+        for x in settled:
+            order.unlink(x)
+        if at != into:
+            order.replace(at, into)
+        place = into if forward else order.preceding[into]
+        for x in reversed(settled):
+            order.insert_after(place, x)
+        consumers, producers = succ[into], pred[into]
+        for x in members:
+            if x != into:
+                rep[x] = into
+                consumers += succ[x]
+                producers += pred[x]
+                succ[x] = pred[x] = []
+        if len(members) > 2 or len(consumers) + len(producers) < SMALL_LIST:
+            succ[into] = [s for s in dict.fromkeys(map(self.find, consumers)) if s != into]
+            pred[into] = [p for p in dict.fromkeys(map(self.find, producers)) if p != into]
+
+
+def _chain(x: int, came_from: dict[int, int]) -> list[int]:
+    """From x back to the members."""
+    chain = []
+    while x != MEMBER:
+        chain.append(x)
+        x = came_from.get(x, MEMBER)
+    return chain
