@@ -4,7 +4,18 @@
 goes to ONNX's reference implementation.
 """
 
-from . import control, convolution, matrices, normalization, pooling, softmax  # noqa: F401  each fills the table
+from . import (  # noqa: F401  importing a family fills the table
+    activations,
+    arithmetic,
+    control,
+    convolution,
+    elementwise,
+    matrices,
+    normalization,
+    pooling,
+    reductions,
+    softmax,
+)
 from .evaluate import NoNumerics, evaluate, supports
 
 __all__ = ["NoNumerics", "evaluate", "supports"]

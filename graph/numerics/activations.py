@@ -1,0 +1,133 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .elementwise import error_function
+from .registry import numerics
+
+
+@numerics("Relu")
+def relu(x: np.ndarray) -> np.ndarray:
+    """max(x, 0)."""
+    return np.maximum(x, x.dtype.type(0))
+
+
+@numerics("LeakyRelu", widen=True)
+def leaky_relu(x: np.ndarray, *, alpha: float) -> np.ndarray:
+    """x, or alpha x below zero."""
+    return np.where(x < 0, x.dtype.type(alpha) * x, x)
+
+
+@numerics("PRelu", until=6, widen=True)
+def prelu_by_channel(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """Below opset 7 a slope of one dimension belongs to the channels."""
+    if slope.size > 1 and slope.ndim == 1 and x.ndim > 1:
+        slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
+    return prelu(x, slope)
+
+
+@numerics("PRelu", since=7, widen=True)
+def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """x, or slope x below zero."""
+    return np.where(x < 0, slope * x, x)
+
+
+@numerics("Elu", widen=True)
+def elu(x: np.ndarray, *, alpha: float) -> np.ndarray:
+    """x, or alpha (exp(x) - 1) below zero."""
+    return np.where(x < 0, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)), x)
+
+
+@numerics("Celu", widen=True)
+def celu(x: np.ndarray, *, alpha: float) -> np.ndarray:
+    """Elu whose slope is continuous for every alpha."""
+    kind = x.dtype.type
+    return np.maximum(x, kind(0)) + np.minimum(kind(0), kind(alpha) * np.expm1(x / kind(alpha)))
+
+
+@numerics("Selu", widen=True)
+def selu(x: np.ndarray, *, alpha: float, gamma: float) -> np.ndarray:
+    """gamma times Elu."""
+    return x.dtype.type(gamma) * elu(x, alpha=alpha)
+
+
+@numerics("ThresholdedRelu")
+def thresholded_relu(x: np.ndarray, *, alpha: float) -> np.ndarray:
+    """x above alpha, else zero."""
+    return np.where(x > alpha, x, x.dtype.type(0))
+
+
+@numerics("Sigmoid", widen=True)
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), without overflow on either side."""
+    decay = np.exp(-np.abs(x))
+    return np.where(x >= 0, x.dtype.type(1), decay) / (1 + decay)
+
+
+@numerics("HardSigmoid", widen=True)
+def hard_sigmoid(x: np.ndarray, *, alpha: float, beta: float) -> np.ndarray:
+    """alpha x + beta between 0 and 1."""
+    kind = x.dtype.type
+    return np.clip(kind(alpha) * x + kind(beta), kind(0), kind(1))
+
+
+@numerics("HardSwish", widen=True)
+def hard_swish(x: np.ndarray) -> np.ndarray:
+    """x times its hard sigmoid."""
+    return x * hard_sigmoid(x, alpha=1 / 6, beta=0.5)
+
+
+@numerics("Swish", widen=True)
+def swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    """x sigmoid(alpha x)."""
+    return x * sigmoid(x.dtype.type(alpha) * x)
+
+
+@numerics("Mish", widen=True)
+def mish(x: np.ndarray) -> np.ndarray:
+    """x tanh(softplus(x))."""
+    return x * np.tanh(softplus(x))
+
+
+@numerics("Softplus", widen=True)
+def softplus(x: np.ndarray) -> np.ndarray:
+    """log(1 + exp(x))."""
+    return np.logaddexp(x, x.dtype.type(0))
+
+
+@numerics("Softsign", widen=True)
+def softsign(x: np.ndarray) -> np.ndarray:
+    """x / (1 + |x|)."""
+    return x / (1 + np.abs(x))
+
+
+@numerics("Gelu", widen=True)
+def gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
+    """x times the normal distribution's cumulative function, or its approximation by tanh."""
+    kind = x.dtype.type
+    if approximate == "tanh":
+        return kind(0.5) * x * (1 + np.tanh(kind(np.sqrt(2 / np.pi)) * (x + kind(0.044715) * x**3)))
+    return (0.5 * x * (1 + error_function(x / np.sqrt(2.0)))).astype(x.dtype)
+
+
+@numerics("Shrink", widen=True)
+def shrink(x: np.ndarray, *, bias: float, lambd: float) -> np.ndarray:
+    """Towards zero by bias, to zero within lambd."""
+    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
+
+
+@numerics("Clip", until=10)
+def clip_to_attributes(x: np.ndarray, *, min: float | None = None, max: float | None = None) -> np.ndarray:
+    """Below opset 11 the bounds are attributes."""
+    bounds = (None if bound is None else np.asarray(bound).astype(x.dtype) for bound in (min, max))
+    return clip(x, *bounds)
+
+
+@numerics("Clip", since=11)
+def clip(x: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> np.ndarray:
+    """Between two bounds, the upper one winning."""
+    if low is not None:
+        x = np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)

@@ -1,0 +1,103 @@
+"""Element by element with several inputs: arithmetic, comparison, logic.
+
+Below opset 7 two inputs broadcast only if ``broadcast`` says so, and ``axis`` says where the second one's
+dimensions stand in the first one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+
+from .registry import numerics
+
+Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Quotient; integers towards zero, as in C."""
+    if a.dtype.kind not in "iu":
+        return np.divide(a, b)
+    quotient = np.floor_divide(a, b)
+    inexact = (quotient * b != a) & ((a < 0) != (b < 0)) & (b != 0)
+    return quotient + inexact.astype(a.dtype)
+
+
+def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a to the b in the type of a; the exponent may have a type of its own."""
+    if a.dtype.kind in "iu" and b.dtype.kind in "iu" and np.any(b < 0):
+        return np.power(a.astype(np.float64), b).astype(a.dtype)
+    return np.power(a, b).astype(a.dtype)
+
+
+_BINARY: dict[str, Binary] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": divide, "Pow": power,
+    "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
+    "Equal": np.equal, "Greater": np.greater, "Less": np.less,
+}  # fmt: skip
+
+
+def _register(op: str, function: Binary) -> None:
+    @numerics(op, since=7, widen=True)
+    def by_numpy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(function(a, b))
+
+    @numerics(op, until=6, widen=True)
+    def by_axis(a: np.ndarray, b: np.ndarray, *, broadcast: int = 0, axis: int | None = None) -> np.ndarray:
+        if broadcast and axis is not None and b.ndim:
+            b = b.reshape(*b.shape, *(1,) * (a.ndim - axis % a.ndim - b.ndim))
+        return np.asarray(function(a, b))
+
+
+for _op, _function in _BINARY.items():
+    _register(_op, _function)
+
+
+@numerics("GreaterOrEqual")
+def greater_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a >= b."""
+    return np.asarray(a >= b)
+
+
+@numerics("LessOrEqual")
+def less_or_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a <= b."""
+    return np.asarray(a <= b)
+
+
+@numerics("Max")
+def maximum(*xs: np.ndarray) -> np.ndarray:
+    """The largest of any number of inputs."""
+    return reduce(np.maximum, xs)
+
+
+@numerics("Min")
+def minimum(*xs: np.ndarray) -> np.ndarray:
+    """The smallest of any number of inputs."""
+    return reduce(np.minimum, xs)
+
+
+@numerics("Sum", widen=True)
+def total(*xs: np.ndarray) -> np.ndarray:
+    """The sum of any number of inputs."""
+    return reduce(np.add, xs)
+
+
+@numerics("Mean", widen=True)
+def mean(*xs: np.ndarray) -> np.ndarray:
+    """The mean of any number of inputs."""
+    return (reduce(np.add, xs) / len(xs)).astype(xs[0].dtype)
+
+
+@numerics("Mod")
+def modulo(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
+    """The remainder, with the sign of the divisor, or of the dividend if ``fmod``."""
+    return np.fmod(a, b) if fmod else np.mod(a, b)
+
+
+@numerics("Where")
+def where(condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Choose element by element."""
+    return np.where(condition, a, b)

@@ -1,0 +1,144 @@
+"""Reduce*, ArgMax, ArgMin, TopK, CumSum: what runs along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .registry import numerics
+
+Reduction = Callable[..., np.ndarray]
+
+
+def _sum(x: np.ndarray, **over: Any) -> np.ndarray:
+    return x.sum(dtype=x.dtype, **over)
+
+
+def _mean(x: np.ndarray, **over: Any) -> np.ndarray:
+    if x.dtype.kind == "f":
+        return x.mean(**over)
+    count = x.size // max(x.sum(**over).size, 1)
+    return np.trunc(x.sum(dtype=np.float64, **over) / count).astype(x.dtype)
+
+
+def _prod(x: np.ndarray, **over: Any) -> np.ndarray:
+    return x.prod(dtype=x.dtype, **over)
+
+
+def _l1(x: np.ndarray, **over: Any) -> np.ndarray:
+    return _sum(np.abs(x), **over)
+
+
+def _l2(x: np.ndarray, **over: Any) -> np.ndarray:
+    return np.sqrt(_sum(np.square(x), **over)).astype(x.dtype)
+
+
+def _sum_square(x: np.ndarray, **over: Any) -> np.ndarray:
+    return _sum(np.square(x), **over)
+
+
+def _log_sum(x: np.ndarray, **over: Any) -> np.ndarray:
+    return np.log(_sum(x, **over)).astype(x.dtype)
+
+
+def _log_sum_exp(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    peak = x.max(axis=axis, keepdims=True, initial=_smallest(x.dtype)).astype(np.float64)
+    finite = np.where(np.isfinite(peak), peak, 0)
+    y = np.log(np.exp(x - finite).sum(axis=axis, keepdims=True)) + finite
+    return (y if keepdims else y.squeeze(axis)).astype(x.dtype)
+
+
+def _max(x: np.ndarray, **over: Any) -> np.ndarray:
+    return x.max(**over) if x.size else x.max(initial=_smallest(x.dtype), **over)
+
+
+def _min(x: np.ndarray, **over: Any) -> np.ndarray:
+    return x.min(**over) if x.size else x.min(initial=_largest(x.dtype), **over)
+
+
+def _smallest(dtype: np.dtype) -> Any:
+    return False if dtype == bool else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _largest(dtype: np.dtype) -> Any:
+    return True if dtype == bool else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+_REDUCTIONS: dict[str, tuple[Reduction, int]] = {
+    # The function, and the first opset whose axes are an input.
+    "ReduceSum": (_sum, 13), "ReduceMean": (_mean, 18), "ReduceProd": (_prod, 18), "ReduceMax": (_max, 18),
+    "ReduceMin": (_min, 18), "ReduceL1": (_l1, 18), "ReduceL2": (_l2, 18), "ReduceSumSquare": (_sum_square, 18),
+    "ReduceLogSum": (_log_sum, 18), "ReduceLogSumExp": (_log_sum_exp, 18),
+}  # fmt: skip
+
+
+def _register(op: str, function: Reduction, by_input: int) -> None:
+    @numerics(op, until=by_input - 1, widen=True)
+    def axes_attribute(x: np.ndarray, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> np.ndarray:
+        return np.asarray(function(x, axis=tuple(axes or range(x.ndim)), keepdims=bool(keepdims)))
+
+    @numerics(op, since=by_input, widen=True)
+    def axes_input(
+        x: np.ndarray, axes: np.ndarray | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> np.ndarray:
+        chosen = () if axes is None else tuple(axes.tolist())
+        if not chosen and not noop_with_empty_axes:
+            chosen = tuple(range(x.ndim))
+        return np.asarray(function(x, axis=chosen, keepdims=bool(keepdims)))
+
+
+for _op, (_function, _by_input) in _REDUCTIONS.items():
+    _register(_op, _function, _by_input)
+
+
+@numerics("ArgMax", "ArgMin", wants=("op",))
+def arg_extreme(
+    x: np.ndarray, *, op: str, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> np.ndarray:
+    """Where the largest or smallest element is; of equals the first, or the last if asked for."""
+    find = np.argmax if op == "ArgMax" else np.argmin
+    if select_last_index:
+        y = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis, keepdims=bool(keepdims))
+    else:
+        y = find(x, axis=axis, keepdims=bool(keepdims))
+    return np.asarray(y, np.int64)
+
+
+@numerics("TopK", until=9)
+def top_k_attribute(x: np.ndarray, *, k: int, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
+    """Below opset 10 k is an attribute."""
+    return top_k(x, np.array([k]), axis=axis)
+
+
+@numerics("TopK", since=10)
+def top_k(
+    x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest or smallest along an axis, in order, equals by position; and where they are."""
+    if largest:
+        # A stable sort from the back, turned round, keeps equals in order.
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis=axis, kind="stable")
+    chosen = np.take(order, np.arange(k.item()), axis=axis)
+    return np.take_along_axis(x, chosen, axis=axis), chosen.astype(np.int64)
+
+
+@numerics("CumSum", widen=True)
+def cumulative_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
+    """Running sums along an axis, from either end, with or without the element itself."""
+    along = int(axis.item())
+    if reverse:
+        x = np.flip(x, along)
+    y = np.cumsum(x, axis=along, dtype=x.dtype)
+    if exclusive:
+        y = _shifted(y, along)
+    return np.flip(y, along) if reverse else y
+
+
+def _shifted(y: np.ndarray, axis: int) -> np.ndarray:
+    """One step further along the axis, zero first."""
+    y = np.moveaxis(y, axis, 0)
+    return np.moveaxis(np.concatenate([np.zeros_like(y[:1]), y[:-1]]), 0, axis)
