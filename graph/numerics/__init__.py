@@ -7,12 +7,17 @@ goes to ONNX's reference implementation.
 from . import (  # noqa: F401  importing a family fills the table
     activations,
     arithmetic,
+    casts,
     control,
     convolution,
     elementwise,
+    indexing,
+    layout,
     matrices,
     normalization,
     pooling,
+    randomness,
+    recurrent,
     reductions,
     softmax,
 )

@@ -1,0 +1,56 @@
+"""Cast and CastLike: between all of ONNX's types, text included."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .registry import numerics
+
+_NAMES = {
+    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "STRING": 8, "BOOL": 9,
+    "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "COMPLEX64": 14, "COMPLEX128": 15,
+}  # fmt: skip
+_STRING = 8
+
+
+@numerics("Cast", until=5)
+def cast_by_name(x: np.ndarray, *, to: str) -> np.ndarray:
+    """Below opset 6 the type is given by name."""
+    return cast(x, to=_NAMES[to.upper()])
+
+
+@numerics("Cast", since=6)
+def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -> np.ndarray:
+    """To the type with this number in TensorProto; 8-bit floats saturate unless told otherwise."""
+    from onnx import helper, numpy_helper
+
+    if to == _STRING:
+        return _text(x)
+    dtype = helper.tensor_dtype_to_np_dtype(to)
+    if x.dtype.kind in "OSU":
+        x = x.astype(np.float64 if _is_real(dtype) else np.int64 if dtype.kind in "iub" else dtype)
+    if dtype.name == "float8_e8m0fnu":
+        return numpy_helper.to_float8e8m0(x, bool(saturate), round_mode).astype(dtype)
+    if dtype.name.startswith("float8") and saturate:
+        return numpy_helper.saturate_cast(x, dtype)
+    return x.astype(dtype)
+
+
+@numerics("CastLike")
+def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode: str = "up") -> np.ndarray:
+    """To the type of the second input."""
+    from onnx import helper
+
+    to = _STRING if like.dtype.kind in "OSU" else helper.np_dtype_to_tensor_dtype(like.dtype)
+    return cast(x, to=to, saturate=saturate, round_mode=round_mode)
+
+
+def _is_real(dtype: np.dtype) -> bool:
+    return dtype.kind == "f" or "float" in dtype.name
+
+
+def _text(x: np.ndarray) -> np.ndarray:
+    """Numbers as the shortest text that reads back; integral floats without a point, as 8 digits at most."""
+    if x.dtype.kind == "O":
+        return x
+    return x.astype(np.str_).astype(object)

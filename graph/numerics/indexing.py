@@ -1,0 +1,84 @@
+"""Ops that read or write at computed places."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .registry import numerics
+
+_UPDATES = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+@numerics("Gather")
+def gather(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
+    """Slices of ``x`` along an axis."""
+    return np.take(x, indices, axis=axis)
+
+
+@numerics("GatherElements")
+def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
+    """For each place of ``indices``, the element there but for the coordinate on ``axis``."""
+    return x[_places(indices, axis)]
+
+
+@numerics("GatherND")
+def gather_nd(x: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.ndarray:
+    """The last axis of ``indices`` holds coordinates into ``x``, behind the batch dimensions."""
+    batch = np.ogrid[tuple(slice(size) for size in indices.shape[:batch_dims])] if batch_dims else []
+    after = (1,) * (indices.ndim - 1 - batch_dims)
+    coordinates = [axis.reshape(*axis.shape, *after) for axis in batch]
+    return x[(*coordinates, *np.moveaxis(indices, -1, 0))]
+
+
+@numerics("Scatter", "ScatterElements")
+def scatter_elements(
+    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
+) -> np.ndarray:
+    """A copy of ``x`` with elements replaced or combined; the inverse of `gather_elements`."""
+    return _written(x, _places(indices, axis), updates, reduction)
+
+
+@numerics("ScatterND")
+def scatter_nd(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none") -> np.ndarray:
+    """A copy of ``x`` with slices replaced or combined; the inverse of `gather_nd`."""
+    return _written(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+
+
+def _written(x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
+    y = x.copy()
+    if reduction == "none":
+        y[places] = updates
+    else:
+        _UPDATES[reduction].at(y, places, updates)
+    return y
+
+
+def _places(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """Every place of ``indices``, its coordinate on one axis replaced by the index."""
+    places = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
+    places[axis] = indices
+    return tuple(places)
+
+
+@numerics("OneHot")
+def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    """values = [off, on]; an index below zero counts from the end, one out of range is off everywhere."""
+    count = int(depth.item())
+    places = np.expand_dims(np.where(indices < 0, indices + count, indices), axis)
+    steps = [1] * places.ndim
+    steps[axis] = count
+    return np.where(places == np.arange(count).reshape(steps), values[1], values[0])
+
+
+@numerics("Unique")
+def unique(
+    x: np.ndarray, *, axis: int | None = None, sorted: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct elements or slices, where each first stands, where each input went, and how often each occurs."""
+    y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first)
+        y, first, counts = np.take(y, order, axis=axis or 0), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return y, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)

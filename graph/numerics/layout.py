@@ -1,0 +1,240 @@
+"""Ops that move, cut and join data without changing a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from .registry import numerics
+
+Ints = Union[Sequence[int], np.ndarray, None]
+
+
+@numerics("Identity")
+def identity(x: Any) -> Any:
+    """The input, whatever it is."""
+    return x
+
+
+@numerics("Reshape", until=4)
+def reshape_attribute(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
+    """Below opset 5 the shape is an attribute."""
+    return reshape(x, np.array(shape, np.int64))
+
+
+@numerics("Reshape", since=5)
+def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarray:
+    """A new shape; 0 copies a dimension unless zeros are allowed, -1 takes what is left."""
+    wanted = [int(d) if d or allowzero else x.shape[i] for i, d in enumerate(shape)]
+    if -1 in wanted and not x.size:
+        wanted[wanted.index(-1)] = 0 if 0 not in wanted else x.size // max(1, -int(np.prod(wanted)))
+    return x.reshape(wanted)
+
+
+@numerics("Flatten")
+def flatten(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
+    """A matrix: axes before ``axis`` are rows, the others columns."""
+    axis = axis + x.ndim if axis < 0 else axis
+    return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
+
+
+@numerics("Squeeze")
+def squeeze(x: np.ndarray, axes_input: np.ndarray | None = None, *, axes: Ints = None) -> np.ndarray:
+    """Drop axes of size 1: the given ones, or all. The axes became an input in opset 13."""
+    chosen = axes if axes_input is None else axes_input
+    return np.squeeze(x) if chosen is None else np.squeeze(x, axis=tuple(int(a) for a in np.ravel(chosen)))
+
+
+@numerics("Unsqueeze", until=12)
+def unsqueeze_attribute(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
+    """Below opset 13 the axes are an attribute."""
+    return np.expand_dims(x, tuple(axes))
+
+
+@numerics("Unsqueeze", since=13)
+def unsqueeze(x: np.ndarray, axes: np.ndarray) -> np.ndarray:
+    """Insert axes of size 1, at places in the result."""
+    return np.expand_dims(x, tuple(int(a) for a in np.ravel(axes)))
+
+
+@numerics("Transpose")
+def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
+    """Permute the axes; turn them round if no permutation is given."""
+    return np.transpose(x, perm)
+
+
+@numerics("Concat", until=3)
+def concat_on_channels(*xs: np.ndarray, axis: int = 1) -> np.ndarray:
+    """Below opset 4 the axis may be left out and is then 1."""
+    return np.concatenate(xs, axis)
+
+
+@numerics("Concat", since=4)
+def concat(*xs: np.ndarray, axis: int) -> np.ndarray:
+    """Join along an axis."""
+    return np.concatenate(xs, axis)
+
+
+@numerics("Split", wants=("n_outputs",))
+def split(
+    x: np.ndarray,
+    sizes: np.ndarray | None = None,
+    *,
+    n_outputs: int,
+    axis: int = 0,
+    split: Ints = None,
+    num_outputs: int | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Cut into the given sizes, or into equal parts of which the last may be smaller."""
+    stated = split if sizes is None else sizes
+    if stated is None:
+        parts = num_outputs or n_outputs
+        edges = np.minimum(np.arange(1, parts) * -(-x.shape[axis] // parts), x.shape[axis])
+    else:
+        edges = np.cumsum(stated)[:-1]
+    return tuple(np.split(x, edges, axis))
+
+
+@numerics("Slice", until=9)
+def slice_attributes(x: np.ndarray, *, starts: Ints, ends: Ints, axes: Ints = None) -> np.ndarray:
+    """Below opset 10 everything is an attribute and steps are 1."""
+    return cut(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
+
+
+@numerics("Slice", since=10)
+def cut(
+    x: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    axes: np.ndarray | None = None,
+    steps: np.ndarray | None = None,
+) -> np.ndarray:
+    """A strided range along each of the axes; out of range bounds are clamped as Python clamps them."""
+    starts, ends = np.ravel(starts), np.ravel(ends)
+    axes = np.arange(len(starts)) if axes is None else np.ravel(axes)
+    steps = np.ones(len(starts), np.int64) if steps is None else np.ravel(steps)
+    ranges = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps):
+        ranges[axis] = slice(int(start), int(end), int(step))
+    return x[tuple(ranges)]
+
+
+@numerics("Expand")
+def expand(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """Broadcast with a shape, in both directions."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(d) for d in shape)))
+
+
+@numerics("Tile", until=5)
+def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """Below opset 6: repeat along one axis."""
+    repeats = [1] * x.ndim
+    repeats[int(axis.item())] = int(tiles.item())
+    return np.tile(x, repeats)
+
+
+@numerics("Tile", since=6)
+def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
+    """Repeat along every axis."""
+    return np.tile(x, repeats)
+
+
+@numerics("Pad", until=1)
+def pad_paddings(x: np.ndarray, *, paddings: Sequence[int], mode: str = "constant", value: float = 0) -> np.ndarray:
+    """Opset 1 spells the attribute ``paddings``."""
+    return pad_attributes(x, pads=paddings, mode=mode, value=value)
+
+
+@numerics("Pad", since=2, until=10)
+def pad_attributes(x: np.ndarray, *, pads: Sequence[int], mode: str = "constant", value: float = 0) -> np.ndarray:
+    """Below opset 11 everything is an attribute."""
+    return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)
+
+
+@numerics("Pad", since=11)
+def pad(
+    x: np.ndarray,
+    pads: np.ndarray,
+    value: np.ndarray | None = None,
+    axes: np.ndarray | None = None,
+    *,
+    mode: str = "constant",
+) -> np.ndarray:
+    """Add to both ends of axes; negative numbers cut."""
+    chosen = range(x.ndim) if axes is None else [int(a) for a in axes]
+    widths = [(0, 0)] * x.ndim
+    for i, axis in enumerate(chosen):
+        widths[axis] = (int(pads[i]), int(pads[i + len(chosen)]))
+    x = x[tuple(slice(max(0, -low), size + min(0, high)) for (low, high), size in zip(widths, x.shape))]
+    more = [(max(0, low), max(0, high)) for low, high in widths]
+    if mode == "constant":
+        return np.pad(x, more, constant_values=x.dtype.type(0) if value is None else value.item())
+    return np.pad(x, more, mode=mode)  # type: ignore[call-overload]
+
+
+@numerics("DepthToSpace")
+def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR") -> np.ndarray:
+    """Channels become blocks of pixels; ``mode`` says whether the depth or the block comes first."""
+    batch, channels, *sizes = x.shape
+    n, depth = len(sizes), channels // blocksize ** len(sizes)
+    blocks = (blocksize,) * n
+    if mode == "DCR":
+        y = x.reshape(batch, *blocks, depth, *sizes)
+        pairs = [axis for i in range(n) for axis in (n + 2 + i, 1 + i)]
+        y = y.transpose(0, n + 1, *pairs)
+    else:
+        y = x.reshape(batch, depth, *blocks, *sizes)
+        pairs = [axis for i in range(n) for axis in (n + 2 + i, 2 + i)]
+        y = y.transpose(0, 1, *pairs)
+    return y.reshape(batch, depth, *(size * blocksize for size in sizes))
+
+
+@numerics("Shape")
+def shape(x: np.ndarray, *, start: int = 0, end: int | None = None) -> np.ndarray:
+    """The dimensions, or a range of them."""
+    return np.array(x.shape[start:end], np.int64)
+
+
+@numerics("Size")
+def size(x: np.ndarray) -> np.ndarray:
+    """The number of elements."""
+    return np.array(x.size, np.int64)
+
+
+@numerics("Constant")
+def constant(
+    *,
+    value: np.ndarray | None = None,
+    sparse_value: Any = None,
+    value_float: float | None = None,
+    value_floats: Sequence[float] | None = None,
+    value_int: int | None = None,
+    value_ints: Sequence[int] | None = None,
+    value_string: str | None = None,
+    value_strings: Sequence[str] | None = None,
+) -> np.ndarray:
+    """The one attribute that is there, as an array."""
+    if value is not None:
+        return value
+    if sparse_value is not None:
+        return _dense(sparse_value)
+    typed = ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64))
+    for given, dtype in typed:
+        if given is not None:
+            return np.array(given, dtype)
+    return np.array(value_string if value_string is not None else value_strings, object)
+
+
+def _dense(sparse: Any) -> np.ndarray:
+    """The array that a SparseTensorProto stands for."""
+    from onnx.numpy_helper import to_array
+
+    values, indices = to_array(sparse.values), to_array(sparse.indices)
+    y = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        y.reshape(-1)[indices] = values
+    else:
+        y[tuple(indices.T)] = values
+    return y
