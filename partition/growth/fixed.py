@@ -21,6 +21,8 @@ class Contracted:
     """The names in a topological order; among the ready ones the smallest comes first."""
     preds: list[list[int]]
     """The producers of each name, by name, without duplicates; empty for the other members."""
+    succ: list[list[int]]
+    """The consumers, likewise."""
 
 
 def contract_fixed(preds: Preds, fixed: Sequence[Sequence[int]]) -> Contracted:
@@ -54,7 +56,7 @@ def contract_fixed(preds: Preds, fixed: Sequence[Sequence[int]]) -> Contracted:
                 heapq.heappush(ready, w)
     if len(order) != sum(v == name for v, name in enumerate(owner)):
         raise ValueError("the fixed groups depend on each other: together they close a cycle")
-    return Contracted(owner, order, inputs)
+    return Contracted(owner, order, inputs, succ)
 
 
 def renumbered(

@@ -1,0 +1,315 @@
+"""Growth "walk": ask the selector edge by edge, in an order that is part of the contract."""
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from partition.growth.beyond import Beyond
+from partition.growth.fixed import contract_fixed
+from partition.growth.forest import earliest_consumers, latest_producers
+from partition.growth.labels import Preds
+from partition.growth.observer import WalkObserver
+from partition.growth.quotient import Quotient
+
+
+class Selector(Protocol):
+    """What the walk asks; nodes are numbers."""
+
+    def select(self, node: int) -> bool: ...
+    def select_input(self, cur: int, new: int) -> bool: ...
+    def select_output(self, cur: int, new: int) -> bool: ...
+    def filter(self, candidates: list[int]) -> list[int]: ...
+    def reset(self) -> None: ...
+
+
+class FilterError(ValueError):
+    """`filter` returned something else than a subset of the candidates."""
+
+    def __init__(self, seed: int, invented: list[int], duplicates: list[int]) -> None:
+        self.seed, self.invented, self.duplicates = seed, invented, duplicates
+        wrong = []
+        if invented:
+            wrong.append(f"nodes that are no candidates: {invented}")
+        if duplicates:
+            wrong.append(f"nodes more than once: {duplicates}")
+        super().__init__(f"filter, in the growth from node {seed}, returned {' and '.join(wrong)}")
+
+
+def walk(
+    preds: Preds,
+    usable: Sequence[bool],
+    make_selector: Callable[[], Selector],
+    fixed: Sequence[Sequence[int]] = (),
+    patience: float = 8,
+    observer: WalkObserver | None = None,
+) -> list[list[int]]:
+    """Groups in the order in which they were made; never a cycle, whatever the selectors say.
+
+    Seeds in topological order, a new selector for each. Breadth first: of each member the producers in input
+    order (`select_input`), then the consumers in topological order (`select_output`). What would close a cycle
+    for certain is not offered. If the grown set closes one all the same, it loses the nodes by which a path from it
+    comes back, and growth runs again without them. Then `filter` has the last word, and what it leaves is
+    cut into connected parts that close no cycle.
+
+    `usable[v]`: may v be offered at all? Once more than `patience` questions for each edge were asked, later growths
+    take the topologically first waiting node next, and do not expand those that a refused consumer reaches.
+
+    Near-linear where edges are local. A callback's exception passes through; a bad `filter` raises FilterError.
+    """
+    walker = _Walk(preds, usable, fixed, patience, observer)
+    for seed in range(len(preds)):
+        if walker.may_start(seed):
+            selector = make_selector()
+            if selector.select(seed):
+                walker.run(seed, selector)
+    return walker.groups
+
+
+class _Walk:
+    """The state that the growths of one walk share."""
+
+    __slots__ = (
+        "_down", "_inside", "_ins", "_limit", "_lost", "_mark", "_observer", "_outs", "_questions", "_quotient",
+        "_taken", "_unexpanded", "_up", "_usable", "groups",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        preds: Preds,
+        usable: Sequence[bool],
+        fixed: Sequence[Sequence[int]],
+        patience: float,
+        observer: WalkObserver | None,
+    ) -> None:
+        count = len(preds)
+        self.groups: list[list[int]] = []
+        self._ins = [list(dict.fromkeys(p)) for p in preds]
+        self._outs = _consumers(self._ins)
+        self._usable = usable
+        self._taken = bytearray(count)
+        if fixed:
+            merged = contract_fixed(preds, fixed)
+            self._quotient = Quotient(merged.succ, merged.preds, merged.order, merged.owner)
+            for group in fixed:
+                for v in group:
+                    self._taken[v] = 1
+        else:
+            self._quotient = Quotient([s[:] for s in self._outs], [p[:] for p in self._ins])
+        self._down = Beyond(self._quotient, 1, latest_producers(self._ins))  # beyond closed consumers
+        self._up = Beyond(self._quotient, -1, earliest_consumers(self._outs))  # beyond closed inputs
+        self._limit = patience * sum(map(len, self._ins))
+        self._questions = 0
+        self._inside = [0] * count  # == _mark: in the set that is looked at
+        self._mark = 0
+        self._lost = [-1] * count  # the seed in whose growth a node was dropped last
+        self._unexpanded: set[int] = set()
+        self._observer = observer
+
+    def may_start(self, node: int) -> bool:
+        return self._usable[node] and not self._taken[node]
+
+    def run(self, seed: int, selector: Selector) -> None:
+        """Grow until the set closes no cycle, let `filter` choose, settle what is left."""
+        observer = self._observer
+        if observer is not None:
+            observer.started(seed)
+        while True:
+            members = self._grow(seed, selector)
+            if len(members) == 1 or not (self._unexpanded or self._quotient.closes_cycle(members)):
+                break
+            dropped = self._reentered(members, seed)
+            for v in dropped:
+                self._lost[v] = seed
+            if observer is not None:
+                observer.dropped(seed, sorted(dropped))
+            selector.reset()
+        members.sort()
+        self._unexpanded.clear()
+        kept = _checked(seed, members, selector.filter(list(members)))
+        if observer is not None and len(kept) < len(members):
+            chosen = set(kept)
+            observer.filtered(seed, [v for v in members if v not in chosen])
+        before = len(self.groups)
+        for part in self._parts(kept):
+            self._settle(part)
+        if observer is not None:
+            observer.finished(seed, self.groups[before:])
+
+    # -- growing ------------------------------------------------------------------------------------------
+
+    def _grow(self, seed: int, selector: Selector) -> list[int]:
+        """One growth. -> the members in the order of joining."""
+        down, up = self._down, self._up
+        down.clear()
+        up.clear()
+        self._unexpanded.clear()
+        self._mark += 1
+        self._inside[seed] = self._mark
+        members = [seed]
+        ins, outs = self._ins, self._outs
+        ask_input, ask_output = selector.select_input, selector.select_output
+        late = False
+        for cur in members if self._questions <= self._limit else self._earliest_first(members):
+            late |= self._offer(cur, ins[cur], ask_input, up, down, "input", members)
+            late |= self._offer(cur, outs[cur], ask_output, down, up, "output", members)
+        if late:  # then to be reached by a closed consumer no longer means to close a cycle: look again in full
+            self._unexpanded.clear()
+        return members
+
+    def _offer(
+        self,
+        cur: int,
+        neighbours: list[int],
+        ask: Callable[[int, int], bool],
+        same: Beyond,
+        other: Beyond,
+        direction: str,
+        members: list[int],
+    ) -> bool:
+        """Offer the neighbours of `cur` on one side. `same` holds what is closed on that side.
+
+        -> did a node join that had been closed as a consumer before?
+        """
+        inside, mark, usable, taken, lost = self._inside, self._mark, self._usable, self._taken, self._lost
+        seed, observer = members[0], self._observer
+        late = False
+        for new in neighbours:
+            if inside[new] == mark:
+                continue
+            if not usable[new] or taken[new] or lost[new] == seed:
+                same.add(self._quotient.find(new), new)
+            elif same.has(new, new) or other.has(new, new):
+                if observer is not None:
+                    by = same if same.has(new, new) else other
+                    observer.passed_over(cur, new, direction, by.closed_by)
+                same.add(new, new)
+            else:
+                self._questions += 1
+                if ask(cur, new):
+                    inside[new] = mark
+                    members.append(new)
+                    late |= self._down.is_source(new)
+                    if observer is not None:
+                        observer.joined(cur, new, direction)
+                else:
+                    same.add(new, new)
+                    if observer is not None:
+                        observer.refused(cur, new, direction)
+        return late
+
+    def _earliest_first(self, members: list[int]) -> Iterator[int]:
+        """The members (they grow meanwhile) by number, without those that a closed consumer reaches."""
+        waiting: list[int] = []
+        taken = 0
+        while True:
+            for v in members[taken:]:
+                heapq.heappush(waiting, v)
+            taken = len(members)
+            if not waiting:
+                return
+            v = heapq.heappop(waiting)
+            if self._down.has(v, v):
+                self._unexpanded.add(v)
+                if self._observer is not None:
+                    self._observer.left_unexpanded(v, self._down.closed_by)
+            else:
+                yield v
+
+    # -- making it acyclic --------------------------------------------------------------------------------
+
+    def _reentered(self, members: list[int], seed: int) -> set[int]:
+        """What a set that closes a cycle has to lose: the members that a path from it over the outside re-enters;
+        if that is only the seed, those where such paths start."""
+        lost = self._crossed(members, self._outs, self._ins, self._down) - {seed}
+        return lost or self._crossed(members, self._ins, self._outs, self._up) - {seed}
+
+    def _crossed(
+        self, members: list[int], along: list[list[int]], against: list[list[int]], beyond: Beyond
+    ) -> set[int]:
+        """The members that lie beyond the outside neighbours of the members, in one direction."""
+        find, rank = self._quotient.find, self._quotient.order.rank
+        down = beyond is self._down
+        unexpanded = self._unexpanded if down else ()  # what those reach, a closed consumer reaches too
+        inside, mark = self._inside, self._enclose(members)
+        beyond.clear()
+        for v in members:
+            if v not in unexpanded:
+                for w in along[v]:
+                    if inside[w] != mark:
+                        beyond.add(find(w), w)
+        crossed = set(unexpanded)
+        for v in sorted(members, key=rank.__getitem__, reverse=not down):
+            if v in crossed:
+                continue
+            for w in against[v]:
+                if inside[w] == mark:
+                    if w not in crossed:
+                        continue
+                elif not (beyond.is_source(x := find(w)) or beyond.has(x, w)):
+                    continue
+                crossed.add(v)
+                break
+        return crossed
+
+    def _settle(self, part: list[int]) -> None:
+        """Contract a part of what `filter` kept; if it closes a cycle, cut it by the rule that growth follows, with its
+        first node for the seed."""
+        quotient = self._quotient
+        waiting = [part]
+        while waiting:
+            part = waiting.pop()
+            if len(part) == 1 or quotient.merge(part) is None:
+                for v in part:
+                    self._taken[v] = 1
+                self.groups.append(part)
+                continue
+            lost = self._reentered(part, part[0])
+            if self._observer is not None:
+                self._observer.cut(part[0], sorted(lost))
+            waiting += reversed(self._parts([v for v in part if v not in lost]))
+
+    def _parts(self, nodes: list[int]) -> list[list[int]]:
+        """The connected components of these nodes, each sorted, by first node."""
+        inside, mark = self._inside, self._enclose(nodes)
+        parts = []
+        for root in nodes:
+            if inside[root] != mark:
+                continue
+            inside[root] = 0
+            part = [root]
+            for v in part:
+                for w in (*self._ins[v], *self._outs[v]):
+                    if inside[w] == mark:
+                        inside[w] = 0
+                        part.append(w)
+            part.sort()
+            parts.append(part)
+        return parts
+
+    def _enclose(self, nodes: list[int]) -> int:
+        """Mark these nodes as the set that is looked at. -> the mark."""
+        self._mark += 1
+        for v in nodes:
+            self._inside[v] = self._mark
+        return self._mark
+
+
+def _consumers(preds: list[list[int]]) -> list[list[int]]:
+    """The consumers of each node, in topological order."""
+    succ: list[list[int]] = [[] for _ in preds]
+    for v, producers in enumerate(preds):
+        for u in producers:
+            succ[u].append(v)
+    return succ
+
+
+def _checked(seed: int, members: list[int], kept: Sequence[int]) -> list[int]:
+    """What `filter` returned, sorted, if it is a subset without duplicates."""
+    kept = sorted(kept)
+    known = set(members)
+    invented = [v for v in kept if v not in known]
+    duplicates = sorted({a for a, b in zip(kept, kept[1:]) if a == b})
+    if invented or duplicates:
+        raise FilterError(seed, invented, duplicates)
+    return kept
