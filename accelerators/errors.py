@@ -1,0 +1,37 @@
+"""What can go wrong between a graph and a device."""
+
+from __future__ import annotations
+
+from graph.errors import PartitaError
+
+
+class AcceleratorError(PartitaError):
+    """Base of the errors of this folder."""
+
+
+class AcceleratorUnavailable(AcceleratorError):
+    """The device cannot be used here: no driver, no package, no hardware. Raised by an accelerator's constructor."""
+
+
+class UnknownDevice(AcceleratorError):
+    """No accelerator is registered under that name."""
+
+
+class UnknownKey(AcceleratorError):
+    """A configuration key or metric that the device does not have."""
+
+
+class NotSupported(AcceleratorError):
+    """No device of those asked for can run some op, or a device was asked for something it cannot do."""
+
+
+class CompileError(AcceleratorError):
+    """A device took a subgraph and then could not compile or load it."""
+
+
+class InputError(AcceleratorError):
+    """The arrays given to a model do not fit its inputs."""
+
+
+class RunError(AcceleratorError):
+    """A device failed while it ran a subgraph."""

@@ -1,0 +1,157 @@
+"""What an accelerator is: the class that a plugin derives from, and what its `compile` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+
+from accelerators.errors import NotSupported, UnknownKey
+from graph.errors import did_you_mean
+from graph.graph import Graph
+from partition.property import SubgraphProperty
+
+
+@attrs.frozen(slots=True)
+class ProfileRow:
+    """The time of one node (or of one fused kernel) in a run."""
+
+    node: str
+    """The node's name; of a fused kernel the first node's."""
+    layer_type: str
+    """Its op."""
+    status: str
+    """EXECUTED, NOT_RUN or OPTIMIZED_OUT."""
+    real_us: float
+    """Microseconds on the clock."""
+    cpu_us: float
+    """Microseconds of processor time."""
+    exec_type: str
+    """What ran it: a kernel's or an implementation's name."""
+
+
+class CompiledSubgraph:
+    """One body, ready to run on its device. The executor calls `run` from one thread at a time unless `concurrent` is set."""
+
+    memory: str = "host"
+    """Where its arrays live: "host" means numpy arrays; anything else needs `upload` and `download`."""
+    alignment: int = 1
+    """The executor copies host arrays whose address is no multiple of this, or that are not C-contiguous."""
+    concurrent: bool = False
+    """May several threads call `run` at once?"""
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The body's outputs for these inputs, both in the body's order.
+
+        `out` holds for each output an array to write to, or None; the array returned is the one that counts."""
+        raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """The host array in this device's memory."""
+        return array
+
+    def download(self, value: Any) -> np.ndarray[Any, Any]:
+        """The device's value as a host array."""
+        return value
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """The rows of the last run, where the device was compiled with PERF_COUNT; empty if it cannot tell."""
+        return ()
+
+    def export(self) -> bytes:
+        """The compiled form, to be read back by the accelerator's `import_`."""
+        raise NotSupported(f"{type(self).__name__} cannot be exported")
+
+
+class Accelerator:
+    """A device, or a library, that runs subgraphs. Derive from it, say what you support, and register the class.
+
+    The constructor raises AcceleratorUnavailable, with the reason, where the device cannot be used."""
+
+    name: ClassVar[str] = ""
+    """The device's name, as in "HETERO:name,cpu"."""
+
+    config_keys: ClassVar[Mapping[str, Any]] = {}
+    """The configuration keys that it knows, with their defaults. DEVICE_ID, PERF_COUNT and PRECISION are known to all."""
+
+    def __init__(self) -> None:
+        self._config: dict[str, Any] = {**_COMMON_KEYS, **self.config_keys}
+
+    # -- graphs ------------------------------------------------------------------------------------------
+
+    def transform(self, graph: Graph) -> Graph:
+        """The graph made friendlier to the device (other ops, fused ops); by default as it is."""
+        return graph
+
+    def supports(self, node: Any, graph: Graph) -> bool | str:
+        """True if the device runs this node of the (transformed) graph, else the reason why not."""
+        raise NotSupported(f"{type(self).__name__} does not define supports or query", remedy="Define supports(node, graph)")
+
+    def query(self, graph: Graph) -> Mapping[str, bool | str]:
+        """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
+
+        Runs `transform` on a copy; an original node is supported if every node that came of it is."""
+        from accelerators.query import query_through_transform
+
+        return query_through_transform(self, graph)
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """The subgraph, ready to run. `config` holds a value for each key: what the caller gave, else the accelerator's own."""
+        raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """What `CompiledSubgraph.export` returned, ready to run again; `graph` is its body, for its types."""
+        raise NotSupported(f"device {self.name!r} cannot import compiled subgraphs")
+
+    def subgraph_property(self) -> SubgraphProperty:
+        """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""
+        from accelerators.device_property import DeviceProperty
+
+        return DeviceProperty(self)
+
+    def add_extension(self, extension: Any) -> None:
+        """Teach the device a custom op."""
+        raise NotSupported(f"device {self.name!r} takes no extensions", remedy="Register the op with register_op for `reference`")
+
+    # -- configuration and metrics -----------------------------------------------------------------------
+
+    def set_config(self, values: Mapping[str, Any]) -> None:
+        """Change the accelerator's own configuration; a `KEY_` prefix is accepted."""
+        self._config.update(self.checked_config(values))
+
+    def get_config(self, key: str) -> Any:
+        """The accelerator's own value for a key."""
+        return self._config[self._known(key, self._config, "configuration key")]
+
+    def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values under plain key names; an unknown key is an error that lists the known ones."""
+        return {self._known(key, self._config, "configuration key"): value for key, value in values.items()}
+
+    def full_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A value for every key: the given ones over the accelerator's own."""
+        return {**self._config, **self.checked_config(values)}
+
+    def get_metric(self, key: str) -> Any:
+        """AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS, OPTIMIZATION_CAPABILITIES, and the device's own."""
+        metrics = self.metrics()
+        metrics.setdefault("SUPPORTED_CONFIG_KEYS", sorted(self._config))
+        metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))
+        return metrics[self._known(key, metrics, "metric", prefixes=("METRIC_KEY_", "METRIC_"))]
+
+    def metrics(self) -> dict[str, Any]:
+        """The values of the metrics; a plugin adds its own."""
+        return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
+
+    def _known(self, key: str, known: Mapping[str, Any], what: str, prefixes: tuple[str, ...] = ("KEY_",)) -> str:
+        for prefix in ("", *prefixes):
+            if key.startswith(prefix) and key.removeprefix(prefix) in known:
+                return key.removeprefix(prefix)
+        raise UnknownKey(
+            f"device {self.name!r} has no {what} {key!r}",
+            remedy=f"{did_you_mean(key, known) or ''} It has {', '.join(sorted(known))}".strip(),
+        )
+
+
+_COMMON_KEYS: dict[str, Any] = {"DEVICE_ID": "0", "PERF_COUNT": False, "PRECISION": "f32"}

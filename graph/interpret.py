@@ -1,0 +1,108 @@
+"""Running a graph in numpy, node by node: slow, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph.errors import GraphError, PartitaError
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.ops.custom import custom_op
+from graph.types import TensorType
+
+
+def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The graph's outputs for these values of its inputs, in order (arrays; lists for sequences; None for nothing)."""
+    if len(inputs) != len(graph.inputs):
+        raise GraphError(
+            f"{len(inputs)} values were given for {len(graph.inputs)} inputs",
+            where=f"graph {graph.name!r}",
+            remedy=f"Its inputs are {', '.join(node.name for node in graph.inputs) or 'none'}",
+        )
+    values: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(graph.inputs, inputs, strict=True)}
+    last = _last_reads(graph)
+    for node in graph.nodes:
+        if node.is_variable:
+            continue
+        read = [None if entry is None else values[entry] for entry in node.inputs]
+        made = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
+        values.update(zip(node.outputs, made, strict=True))
+        for entry in last.get(node, ()):
+            del values[entry]
+    return [values[entry] for entry in graph.outputs]
+
+
+def evaluate_node(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], captured: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The outputs of one node for these values of its inputs and captures."""
+    if node.value is not None:
+        return (node.value,)
+    if node.subgraph is not None:
+        return tuple(interpret(node.subgraph, inputs))
+    try:
+        return _evaluate(node, inputs, opsets, captured)
+    except PartitaError:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, RuntimeError, NotImplementedError, ArithmeticError) as error:
+        shapes = ", ".join("absent" if x is None else _described(x) for x in inputs)
+        raise GraphError(
+            f"the op cannot be computed: {error}", where=f"node {node.name!r} ({node.op}) on ({shapes})"
+        ) from error
+
+
+def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], captured: Sequence[Any]) -> tuple[Any, ...]:
+    assert node.op is not None
+    count = len(node.output_names)
+    mine = custom_op(node.op, node.domain)
+    if mine is not None and mine.numpy is not None:
+        defaults = {name: spec.default for name, spec in mine.spec.attributes.items()}
+        made = mine.numpy(*inputs, **{**defaults, **node.attrs})
+        return tuple(made) if isinstance(made, (tuple, list)) else (np.asarray(made),)
+    from graph.numerics import evaluate
+
+    attributes = {
+        key: _Runnable(value, captured) if isinstance(value, Graph) else value for key, value in node.attrs.items()
+    }
+    return evaluate(
+        node.op, inputs, attributes, domain=node.domain, version=opsets.get(node.domain, 1), n_outputs=count
+    )
+
+
+class _Runnable:
+    """A body with its captures bound: a callable from its formal inputs to its outputs."""
+
+    def __init__(self, body: Graph, captured: Sequence[Any]) -> None:
+        self.body = body
+        self.captured = list(captured)
+
+    @property
+    def output_types(self) -> list[tuple[Any, Any] | None]:
+        """What is known of the outputs, for a loop that never runs."""
+        types = [entry.type for entry in self.body.outputs]
+        return [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        return interpret(self.body, [*inputs, *self.captured])
+
+
+def _last_reads(graph: Graph) -> dict[Node, list[NodeEntry]]:
+    """For each node the values that nobody needs after it."""
+    kept = set(graph.outputs)
+    last: dict[NodeEntry, Node] = {}
+    for node in graph.nodes:
+        for entry in node.reads:
+            last[entry] = node
+    done: dict[Node, list[NodeEntry]] = {}
+    for entry, node in last.items():
+        if entry not in kept:
+            done.setdefault(node, []).append(entry)
+    return done
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+

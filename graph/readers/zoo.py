@@ -1,0 +1,173 @@
+"""The light models inside the `onnx` package, with weights worth computing with.
+
+They come with one constant for every weight, so that all activations are equal and a wrong kernel shows nothing. Here each
+generated weight is drawn anew from a seed of its own name: He-scaled where it multiplies, near one or zero where it scales or
+shifts; and each batch norm gets the mean and variance of what it sees, node by node, as training would have left them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from graph.errors import ReadError, did_you_mean
+from graph.graph import Graph
+from graph.interpret import evaluate_node
+from graph.node import CONSTANT, Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+Weights = dict[str, np.ndarray]
+"""Arrays by the name of the value that they stand for."""
+
+
+def zoo_names() -> list[str]:
+    """The models that `zoo:NAME` knows."""
+    return sorted(path.stem.removeprefix("light_") for path in _folder().glob("light_*.onnx"))
+
+
+def load_zoo(name: str) -> Graph:
+    """The model of that name. The same name gives the same weights everywhere; nodes are new at each call."""
+    if name not in zoo_names():
+        known = zoo_names()
+        raise ReadError(
+            f"there is no model {name!r} in the zoo",
+            where=f"zoo:{name}",
+            remedy=did_you_mean(name, known) or f"It has {', '.join(known)}",
+        )
+    return _with_weights(_light(name), _weights(name)).evolve(name=name)
+
+
+def _folder() -> Path:
+    import onnx
+
+    return Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+
+def _light(name: str) -> Graph:
+    from graph.readers.onnx import load_onnx
+
+    return load_onnx(_folder() / f"light_{name}.onnx")
+
+
+@lru_cache(maxsize=4)
+def _weights(name: str) -> Weights:
+    graph = _light(name)
+    drawn = {value.name: _draw(value, readers) for value, readers in _generated(graph).items()}
+    if any(node.op == "BatchNormalization" for node in graph.nodes):
+        drawn.update(_calibrated(_with_weights(graph, drawn)))
+    for array in drawn.values():
+        array.flags.writeable = False
+    return drawn
+
+
+def _generated(graph: Graph) -> dict[NodeEntry, list[tuple[Node, int]]]:
+    """The values that hold one number throughout, each with the ops that read it in the end and as which input."""
+    made: dict[NodeEntry, list[tuple[Node, int]]] = {}
+    origin: dict[NodeEntry, NodeEntry] = {}
+    for node in graph.nodes:
+        if node.op == "ConstantOfShape" or _is_uniform(node):
+            made[node[0]] = []
+            origin[node[0]] = node[0]
+        for i, entry in enumerate(node.inputs):
+            if entry in origin and node.op in ("Unsqueeze", "Reshape"):
+                origin[node[0]] = origin[entry]
+            elif entry in origin:
+                made[origin[entry]].append((node, i))
+    return made
+
+
+def _is_uniform(node: Node) -> bool:
+    value = node.value
+    return value is not None and value.dtype == np.float32 and value.size > 1 and bool((value == value.flat[0]).all())
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    if node.value is not None:
+        return node.value.shape
+    source = node.inputs[0]
+    assert source is not None and source.node.value is not None
+    return tuple(source.node.value.tolist())
+
+
+def _draw(value: NodeEntry, readers: list[tuple[Node, int]]) -> np.ndarray:
+    """The weight anew, by what it is used for."""
+    shape = _shape(value.node)
+    random = np.random.default_rng(zlib.crc32(value.name.encode()))
+    noise = random.standard_normal(shape, np.float32)
+    for node, position in readers:
+        if node.op in ("Conv", "Gemm", "MatMul") and position == 1:
+            return noise * np.float32(np.sqrt(2 / _fan_in(node, shape)))
+        if (node.op, position) in _SCALES:
+            return 1 + np.float32(0.1) * noise
+        if (node.op, position) == ("BatchNormalization", 4):
+            return np.float32(1) + noise * noise
+    return np.float32(0.1) * noise
+
+
+_SCALES = {("BatchNormalization", 1), ("Mul", 0), ("Mul", 1)}
+"""Readers of a weight that scales: (op, number of the input)."""
+
+
+def _fan_in(node: Node, shape: tuple[int, ...]) -> int:
+    """How many products make one number."""
+    if node.op == "Conv":
+        return int(np.prod(shape[1:]))
+    return shape[1] if node.attrs.get("transB") else shape[0]
+
+
+def _with_weights(graph: Graph, weights: Mapping[str, np.ndarray]) -> Graph:
+    """The graph with these arrays in place of the values of these names, and without what only made them."""
+    rewriter = Rewriter(graph)
+    dead = _shapes_alone(graph)
+    for node in graph.nodes:
+        if node in dead:
+            continue
+        if node.is_op or node.is_constant:
+            array = weights.get(node.output_names[0])
+            if array is not None:
+                kind = (TensorType(array.dtype, array.shape),)
+                rewriter.keep(node, node.evolve(op=CONSTANT, inputs=(), attrs={}, value=array, output_types=kind, metadata={}))
+                continue
+        rewriter.keep(node, node.evolve(metadata={}) if node.is_constant else None)
+    return rewriter.finish()
+
+
+def _shapes_alone(graph: Graph) -> set[Node]:
+    """Constants that only say the shape of a generated weight, or that nothing reads."""
+    index = graph.index
+    kept = {entry.node for entry in graph.outputs}
+    return {
+        node
+        for node, readers in zip(index.nodes, index.consumers, strict=True)
+        if node.is_constant and node not in kept and all(index.nodes[i].op == "ConstantOfShape" for i in readers)
+    }
+
+
+def _calibrated(graph: Graph) -> Weights:
+    """Mean and variance for each batch norm, from running the graph once on noise; those found before count for what follows."""
+    found: Weights = {}
+    random = np.random.default_rng(0)
+    values: dict[NodeEntry, np.ndarray] = {}
+    for node in graph.nodes:
+        if node.is_variable:
+            kind = node.output_types[0]
+            assert isinstance(kind, TensorType) and kind.shape is not None
+            values[node[0]] = random.standard_normal(tuple(int(d or 1) for d in kind.shape), np.float32)
+            continue
+        read = [None if entry is None else values[entry] for entry in node.inputs]
+        if node.op == "BatchNormalization":
+            for position, statistic in ((3, np.mean), (4, np.var)):
+                entry = node.inputs[position]
+                assert entry is not None
+                measured = statistic(read[0], axis=(0, 2, 3)).astype(np.float32)
+                found[entry.name] = values[entry] = read[position] = np.maximum(measured, _FLOOR) if position == 4 else measured
+        values.update(zip(node.outputs, evaluate_node(node, read, graph.opsets), strict=True))
+    return found
+
+
+_FLOOR = np.float32(1e-3)
+"""The least variance that a batch norm is given: a channel that is dead on the calibration input must not blow up on another."""
