@@ -7,6 +7,7 @@ goes to ONNX's reference implementation.
 from . import (  # noqa: F401  importing a family fills the table
     activations,
     arithmetic,
+    attention,
     casts,
     control,
     convolution,
@@ -15,6 +16,7 @@ from . import (  # noqa: F401  importing a family fills the table
     layout,
     matrices,
     normalization,
+    optionals,
     pooling,
     randomness,
     recurrent,

@@ -1,0 +1,42 @@
+"""FlexAttention: attention whose scores and probabilities pass through bodies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .casts import cast
+from .control import Body
+from .halves import is_half
+from .registry import numerics
+from .softmax import softmax
+
+_FLOAT = 1
+
+
+@numerics("FlexAttention", domain="ai.onnx.preview")
+def flex_attention(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    scale: float | None = None,
+    score_mod: Body | None = None,
+    prob_mod: Body | None = None,
+    softmax_precision: int | None = None,
+) -> np.ndarray:
+    """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; K and V heads serve groups of Q heads."""
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat(group, axis=1), v.repeat(group, axis=1)
+    # Both factors get the root of the scale, in their own type: so the specification rounds.
+    root = np.sqrt(np.float32(1 / np.sqrt(q.shape[-1]) if scale is None else scale)).astype(q.dtype)
+    scores = np.matmul(q * root, np.swapaxes(k * root, -1, -2))
+    precision = softmax_precision or (_FLOAT if is_half(q) else None)
+    if precision:
+        scores = cast(scores, to=precision)
+    wide = scores.dtype
+    if score_mod is not None:
+        (scores,) = score_mod([scores])
+    probabilities = softmax(scores)
+    if prob_mod is not None:
+        (probabilities,) = prob_mod([probabilities])
+    return np.matmul(probabilities, v.astype(wide)).astype(q.dtype)
