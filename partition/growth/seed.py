@@ -1,0 +1,176 @@
+"""Growth "seed": the algorithm of the HETERO design document, to the letter, then made acyclic as a whole."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from partition.growth.base import join
+from partition.growth.fixed import by_size, contract_fixed
+from partition.growth.labels import Accept, Color, Preds
+
+Groups = list[list[int]]
+
+
+@attrs.frozen
+class Repair:
+    """A group that would have closed a cycle with groups chosen before it, and what took its place."""
+
+    replaced: list[int]
+    by: list[list[int]]
+
+
+def seed(
+    preds: Preds, color: Color, accept: Accept | None = None, fixed: Sequence[Sequence[int]] = ()
+) -> tuple[Groups, list[Repair]]:
+    """The literal groups, repaired; and the repairs.
+
+    Device by device, in order of first appearance: grow a candidate from each node that is in no candidate yet;
+    choose the largest one (the earliest root among equals); repeat with what is left.
+
+    The document looks at one subgraph at a time, so two of them can depend on each other. Then the later-chosen
+    one is replaced by its parts: components of equal labels, where a label rises with each edge that leaves the
+    group, computed with the groups chosen before contracted.
+
+    Cubic and worse, on bit sets: for study, and for checking the other growths.
+    """
+    chosen = _literal(preds, color, accept, fixed)
+    done = [sorted(group) for group in fixed]
+    groups: Groups = []
+    repairs = []
+    for group in chosen:
+        parts = [group] if _fits(preds, done, group) else _split(preds, done, group, accept)
+        if len(parts) > 1:
+            repairs.append(Repair(group, parts))
+        groups += parts
+        done += parts
+    return by_size(groups), repairs
+
+
+def _literal(preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]]) -> Groups:
+    """What the document's text gives, in the order of choice."""
+    grower = _Grower(preds, color, accept, fixed)
+    chosen = []
+    for device in dict.fromkeys(c for c in color if c is not None):
+        while True:
+            covered: set[int] = set()
+            candidates = []
+            for root in range(len(preds)):
+                if grower.device[root] == device and root not in covered:
+                    candidate = grower.grow(root)
+                    candidates.append(candidate)
+                    covered.update(candidate)
+            if not candidates:
+                break
+            best = max(candidates, key=len)
+            for v in best:
+                grower.device[v] = None
+            chosen.append(sorted(best))
+    return chosen
+
+
+class _Grower:
+    """Grows one candidate at a time. Sets of nodes are integers: bit v stands for node v."""
+
+    def __init__(self, preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]]) -> None:
+        graph = contract_fixed(preds, fixed)
+        self._ins, self._outs = graph.preds, graph.succ
+        self._ancestors = _closure(graph.preds, graph.order)
+        self._descendants = _closure(graph.succ, graph.order[::-1])
+        self._refused = _refusals(preds, color, accept)
+        members = {v for group in fixed for v in group}
+        self.device = [None if v in members else c for v, c in enumerate(color)]
+        """The device of each node that is not taken yet."""
+
+    def grow(self, root: int) -> list[int]:
+        """Depth first from the root: a node's consumers before its producers, each in edge order.
+
+        A neighbour that cannot be added (other device, taken, over a refused edge) is rejected when it is met. After
+        each step: as long as a rejected node lies on a path between members, the last added is rejected too.
+        """
+        members: list[int] = []
+        inside = rejected = 0
+        reach = [(0, 0)]  # (all ancestors, all descendants) of the first 0, 1, 2 ... members
+
+        def add(v: int) -> None:
+            nonlocal inside
+            members.append(v)
+            inside |= 1 << v
+            up, down = reach[-1]
+            reach.append((up | self._ancestors[v], down | self._descendants[v]))
+
+        add(root)
+        trail = [(root, iter(self._outs[root] + self._ins[root]))]
+        while trail:
+            cur, neighbours = trail[-1]
+            new = next(neighbours, None)
+            if new is None or not inside >> cur & 1:  # done, or rolled back meanwhile
+                trail.pop()
+                continue
+            if (inside | rejected) >> new & 1:
+                continue
+            if self._may_join(cur, new, root):
+                add(new)
+            else:
+                rejected |= 1 << new
+            while reach[-1][0] & reach[-1][1] & rejected:
+                reach.pop()
+                last = members.pop()
+                inside ^= 1 << last
+                rejected |= 1 << last
+            if inside >> new & 1:
+                trail.append((new, iter(self._outs[new] + self._ins[new])))
+        return members
+
+    def _may_join(self, cur: int, new: int, root: int) -> bool:
+        edge = (cur, new) if new in self._outs[cur] else (new, cur)
+        return self.device[new] == self.device[root] and edge not in self._refused
+
+
+def _refusals(preds: Preds, color: Color, accept: Accept | None) -> set[tuple[int, int]]:
+    """The edges between nodes of one device that `accept` says no to; each edge is asked once."""
+    if accept is None:
+        return set()
+    edges = ((u, v) for v, producers in enumerate(preds) for u in dict.fromkeys(producers))
+    return {(u, v) for u, v in edges if color[u] is not None and color[u] == color[v] and not accept(u, v)}
+
+
+def _closure(neighbours: list[list[int]], order: Sequence[int]) -> list[int]:
+    """Everything that can be reached over `neighbours`, which stand before the node itself in `order`."""
+    reached = [0] * len(neighbours)
+    for v in order:
+        for u in neighbours[v]:
+            reached[v] |= reached[u] | 1 << u
+    return reached
+
+
+def _fits(preds: Preds, done: Groups, group: list[int]) -> bool:
+    """Is the partition still acyclic with this group?"""
+    try:
+        contract_fixed(preds, [*done, group])
+    except ValueError:
+        return False
+    return True
+
+
+def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None) -> Groups:
+    """The parts of a group that share a label and are connected by accepted edges."""
+    graph = contract_fixed(preds, done)
+    members = set(group)
+    refused = _refusals(preds, [0 if v in members else None for v in range(len(preds))], accept)
+    label = [0] * len(preds)
+    for v in graph.order:
+        for u in graph.preds[v]:
+            leaves = u in members and (v not in members or (u, v) in refused)
+            label[v] = max(label[v], label[u] + leaves)
+    first = list(range(len(preds)))
+    for v in group:
+        for u in graph.preds[v]:
+            if u in members and label[u] == label[v]:
+                join(first, u, v)
+    for v in group:
+        first[v] = first[first[v]]
+    parts: dict[int, list[int]] = {}
+    for v in group:
+        parts.setdefault(first[v], []).append(v)
+    return list(parts.values())
