@@ -1,0 +1,29 @@
+# Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
+.PHONY: help demo test check-all lint clean
+.NOTPARALLEL:
+
+# What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
+export TORCH ?= torch ==2.13.0
+
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+	    printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+demo:  ## partition a real model and show what happened (under three minutes the first time)
+	@.ci/venv .venv
+	@.venv/bin/python -m partita.demo
+
+test:  ## ruff, mypy and all quick tests
+	@.ci/run
+
+check-all:  ## the same with the slow tests, and with torch (a large download)
+	@.ci/run all
+
+lint:  ## ruff and mypy alone
+	@.ci/venv .venv dev,test
+	@.venv/bin/python -m ruff check .
+	@.venv/bin/python -m mypy .
+
+clean:  ## remove the environments, the caches and what was built
+	rm -rf .venv .venv-all build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

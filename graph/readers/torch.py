@@ -1,0 +1,143 @@
+"""PyTorch modules: `from_torch` exports one through `torch.onnx.export` and reads the ONNX model it gets.
+
+The exporter works in memory and writes no file. torch itself is loaded on the first call only.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from importlib.util import find_spec
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from graph.errors import MissingDependency, ReadError
+from graph.graph import Graph
+
+if TYPE_CHECKING:
+    import torch
+    from onnx import ModelProto
+
+__all__ = ["from_torch"]
+
+
+def from_torch(
+    module: torch.nn.Module,
+    example_inputs: Any,
+    *,
+    name: str | None = None,
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+) -> Graph:
+    """The graph of a PyTorch module as it behaves in evaluation mode; the module itself is left as it was.
+
+    `example_inputs` is what the module would be called with: one tensor, a sequence of positional arguments, or a
+    mapping of keyword arguments; NumPy arrays stand for tensors. Their sizes become the graph's, save those that
+    `dynamic_shapes` names, spelled as torch spells them: `{"x": {0: "batch"}}`. Without `opset` torch chooses.
+
+        g = pt.from_torch(torchvision.models.resnet18(), torch.randn(1, 3, 224, 224))
+    """
+    model = export(module, example_inputs, opset=opset, dynamic_shapes=dynamic_shapes)
+    # Deferred: the ONNX reader loads onnx, and importing the front door must not.
+    from graph.readers.onnx import load_onnx
+
+    model.graph.name = name or type(module).__name__
+    return load_onnx(model)
+
+
+def export(
+    module: torch.nn.Module, example_inputs: Any, *, opset: int | None = None, dynamic_shapes: Any = None
+) -> ModelProto:
+    """The ONNX model that torch's exporter makes of the module."""
+    for package in ("torch", "onnxscript"):
+        if find_spec(package) is None:
+            raise MissingDependency(package, "torch", "reading a PyTorch module")
+    import torch
+
+    where = type(module).__name__
+    if not isinstance(module, torch.nn.Module | torch.export.ExportedProgram):
+        raise ReadError(
+            f"{where!r} object is not a torch.nn.Module",
+            where="from_torch",
+            remedy="Pass the module itself, not its class, its state_dict or its output",
+        )
+    args, kwargs = call_arguments(example_inputs)
+    try:
+        with evaluation_mode(module), quiet_exporter():
+            program = torch.onnx.export(
+                module,
+                args,
+                kwargs=kwargs,
+                dynamo=True,
+                verbose=False,
+                opset_version=opset,
+                dynamic_shapes=dynamic_shapes,
+            )
+    except Exception as error:
+        raise ReadError(
+            f"torch could not export the module: {first_lines(error)}",
+            where=where,
+            remedy="Check that the module runs on example_inputs; torch's whole message is chained to this error",
+        ) from error
+    assert program is not None  # only the older, file-writing exporter returns nothing
+    return program.model_proto
+
+
+def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and keyword arguments for which the caller's example stands."""
+    if isinstance(example_inputs, Mapping):
+        return (), {name: as_tensor(value) for name, value in example_inputs.items()}
+    if isinstance(example_inputs, Sequence):
+        return tuple(as_tensor(value) for value in example_inputs), {}
+    return (as_tensor(example_inputs),), {}
+
+
+def as_tensor(value: Any) -> Any:
+    """A NumPy array as a tensor; anything else as it is."""
+    import numpy
+    import torch
+
+    return torch.from_numpy(value.copy()) if isinstance(value, numpy.ndarray) else value
+
+
+@contextmanager
+def evaluation_mode(module: Any) -> Iterator[None]:
+    """Has dropout and batch norm behave as in use, and gives each submodule its own training flag back."""
+    import torch
+
+    submodules = list(module.modules()) if isinstance(module, torch.nn.Module) else []
+    flags = [submodule.training for submodule in submodules]
+    try:
+        # Set one by one: a module may override train() and do more than change the flag.
+        for submodule in submodules:
+            submodule.training = False
+        yield
+    finally:
+        for submodule, flag in zip(submodules, flags, strict=True):
+            submodule.training = flag
+
+
+@contextmanager
+def quiet_exporter() -> Iterator[None]:
+    """Keeps the exporter's notes about its own inner life off the screen; what went wrong reaches us as an error.
+
+    Logging is off as a whole meanwhile: the exporter puts new handlers on torch's loggers each time it runs.
+    """
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            for category in (DeprecationWarning, FutureWarning):
+                warnings.simplefilter("ignore", category)
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def first_lines(error: Exception, limit: int = 300) -> str:
+    """What torch said, cut to what fits a message; the exporter adds pages of advice to its errors."""
+    cause = error.__cause__ or error
+    text = " ".join(str(cause).split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"

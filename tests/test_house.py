@@ -1,0 +1,145 @@
+"""The house rules that a machine can check: who imports whom, what loads when, what no file may hold."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# From the roof to the ground: each folder may import those after it, and itself.
+STOREYS = ("partita", "accelerators", "partition", "passes", "graph")
+
+# What `import partita` must leave alone: slow to load, or optional.
+LAZY = ("networkx", "rich", "tvm", "onnx", "onnxruntime", "openvino", "torch")
+
+# The modules that alone may import a heavy package.
+PLACES = {"tvm": "accelerators/tvm/", "torch": "graph/readers/torch.py"}
+
+FORBIDDEN_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
+FORBIDDEN_CALLS = {"eval", "exec"}
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module that the file imports, those imported inside functions too, with the line."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.lineno, node.module or ""
+        elif isinstance(node, ast.ImportFrom):
+            package = path.relative_to(ROOT).parent.parts
+            yield node.lineno, ".".join((*package[: len(package) - node.level + 1], node.module or ""))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"import_module", "importlib.import_module"}:
+            name = node.args[0] if node.args else None
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield node.lineno, name.value
+
+
+def place(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+@pytest.mark.parametrize("storey", STOREYS)
+def test_imports_run_one_way(storey: str) -> None:
+    above = STOREYS[: STOREYS.index(storey)]
+    outside = ("tests", "benchmarks", "notebooks")
+    wrong = [
+        f"{place(path, line)} imports {module}"
+        for path in sources(storey)
+        for line, module in imports(path)
+        if module.split(".")[0] in (*above, *outside)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("package", "home"), PLACES.items())
+def test_heavy_packages_are_imported_in_one_place(package: str, home: str) -> None:
+    wrong = [
+        f"{place(path, line)} imports {module}, which only {home} may"
+        for path in sources(*STOREYS)
+        if not path.relative_to(ROOT).as_posix().startswith(home)
+        for line, module in imports(path)
+        if module.split(".")[0] == package
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_import_partita_loads_nothing_heavy() -> None:
+    if not (ROOT / "partita" / "__init__.py").exists():
+        pytest.skip("there is no partita package yet")
+    code = f"import sys, partita; print(*sorted(set({LAZY!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [], "import partita loaded these; import them inside the functions that need them"
+
+
+def test_setup_cfg_lists_every_package() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    listed = config["options"]["packages"].split()
+    folders = [path.parent for storey in STOREYS for path in (ROOT / storey).rglob("__init__.py")]
+    present = [".".join(folder.relative_to(ROOT).parts) for folder in folders]
+    assert listed == sorted(present), "setup.cfg lists the packages in alphabetical order, each folder that holds an __init__.py"
+
+
+def test_every_module_lies_in_a_package() -> None:
+    orphans = {
+        path.parent.relative_to(ROOT).as_posix()
+        for path in sources(*STOREYS)
+        if not (path.parent / "__init__.py").exists()
+    }
+    assert not orphans, "these folders hold modules and lack an __init__.py; without it they are not installed"
+
+
+def test_nothing_is_pickled_or_evaluated() -> None:
+    wrong = []
+    for path in sources(*STOREYS):
+        wrong += [place(path, line) for line, module in imports(path) if module.split(".")[0] in FORBIDDEN_MODULES]
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            unpickles = called.endswith((".load", ".save")) and any(
+                option.arg == "allow_pickle" and not (isinstance(option.value, ast.Constant) and option.value.value is False)
+                for option in node.keywords
+            )
+            if called in FORBIDDEN_CALLS or unpickles:
+                wrong.append(f"{place(path, node.lineno)} calls {called}")
+    assert not wrong, "\n".join(wrong)
+
+
+def tracked() -> list[Path]:
+    """The files under version control; all text files outside hidden folders where there is no git."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode == 0 and listing.stdout:
+        return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+    return [path for path in ROOT.rglob("*") if path.is_file() and not any(p.startswith(".") for p in path.parts)]
+
+
+def test_no_file_names_a_place_on_somebodys_machine() -> None:
+    homes = [rb"/(?:home|Users)/[a-z][\w.-]*/", rb"/root/", rb"/work/", rb"[A-Z]:\\Users\\"]
+    if len(ROOT.parts) > 2:
+        homes.append(re.escape(str(ROOT).encode()) + rb"(?=[/\s\"'])")
+    pattern = re.compile(rb"(?<![\w.$}])(?:" + rb"|".join(homes) + rb")")
+    wrong = []
+    for path in tracked():
+        if path == Path(__file__).resolve():
+            continue
+        wrong += [
+            f"{place(path, number)}: {line.strip()[:120]!r}"
+            for number, line in enumerate(path.read_bytes().split(b"\n"), 1)
+            if pattern.search(line)
+        ]
+    assert not wrong, "\n".join(wrong)
