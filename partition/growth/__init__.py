@@ -1,9 +1,12 @@
 """How groups grow, on integers: nodes 0..n-1 in topological order, preds[v] the producers of v in input order.
 
-`largest`, `seed` and `waves` take a device per node and a yes or no per edge; `walk` asks selectors in a fixed order.
+`largest`, `seed` and `waves` take a device for each node and a yes or no for each edge; `walk` asks a selector edge by
+edge. All keep the whole partition acyclic, with the groups that are fixed already.
 """
 from partition.growth.largest import largest
 from partition.growth.observer import WalkObserver
+from partition.growth.seed import Repair, seed
 from partition.growth.walk import FilterError, Selector, walk
+from partition.growth.waves import waves
 
-__all__ = ["FilterError", "Selector", "WalkObserver", "largest", "walk"]
+__all__ = ["FilterError", "Repair", "Selector", "WalkObserver", "largest", "seed", "walk", "waves"]

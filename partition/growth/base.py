@@ -33,10 +33,11 @@ def components(preds: Preds, accepted: Sequence[Sequence[int]], earliest: list[i
     """
     first = list(range(len(preds)))
     for v, inside in enumerate(accepted):
-        e, l = earliest[v], latest[v]
-        for u in inside:
-            if earliest[u] == e and latest[u] == l:
-                join(first, u, v)
+        if inside:
+            soon, late = earliest[v], latest[v]
+            for u in inside:
+                if earliest[u] == soon and latest[u] == late:
+                    join(first, u, v)
     for v, f in enumerate(first):  # first nodes come before the others, so one step is enough
         first[v] = first[f]
     return first

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from partition.growth.beyond import Beyond
@@ -309,7 +310,7 @@ def _checked(seed: int, members: list[int], kept: Sequence[int]) -> list[int]:
     kept = sorted(kept)
     known = set(members)
     invented = [v for v in kept if v not in known]
-    duplicates = sorted({a for a, b in zip(kept, kept[1:]) if a == b})
+    duplicates = sorted({a for a, b in pairwise(kept) if a == b})
     if invented or duplicates:
         raise FilterError(seed, invented, duplicates)
     return kept
