@@ -1,0 +1,348 @@
+"""Reading a graph from text: what `graph.text.printer` writes, and what people write by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graph.errors import ReadError
+from graph.graph import DEFAULT_OPSET, Graph
+from graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs, next_place
+from graph.pauses import collector_paused
+from graph.text.arrays import array_type
+from graph.text.reader import Reader
+from graph.text.scope import Scope
+from graph.types import Type
+
+
+def parse(text: str, constants: Graph | Mapping[str, np.ndarray[Any, Any]] | None = None) -> Graph:
+    """The graph that the text shows. The nodes come in the order of the text.
+
+    `constants` is where arrays printed as `#hash` are found: a graph that holds them, or a mapping from hash to array;
+    without it, the arrays that this process has printed and that are still alive. Linear.
+
+    >>> print(parse("graph net(x: float32[N]) -> (y) { y = Relu(x) }"))
+    opset 21
+    <BLANKLINE>
+    graph net(x: float32[N]) -> (y) {
+      y = Relu(x)
+    }
+    """
+    if not isinstance(text, str):
+        raise ReadError(f"the text form of a graph is a string, not {type(text).__name__}", remedy="Use load for files")
+    with collector_paused():
+        return _Parser(text, constants).document()
+
+
+class _Tail:
+    """What may follow a node's operation."""
+
+    __slots__ = ("affinity", "after", "attrs", "captures", "metadata", "name", "types")
+
+    def __init__(self) -> None:
+        self.attrs: Mapping[str, Any] = NOTHING
+        self.captures: tuple[NodeEntry, ...] = ()
+        self.after: tuple[Node, ...] = ()
+        self.name: str | None = None
+        self.types: list[Type | None] | None = None
+        self.affinity: str | None = None
+        self.metadata: Mapping[str, str] = NOTHING
+
+
+class _Parser(Reader):
+    def __init__(self, text: str, constants: Any) -> None:
+        super().__init__(text, constants)
+        self.opsets: dict[str, int] = {"": DEFAULT_OPSET}
+        self.functions: dict[str, Graph] = {}
+
+    def document(self) -> Graph:
+        """The opset line, the bodies of calls, the graph."""
+        lexer = self.lexer
+        if lexer.at_word("opset"):
+            self.opsets = self.opset_line()
+        while lexer.at_word("func"):
+            self.function()
+        if not lexer.at_word("graph"):
+            lexer.expected("graph, func or opset")
+        lexer.advance()
+        made = self.graph(self.name("the graph's name"))
+        if lexer.kind != "end":
+            lexer.expected("the end of the text after the graph")
+        return made
+
+    def function(self) -> None:
+        """A body that is named to be called."""
+        lexer = self.lexer
+        lexer.advance()
+        start, label = lexer.start, self.name("the function's name")
+        name = label
+        if lexer.at_word("named"):
+            lexer.advance()
+            name = self.name("the graph's name")
+        made = self.graph(name)
+        if self.functions.setdefault(label, made) is not made:
+            lexer.fail(f"there are two functions {label!r}", start=start)
+
+    def opset_line(self) -> dict[str, int]:
+        """`opset 21, ai.onnx.ml 3`."""
+        self.lexer.advance()
+        made: dict[str, int] = {}
+        while True:
+            domain = "" if self.lexer.kind == "int" else self.name("an opset: a domain and a number")
+            made[domain] = self.integer("the opset's number")
+            if not self.lexer.take(","):
+                return made
+
+    def graph(self, name: str) -> Graph:
+        """A graph from its inputs to its closing brace."""
+        return self.nested(lambda: self.closed_graph(name))
+
+    def closed_graph(self, name: str) -> Graph:
+        lexer = self.lexer
+        start = lexer.start
+        scope = Scope(lexer)
+        lexer.need("(")
+        inputs = self.listed(lambda: self.input(scope), ")")
+        lexer.need("->")
+        lexer.need("(")
+        heads = self.listed(self.result, ")")
+        lexer.need("{")
+        opsets = self.opsets
+        if lexer.at_word("opset") and lexer.following() not in ("=", ","):
+            opsets = self.opset_line()
+        metadata: Mapping[str, str] = NOTHING
+        if lexer.at_word("metadata") and lexer.following() == "{":
+            metadata = self.metadata()
+        while not lexer.take("}"):
+            self.statement(scope)
+        outputs = [scope.value(n, at) if i is None else scope.output(n, i, at) for _, n, i, at in heads]
+        output_names = [head[0] for head in heads]
+        return self.checked(
+            lambda: Graph(
+                outputs, inputs, name, opsets, output_names=output_names, nodes=scope.order, metadata=metadata
+            ),
+            start=start,
+        )
+
+    def input(self, scope: Scope) -> Node:
+        """An input as the head of a graph declares it."""
+        lexer = self.lexer
+        start, name = lexer.start, self.value_name()
+        made = self.type() if lexer.take(":") else None
+        tail = self.tail(scope, on_line=False)
+        node = Node(
+            name if tail.name is None else tail.name,
+            None,
+            (),
+            tail.attrs,
+            (name,),
+            (made,),
+            metadata=tail.metadata,
+            affinity=tail.affinity,
+        )
+        scope.add(node, start)
+        return node
+
+    def value_name(self) -> str:
+        """The name of a value that is made here; `_` makes none."""
+        if self.lexer.at_word("_"):
+            self.lexer.advance()
+            return ""
+        return self.name("the name of a value")
+
+    def result(self) -> tuple[str, str, int | None, int]:
+        """A graph output: its name, and the value (resolved when the statements are read)."""
+        start = self.lexer.start
+        if self.lexer.kind == "mark":
+            self.lexer.expected("the name of an output")
+        name = self.name("the name of an output")
+        if self.lexer.take("="):
+            value = self.lexer.start
+            return (name, *self.reference_parts(), value)
+        return name, name, None, start
+
+    def reference_parts(self) -> tuple[str, int | None]:
+        """`value`, or `%node[1]`."""
+        if not self.lexer.take("%"):
+            return self.name("a value"), None
+        node = self.name("the name of a node")
+        self.lexer.need("[")
+        index = self.integer("the number of an output")
+        self.lexer.need("]")
+        if index < 0:
+            self.lexer.fail(f"there is no output {index}")
+        return node, index
+
+    def value(self, scope: Scope) -> NodeEntry:
+        """A value that is read."""
+        start = self.lexer.start
+        name, index = self.reference_parts()
+        return scope.value(name, start) if index is None else scope.output(name, index, start)
+
+    def optional_value(self, scope: Scope) -> NodeEntry | None:
+        """The same, or `_` for an absent one."""
+        if self.lexer.at_word("_"):
+            self.lexer.advance()
+            return None
+        return self.value(scope)
+
+    def statement(self, scope: Scope) -> None:
+        """One node, or the place of an input."""
+        lexer = self.lexer
+        start = lexer.start
+        names: list[str] = []
+        if lexer.take("("):
+            lexer.need(")")
+        else:
+            names.append(self.value_name())
+            while lexer.take(","):
+                names.append(self.value_name())
+        lexer.need("=")
+        if lexer.at_word("input"):
+            lexer.advance()
+            self.place_input(scope, names, start)
+            return
+        op, domain, inputs, value, subgraph = self.operation(scope)
+        tail = self.tail(scope)
+        types = tail.types
+        if types is None:
+            types = [None] * len(names) if value is None else [array_type(value)]
+        if len(types) != len(names):
+            lexer.fail(f"there are {len(names)} values and {len(types)} types", start=start)
+        name = tail.name if tail.name is not None else names[0] if names else ""
+        node = Node(
+            name,
+            op,
+            inputs,
+            tail.attrs,
+            tuple(names),
+            tuple(types),
+            domain,
+            tail.captures,
+            subgraph,
+            value,
+            tail.after,
+            tail.metadata,
+            affinity=tail.affinity,
+        )
+        scope.add(node, start)
+
+    def place_input(self, scope: Scope, names: list[str], start: int) -> None:
+        """`x = input`: here, and not at the head, is the input's place in the order."""
+        if len(names) != 1:
+            self.lexer.fail("the place of one input is expected", start=start)
+        node = scope.node(names[0], start)
+        if not node.is_variable:
+            self.lexer.fail(f"{names[0]!r} is no input of the graph", start=start)
+        # The parser made this node a moment ago and nobody else has seen it.
+        object.__setattr__(node, "place", next_place())
+
+    def operation(
+        self, scope: Scope
+    ) -> tuple[str, str, tuple[NodeEntry | None, ...], np.ndarray[Any, Any] | None, Graph | None]:
+        """Op, domain, inputs, the array of a constant, the body of a call."""
+        lexer = self.lexer
+        if lexer.at_word("const"):
+            lexer.advance()
+            return CONSTANT, "", (), self.array(), None
+        if lexer.at_word("call"):
+            lexer.advance()
+            body = self.function_named()
+            return "Call", "partita", self.arguments(scope), None, body
+        op, domain = self.name("an op, const, call or input"), ""
+        if lexer.take("::"):
+            op, domain = self.name("an op"), op
+        inputs = self.arguments(scope)
+        subgraph = None
+        if lexer.at_word("calls") and not lexer.on_new_line:
+            lexer.advance()
+            subgraph = self.function_named()
+        return op, domain, inputs, None, subgraph
+
+    def arguments(self, scope: Scope) -> tuple[NodeEntry | None, ...]:
+        """What stands between the parentheses after an op."""
+        self.lexer.need("(")
+        return tuple(self.listed(lambda: self.optional_value(scope), ")"))
+
+    def function_named(self) -> Graph:
+        """A function that stands above."""
+        start, label = self.lexer.start, self.name("the name of a function")
+        made = self.functions.get(label)
+        if made is None:
+            self.lexer.fail(f"there is no function {label!r} above", start=start, remedy="Write func before what calls it")
+        return made
+
+    def tail(self, scope: Scope, on_line: bool = True) -> _Tail:
+        """Attributes and what else a node has, in any order, up to the end of the line."""
+        lexer = self.lexer
+        made = _Tail()
+        while not (on_line and lexer.on_new_line):
+            if lexer.take("{"):
+                made.attrs = frozen_attrs(self.pairs())
+            elif lexer.take(":"):
+                made.types = [self.type()]
+                while lexer.take(","):
+                    made.types.append(self.type())
+            elif lexer.take("@"):
+                made.affinity = self.name("a device")
+            elif lexer.kind != "word":
+                break
+            elif lexer.token == "name":
+                lexer.advance()
+                lexer.need("=")
+                made.name = self.name("the node's name")
+            elif lexer.token == "captures":
+                lexer.advance()
+                lexer.need("(")
+                made.captures = tuple(self.listed(lambda: self.value(scope), ")"))
+            elif lexer.token == "after":
+                lexer.advance()
+                lexer.need("(")
+                made.after = tuple(self.listed(lambda: scope.node(self.name("a node"), lexer.start), ")"))
+            elif lexer.token == "metadata":
+                made.metadata = frozen_attrs(self.metadata())
+            else:
+                break
+        return made
+
+    def metadata(self) -> dict[str, str]:
+        """`metadata {key="text"}`."""
+        self.lexer.advance()
+        start = self.lexer.start
+        self.lexer.need("{")
+        made = self.pairs()
+        if not all(isinstance(value, str) for value in made.values()):
+            self.lexer.fail("the values of metadata are strings", start=start)
+        return made
+
+    def pairs(self) -> dict[str, Any]:
+        """`key=value, ...}`."""
+        made: dict[str, Any] = {}
+
+        def pair() -> None:
+            start, key = self.lexer.start, self.name("the name of an attribute")
+            self.lexer.need("=")
+            value = self.attribute()
+            if key in made:
+                self.lexer.fail(f"{key!r} is given twice", start=start)
+            made[key] = value
+
+        self.listed(pair, "}")
+        return made
+
+    def attribute(self) -> Any:
+        """The value of an attribute."""
+        lexer = self.lexer
+        if lexer.take("["):
+            return self.nested(lambda: self.listed(self.attribute, "]"))
+        if lexer.take("("):
+            return self.nested(lambda: tuple(self.listed(self.attribute, ")")))
+        if lexer.at_word("graph"):
+            lexer.advance()
+            return self.graph(self.name("the graph's name"))
+        if lexer.at_word("func"):
+            lexer.advance()
+            return self.function_named()
+        return self.plain()

@@ -1,0 +1,224 @@
+"""Reading types, arrays and attribute values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph.errors import PartitaError
+from graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
+from graph.text.digests import Array, arrays_in, digest, remembered
+from graph.text.lexer import Lexer
+from graph.text.literals import MAX_NESTING
+from graph.text.words import unquoted, unquoted_bytes
+from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+
+if TYPE_CHECKING:
+    from graph.graph import Graph
+
+Constants = Mapping[str, Array]
+
+WORDS = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
+"""Values that are written as words."""
+
+
+class Reader:
+    """The parts of the text that are not statements."""
+
+    def __init__(self, text: str, constants: Graph | Constants | None) -> None:
+        self.lexer = Lexer(text)
+        self.constants = constants
+        self.depth = 0
+        self._known: Constants | None = None
+
+    def nested(self, read: Callable[[], Any]) -> Any:
+        """What `read` reads, one level deeper."""
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            self.lexer.fail(f"graphs, lists or types nest more than {MAX_NESTING} deep")
+        made = read()
+        self.depth -= 1
+        return made
+
+    def name(self, what: str) -> str:
+        """A name, bare or quoted."""
+        lexer = self.lexer
+        if lexer.kind == "word":
+            return lexer.advance()
+        if lexer.kind == "string":
+            return self.string()
+        return lexer.expected(what)
+
+    def string(self, what: str = "a string") -> str:
+        """A quoted string."""
+        if self.lexer.kind != "string":
+            self.lexer.expected(what)
+        made = self.checked(unquoted, self.lexer.token)
+        self.lexer.advance()
+        return made
+
+    def integer(self, what: str) -> int:
+        """A whole number."""
+        if self.lexer.kind != "int":
+            self.lexer.expected(what)
+        made = self.checked(int, self.lexer.token)
+        self.lexer.advance()
+        return made
+
+    def checked(self, make: Callable[..., Any], *given: Any, start: int | None = None) -> Any:
+        """What `make` makes; its error gets the place in the text."""
+        try:
+            return make(*given)
+        except PartitaError as error:
+            self.lexer.fail(error.cause, start=start, remedy=error.remedy)
+        except (ValueError, OverflowError) as error:
+            self.lexer.fail(f"this is {error}", start=start)
+
+    def listed(self, item: Callable[[], Any], close: str) -> list[Any]:
+        """Items between commas up to the closing mark; a comma may follow the last."""
+        lexer = self.lexer
+        made = []
+        while not lexer.take(close):
+            made.append(item())
+            if not lexer.take(","):
+                lexer.need(close)
+                break
+        return made
+
+    def type(self) -> Type | None:
+        """A type, or `?`."""
+        lexer = self.lexer
+        if lexer.take("?"):
+            return None
+        if lexer.kind != "word":
+            lexer.expected("a type")
+        start, word = lexer.start, lexer.advance()
+        if word in ("sequence", "optional", "sparse", "map") and lexer.take("("):
+            return self.nested(lambda: self.compound(word, start))
+        shape = self.listed(self.dim, "]") if lexer.take("[") else None
+        return self.checked(TensorType, word, shape, start=start)
+
+    def compound(self, word: str, start: int) -> Type:
+        """What stands between the parentheses of a type."""
+        if word == "map":
+            key = self.name("the type of the keys")
+            self.lexer.need(",")
+        element = self.type()
+        self.lexer.need(")")
+        if word == "map":
+            return self.checked(MapType, key, element, start=start)
+        if word == "sparse":
+            if not isinstance(element, TensorType):
+                self.lexer.fail("a sparse tensor is one of a dense type: sparse(float32[3, 4])", start=start)
+            return SparseTensorType(element.dtype, element.shape)
+        return SequenceType(element) if word == "sequence" else OptionalType(element)
+
+    def dim(self) -> Dim:
+        """A dimension."""
+        if self.lexer.take("?"):
+            return None
+        return self.integer("") if self.lexer.kind == "int" else self.name("a dimension")
+
+    def array(self) -> Array:
+        """A type with sizes, then the content."""
+        lexer = self.lexer
+        start = lexer.start
+        made = self.type()
+        if not isinstance(made, TensorType) or not made.is_static:
+            lexer.fail("the type of a constant is a dtype with sizes, such as float32[2, 3]", start=start)
+        if lexer.kind == "hash":
+            return self.reference(made)
+        start = lexer.start
+        if lexer.at_word("base64"):
+            lexer.advance()
+            return self.checked(from_base64, made, self.string("the bytes in base64"), start=start)
+        many = lexer.take("[")
+        items = self.listed(lambda: self.element(made.dtype), "]") if many else [self.element(made.dtype)]
+        if many != bool(made.shape) or len(items) != element_count(made):
+            lexer.fail(f"{len(items)} elements do not make {made}", start=start)
+        flat = self.checked(from_numbers, made.dtype, items, start=start)
+        return self.checked(shaped, made, flat, start=start)
+
+    def element(self, dtype: str) -> Any:
+        """One element of an array."""
+        lexer = self.lexer
+        if dtype == "string":
+            return self.string_or_bytes("a string")
+        if dtype == "bool":
+            if not (lexer.at_word("true") or lexer.at_word("false")):
+                lexer.expected("true or false")
+            return lexer.advance() == "true"
+        if "int" in dtype:
+            return self.integer(f"an element of {dtype}")
+        if dtype.startswith("complex"):
+            lexer.need("(")
+            real = self.number(dtype)
+            lexer.need(",")
+            made = complex(real, self.number(dtype))
+            lexer.need(")")
+            return made
+        return self.number(dtype)
+
+    def number(self, dtype: str) -> float:
+        """A number, whole or not."""
+        lexer = self.lexer
+        if lexer.kind not in ("int", "float") and lexer.token not in ("inf", "nan"):
+            lexer.expected(f"an element of {dtype}")
+        return float(lexer.advance())
+
+    def string_or_bytes(self, what: str) -> str | bytes:
+        """"..." or b"..."."""
+        if self.lexer.kind == "bytes":
+            made: bytes = self.checked(unquoted_bytes, self.lexer.token)
+            self.lexer.advance()
+            return made
+        return self.string(what)
+
+    def reference(self, made: TensorType) -> Array:
+        """The array that a hash stands for."""
+        sought = self.lexer.token[1:]
+        if self.constants is None:
+            array = remembered(sought)
+            remedy = "Give the graph that was printed as constants=, or print with big=None to have arrays written in full"
+        else:
+            array = self.known.get(sought)
+            remedy = "Give a graph or a mapping that holds it as constants="
+        if array is None:
+            self.lexer.fail(f"the array {self.lexer.token} is not known here", remedy=remedy)
+        if not isinstance(array, np.ndarray) or array_type(array) != made:
+            self.lexer.fail(f"the array {self.lexer.token} is no {made}")
+        self.lexer.advance()
+        return array
+
+    @property
+    def known(self) -> Constants:
+        """The arrays that the caller gave, by hash."""
+        if self._known is None:
+            given = self.constants
+            if given is None or isinstance(given, Mapping):
+                self._known = {key.lstrip("#"): array for key, array in (given or {}).items()}
+            else:
+                self._known = {digest(array): array for array in arrays_in(given)}
+        return self._known
+
+    def plain(self) -> Any:
+        """An attribute value that is no graph."""
+        lexer = self.lexer
+        if lexer.kind == "int":
+            return self.integer("")
+        if lexer.kind == "float":
+            return float(lexer.advance())
+        if lexer.kind in ("string", "bytes"):
+            return self.string_or_bytes("")
+        if lexer.kind == "word":
+            if lexer.token in WORDS:
+                return WORDS[lexer.advance()]
+            if lexer.at_word("const"):
+                lexer.advance()
+                return self.array()
+            if lexer.at_word("type"):
+                lexer.advance()
+                return self.type()
+        return lexer.expected("a value: a number, a string, true, false, none, a list, const ..., type ..., graph ... or func ...")

@@ -1,0 +1,53 @@
+"""How names, strings and bytes are spelled in the text form."""
+
+from __future__ import annotations
+
+import re
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_LONG = {short: char for char, short in _SHORT.items()}
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|.)", re.DOTALL)
+
+
+def word(text: str) -> str:
+    """A name: bare where it is a plain word, quoted otherwise. A lone underscore means an absent value."""
+    return text if _BARE.fullmatch(text) and text != "_" else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """A string in double quotes; what cannot be seen is escaped."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join([_SHORT.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text]) + '"'
+
+
+def quoted_bytes(data: bytes) -> str:
+    """Bytes as b"..."; what is no printable ASCII is escaped."""
+    text = data.decode("latin1")
+    return 'b"' + "".join([_SHORT.get(c) or (c if " " <= c <= "~" else f"\\x{ord(c):02x}") for c in text]) + '"'
+
+
+def unquoted(token: str) -> str:
+    """The string that `quoted` spelled so; ValueError names an escape that does not exist."""
+    body = token[1:-1]
+    return _ESCAPE.sub(_character, body) if "\\" in body else body
+
+
+def unquoted_bytes(token: str) -> bytes:
+    """The bytes that `quoted_bytes` spelled so."""
+    try:
+        return unquoted(token[1:]).encode("latin1")
+    except UnicodeEncodeError:
+        raise ValueError("a character that is no byte (write \\x and two hexadecimal digits)") from None
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    if code:
+        if int(code, 16) > 0x10FFFF:
+            raise ValueError(f"the escape {match[0]}, which is no character")
+        return chr(int(code, 16))
+    if match[0] not in _LONG:
+        raise ValueError(f"the escape {match[0]}, which does not exist")
+    return _LONG[match[0]]
