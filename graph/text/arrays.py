@@ -114,4 +114,4 @@ def element_count(made: TensorType) -> int:
 
 def shaped(made: TensorType, flat: Array) -> Array:
     """The flat array in the type's shape."""
-    return flat.reshape(made.shape)  # type: ignore[arg-type]
+    return flat.reshape(made.shape)

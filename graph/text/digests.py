@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph.node import Body
+from graph.sparse import SparseTensor
 from graph.types import dtype_name
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def arrays_in(graph: Graph) -> Iterator[Array]:
                     yield value
                 elif isinstance(value, (list, tuple)):
                     values.extend(value)
+                elif isinstance(value, SparseTensor):
+                    values += (value.values, value.indices)
                 elif isinstance(value, Body) and id(value) not in seen:
                     seen.add(id(value))
                     waiting.append(value)  # type: ignore[arg-type]

@@ -53,6 +53,15 @@ class Lexer:
         self.end = match.end()
         return left
 
+    def shortcut(self, pattern: re.Pattern[str]) -> str | None:
+        """Go past all that the pattern matches from here, in one step; None if it does not match."""
+        match = pattern.match(self.text, self.start)
+        if match is None:
+            return None
+        self.end = match.end()
+        self.advance()
+        return match[0]
+
     def following(self) -> str:
         """The token after this one."""
         match = _TOKEN.match(self.text, self.end)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graph.errors import WriteError
+from graph.sparse import SparseTensor
 from graph.text.arrays import array_type, print_payload
 from graph.text.words import quoted, quoted_bytes, word
 from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -66,6 +67,9 @@ def print_plain(value: Any, big: int | None, where: str, depth: int = 0) -> str:
         return f"[{items}]" if isinstance(value, list) else f"({items})"
     if isinstance(value, (TensorType, SparseTensorType, SequenceType, OptionalType, MapType)):
         return f"type {print_type(value)}"
+    if isinstance(value, SparseTensor):
+        parts = [value.values, value.indices, list(value.shape)]
+        return f"sparse({', '.join(print_plain(part, big, where, depth) for part in parts)})"
     raise WriteError(
         f"an attribute holds {value!r:.80}, which has no written form",
         where=where,

@@ -335,6 +335,10 @@ class _Parser(Reader):
     def attribute(self) -> Any:
         """The value of an attribute."""
         lexer = self.lexer
+        if lexer.at("["):
+            numbers = self.integers()
+            if numbers is not None:
+                return numbers
         if lexer.take("["):
             return self.nested(lambda: self.listed(self.attribute, "]"))
         if lexer.take("("):

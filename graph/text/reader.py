@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graph.errors import PartitaError
+from graph.sparse import SparseTensor
 from graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
 from graph.text.digests import Array, arrays_in, digest, remembered
 from graph.text.lexer import Lexer
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from graph.graph import Graph
 
 Constants = Mapping[str, Array]
+
+_SIMPLE_TYPE = re.compile(r"[a-z0-9_]+\[[A-Za-z0-9_, ?]*\]")
+_INTEGERS = re.compile(r"\[-?[0-9]{1,18}(?:, ?-?[0-9]{1,18})*\]")
 
 WORDS = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
 """Values that are written as words."""
@@ -32,6 +37,7 @@ class Reader:
         self.constants = constants
         self.depth = 0
         self._known: Constants | None = None
+        self._types: dict[str, Type | None] = {}
 
     def nested(self, read: Callable[[], Any]) -> Any:
         """What `read` reads, one level deeper."""
@@ -88,7 +94,17 @@ class Reader:
         return made
 
     def type(self) -> Type | None:
-        """A type, or `?`."""
+        """A type, or `?`. The same words give the same object."""
+        start = self.lexer.start
+        simple = _SIMPLE_TYPE.match(self.lexer.text, start)
+        if simple is not None and simple[0] in self._types:
+            self.lexer.shortcut(_SIMPLE_TYPE)
+            return self._types[simple[0]]
+        made = self.spelled_type()
+        return self._types.setdefault(self.lexer.text[start : self.lexer.before], made)
+
+    def spelled_type(self) -> Type | None:
+        """A type, word by word."""
         lexer = self.lexer
         if lexer.take("?"):
             return None
@@ -192,6 +208,22 @@ class Reader:
         self.lexer.advance()
         return array
 
+    def sparse(self) -> SparseTensor:
+        """`(const values, const indices, [sizes])`."""
+        lexer = self.lexer
+        arrays = []
+        lexer.need("(")
+        for _ in range(2):
+            if not lexer.at_word("const"):
+                lexer.expected("const")
+            lexer.advance()
+            arrays.append(self.array())
+            lexer.need(",")
+        lexer.need("[")
+        sizes = self.listed(lambda: self.integer("a size"), "]")
+        lexer.need(")")
+        return SparseTensor(arrays[0], arrays[1], tuple(sizes))
+
     @property
     def known(self) -> Constants:
         """The arrays that the caller gave, by hash."""
@@ -202,6 +234,11 @@ class Reader:
             else:
                 self._known = {digest(array): array for array in arrays_in(given)}
         return self._known
+
+    def integers(self) -> list[int] | None:
+        """A list of whole numbers, by far the most common list, in one step; None if something else stands here."""
+        found = self.lexer.shortcut(_INTEGERS)
+        return None if found is None else list(map(int, found[1:-1].split(",")))
 
     def plain(self) -> Any:
         """An attribute value that is no graph."""
@@ -221,4 +258,9 @@ class Reader:
             if lexer.at_word("type"):
                 lexer.advance()
                 return self.type()
-        return lexer.expected("a value: a number, a string, true, false, none, a list, const ..., type ..., graph ... or func ...")
+            if lexer.at_word("sparse"):
+                lexer.advance()
+                return self.sparse()
+        return lexer.expected(
+            "a value (a number, a string, true, false, none, a list, const ..., type ..., graph ..., func ...)"
+        )

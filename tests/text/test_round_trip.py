@@ -1,0 +1,36 @@
+"""parse(print(g)) is g, whatever g holds."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+
+from graph import Graph
+from graph.text import parse, print_graph
+from tests.text.same import difference
+from tests.text.strategies import graphs
+
+CHECKS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@CHECKS
+@given(graphs())
+def test_a_graph_comes_back_as_it_was(graph: Graph) -> None:
+    text = print_graph(graph)
+    back = parse(text)
+    assert difference(graph, back) is None
+    assert print_graph(back) == text
+
+
+@CHECKS
+@given(graphs())
+def test_arrays_written_in_full_need_nothing_else(graph: Graph) -> None:
+    text = print_graph(graph, big=None)
+    back = parse(text, constants={})
+    assert difference(graph, back) is None
+    assert print_graph(back, big=None) == text
+
+
+@CHECKS
+@given(graphs())
+def test_arrays_by_reference_are_found_in_a_graph(graph: Graph) -> None:
+    assert difference(graph, parse(print_graph(graph, big=-1), constants=graph)) is None
