@@ -6,6 +6,7 @@ goes to ONNX's reference implementation.
 
 from . import (  # noqa: F401  importing a family fills the table
     activations,
+    adapted,
     arithmetic,
     attention,
     casts,
@@ -21,6 +22,7 @@ from . import (  # noqa: F401  importing a family fills the table
     randomness,
     recurrent,
     reductions,
+    resize,
     softmax,
 )
 from .evaluate import NoNumerics, evaluate, supports

@@ -29,7 +29,11 @@ def choose(condition: np.ndarray, *, then_branch: Body, else_branch: Body) -> tu
 
 @numerics("Loop", wants=("n_outputs",))
 def loop(
-    trips: np.ndarray | None = None, condition: np.ndarray | None = None, *carried: Any, body: Body, n_outputs: int
+    trips: np.ndarray | None = None,
+    condition: np.ndarray | None = None,
+    *carried: Any,
+    body: Body,
+    n_outputs: int,
 ) -> tuple[Any, ...]:
     """Iterate while the condition holds, at most ``trips`` times; what is not carried is stacked along a new axis."""
     state = list(carried)
@@ -62,7 +66,9 @@ def scan(
     n_states = len(inputs) - num_scan_inputs
     axes = scan_input_axes or [0] * num_scan_inputs
     rows = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[n_states:], axes)]
-    rows = [x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))]
+    rows = [
+        x[::-1] if backwards else x for x, backwards in zip(rows, scan_input_directions or [0] * len(rows))
+    ]
     states, scanned = _scan_rows(list(inputs[:n_states]), rows, body)
     backwards = scan_output_directions or [0] * len(scanned)
     scanned = [y[::-1] if flip else y for y, flip in zip(scanned, backwards)]

@@ -57,8 +57,9 @@ def _depthwise(padded: np.ndarray, w: np.ndarray, geometry: Window) -> np.ndarra
     multiplier = w.shape[0] // padded.shape[1]
     x = np.repeat(padded, multiplier, axis=1) if multiplier > 1 else padded
     y = np.zeros((*x.shape[:2], *geometry.outputs), x.dtype)
+    weights = np.moveaxis(w[:, 0], 0, -1)
     for tap, seen in geometry.taps(x):
-        y += seen * w[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(tap))
+        y += seen * weights[tap].reshape(-1, *(1,) * len(tap))
     return y
 
 
@@ -153,7 +154,9 @@ def conv_transpose(
     parts = parts.reshape(batch, group * out_channels, *kernel, *sizes)
     y = np.zeros((batch, group * out_channels, *(f + e for f, e in zip(full, extra))), x.dtype)
     for tap in np.ndindex(*kernel):
-        slices = [slice(t * d, t * d + (i - 1) * s + 1, s) for t, d, i, s in zip(tap, dilations, sizes, strides)]
+        slices = [
+            slice(t * d, t * d + (i - 1) * s + 1, s) for t, d, i, s in zip(tap, dilations, sizes, strides)
+        ]
         y[(slice(None), slice(None), *slices)] += parts[(slice(None), slice(None), *tap)]
     y = _cropped(y, before, after)
     return y if b is None else y + b.reshape(-1, *(1,) * n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +17,13 @@ _OBSOLETE = ("consumed_inputs",)  # opset 1 attributes that never meant anything
 
 
 def evaluate(
-    op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], *, domain: str = "", version: int, n_outputs: int
+    op: str,
+    inputs: Sequence[Any],
+    attrs: Mapping[str, Any],
+    *,
+    domain: str = "",
+    version: int,
+    n_outputs: int,
 ) -> tuple[Any, ...]:
     """The outputs of one op, by the rules of opset ``version`` of its domain.
 
@@ -45,7 +51,7 @@ def supports(op: str, domain: str, version: int) -> bool:
     return find(op, domain, version) is not None or fallback.supports(op, domain, version)
 
 
-@lru_cache(maxsize=None)
+@cache
 def defaults(op: str, domain: str, version: int) -> Mapping[str, Any]:
     """The attribute defaults that the op's schema states at this opset; empty for an op without a schema."""
     import onnx
@@ -98,7 +104,9 @@ def _settle(op: str, results: Any, n_outputs: int) -> tuple[Any, ...]:
     if not isinstance(results, tuple):
         results = (results,)
     if len(results) < n_outputs:
-        raise ValueError(f"{op} has {len(results)} outputs here but {n_outputs} are asked for; check the node's outputs")
+        raise ValueError(
+            f"{op} has {len(results)} outputs here but {n_outputs} are asked for; check the node's outputs"
+        )
     return tuple(np.asarray(y) if isinstance(y, np.generic) else y for y in results[:n_outputs])
 
 

@@ -8,7 +8,7 @@ states the defaults of the right schema, and the node here carries all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -36,7 +36,7 @@ def supports(op: str, domain: str, version: int) -> bool:
     return _load(op, domain, version) is not None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(op: str, domain: str, version: int) -> Any:
     """The class that implements the op, or None. Each domain keeps its classes by name and version."""
     import onnx
@@ -44,10 +44,7 @@ def _load(op: str, domain: str, version: int) -> Any:
     if domain not in _MODULES or not onnx.defs.has(op, max_inclusive_version=version, domain=domain):
         return None
     module = import_module(_MODULES[domain] + "._op_list")
-    if domain == "":
-        classes = module._build_registered_operators().get(op, {})
-    else:
-        classes = module._build_registered_operators().get(op, {})
+    classes = module._build_registered_operators().get(op, {})
     dated = [since for since in classes if since is not None and since <= version]
     if len(classes) == 1 or not dated:
         return classes.get(None)
@@ -67,7 +64,7 @@ def _instance(op: str, attrs: Mapping[str, Any], domain: str, version: int, n_ou
     for name, value in attrs.items():
         proto = from_array(value) if isinstance(value, np.ndarray) else value
         attr_type = declared[name].type if name in declared else None
-        node.attribute.append(make_attribute(name, proto, attr_type=attr_type))
+        node.attribute.append(make_attribute(name, proto, attr_type=attr_type))  # type: ignore[arg-type]
     return kind(node, {"opsets": {domain: version}, "new_ops": None, "log": _no_log, "verbose": 0})
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .registry import numerics
 
-Ints = Union[Sequence[int], np.ndarray, None]
+Ints: TypeAlias = Sequence[int] | np.ndarray | None
 
 
 @numerics("Identity")
@@ -142,13 +142,17 @@ def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
 
 
 @numerics("Pad", until=1)
-def pad_paddings(x: np.ndarray, *, paddings: Sequence[int], mode: str = "constant", value: float = 0) -> np.ndarray:
+def pad_paddings(
+    x: np.ndarray, *, paddings: Sequence[int], mode: str = "constant", value: float = 0
+) -> np.ndarray:
     """Opset 1 spells the attribute ``paddings``."""
     return pad_attributes(x, pads=paddings, mode=mode, value=value)
 
 
 @numerics("Pad", since=2, until=10)
-def pad_attributes(x: np.ndarray, *, pads: Sequence[int], mode: str = "constant", value: float = 0) -> np.ndarray:
+def pad_attributes(
+    x: np.ndarray, *, pads: Sequence[int], mode: str = "constant", value: float = 0
+) -> np.ndarray:
     """Below opset 11 everything is an attribute."""
     return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)
 
@@ -220,11 +224,24 @@ def constant(
         return value
     if sparse_value is not None:
         return _dense(sparse_value)
-    typed = ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64))
+    typed = (
+        (value_float, np.float32),
+        (value_floats, np.float32),
+        (value_int, np.int64),
+        (value_ints, np.int64),
+    )
     for given, dtype in typed:
         if given is not None:
             return np.array(given, dtype)
     return np.array(value_string if value_string is not None else value_strings, object)
+
+
+@numerics("ConstantOfShape")
+def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None) -> np.ndarray:
+    """One value everywhere; float32 zero if none is given."""
+    if value is None:
+        return np.zeros(tuple(shape.tolist()), np.float32)
+    return np.full(tuple(shape.tolist()), value.reshape(-1)[0], value.dtype)
 
 
 def _dense(sparse: Any) -> np.ndarray:

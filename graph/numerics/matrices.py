@@ -37,7 +37,10 @@ def gemm(
 
 @numerics("MatMulInteger")
 def matmul_integer(
-    a: np.ndarray, b: np.ndarray, a_zero_point: np.ndarray | None = None, b_zero_point: np.ndarray | None = None
+    a: np.ndarray,
+    b: np.ndarray,
+    a_zero_point: np.ndarray | None = None,
+    b_zero_point: np.ndarray | None = None,
 ) -> np.ndarray:
     """Product of 8-bit integers, exact in int32; zero points by row of A and by column of B."""
     rows = max(a.ndim - 2, 0)

@@ -97,7 +97,9 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 @numerics("InstanceNormalization", widen=True)
-def instance_normalization(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float) -> np.ndarray:
+def instance_normalization(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float
+) -> np.ndarray:
     """Each channel of each sample to mean 0 and variance 1, then scaled."""
     column = (1, -1, *(1,) * (x.ndim - 2))
     return standardized(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(column) + bias.reshape(column)
@@ -116,7 +118,13 @@ def group_normalization_by_group(
 
 @numerics("GroupNormalization", since=21, widen=True)
 def group_normalization(
-    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float, stash_type: int = 1
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    *,
+    num_groups: int,
+    epsilon: float,
+    stash_type: int = 1,
 ) -> np.ndarray:
     """From opset 21: one scale and bias for each channel."""
     groups = standardized(x.reshape(x.shape[0], num_groups, -1), (2,), epsilon)
@@ -155,7 +163,9 @@ def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3
 
 
 @numerics("LRN", widen=True)
-def local_response_normalization(x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int) -> np.ndarray:
+def local_response_normalization(
+    x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int
+) -> np.ndarray:
     """Divide by a power of the mean square over the neighbouring channels."""
     before = (size - 1) // 2
     around = [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)]

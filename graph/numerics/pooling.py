@@ -48,7 +48,9 @@ def _max_with_indices(
     positions = np.arange(int(np.prod(sizes))).reshape(sizes, order="F" if storage_order else "C")
     inside = geometry.pad(np.ones((1, 1, *sizes), bool), False)
     marked = geometry.pad(positions[None, None], 0)
-    for (_, seen), (_, place), (_, real) in zip(geometry.taps(padded), geometry.taps(marked), geometry.taps(inside)):
+    for (_, seen), (_, place), (_, real) in zip(
+        geometry.taps(padded), geometry.taps(marked), geometry.taps(inside)
+    ):
         better = ((seen > best) | unset) & real
         np.copyto(best, seen, where=better)
         np.copyto(where, place, where=better)
@@ -83,7 +85,13 @@ def average_pool(
 
 def _grown(counted: np.ndarray, geometry: Window) -> np.ndarray:
     """Zeros behind the stated padding, as far as the last window reaches."""
-    bare = Window(geometry.kernel, geometry.strides, geometry.dilations, *((0,) * len(geometry.kernel),) * 2, geometry.outputs)
+    bare = Window(
+        geometry.kernel,
+        geometry.strides,
+        geometry.dilations,
+        *((0,) * len(geometry.kernel),) * 2,
+        geometry.outputs,
+    )
     return bare.pad(counted, 0)
 
 

@@ -30,10 +30,12 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., np.ndarray], dict[str, float]]] = {
 }
 
 
-def _activations(names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None) -> list[Activation]:
+def _activations(
+    names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None
+) -> list[Activation]:
     """The named functions; alphas and betas go, in order, to those that take one."""
     given = {"alpha": list(alpha or ()), "beta": list(beta or ())}
-    made = []
+    made: list[Activation] = []
     for name in names:
         function, parameters = _ACTIVATIONS[name.lower()]
         values = {key: given[key].pop(0) if given[key] else default for key, default in parameters.items()}
@@ -114,7 +116,9 @@ def rnn(
         bias = sum(_biases(b, w, d))
         return lambda xt, s: (functions[d](_clipped(xt @ w[d].T + s[0] @ r[d].T + bias, clip)),)
 
-    return _run(x, [step_of(d) for d in range(len(w))], direction, [initial_h], r.shape[-1], sequence_lens, layout)
+    return _run(
+        x, [step_of(d) for d in range(len(w))], direction, [initial_h], r.shape[-1], sequence_lens, layout
+    )
 
 
 @numerics("GRU", widen=True)

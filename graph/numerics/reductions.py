@@ -59,11 +59,11 @@ def _min(x: np.ndarray, **over: Any) -> np.ndarray:
 
 
 def _smallest(dtype: np.dtype) -> Any:
-    return False if dtype == bool else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
 def _largest(dtype: np.dtype) -> Any:
-    return True if dtype == bool else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+    return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 
 
 _REDUCTIONS: dict[str, tuple[Reduction, int]] = {

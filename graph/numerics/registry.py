@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -54,14 +54,16 @@ def numerics(
         for op in ops:
             rows = _TABLE.setdefault((domain, op), [])
             if any(row.since <= until and since <= row.until for row in rows):
-                raise ValueError(f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them")
+                raise ValueError(
+                    f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them"
+                )
             rows.append(Meaning(function, since, until, widen, wants))
         return function
 
     return register
 
 
-@lru_cache(maxsize=None)
+@cache
 def find(op: str, domain: str, version: int) -> Meaning | None:
     """Our own meaning of an op at an opset, if we carry one."""
     return next((row for row in _TABLE.get((domain, op), ()) if row.since <= version <= row.until), None)

@@ -76,20 +76,28 @@ def window(
     if ceil_mode and auto_pad == "NOTSET":
         outputs = [-(-r // s) + 1 for r, s in zip(room, strides)]
         # A window that would start in the padding behind the data does not exist.
-        outputs = [o - 1 if (o - 1) * s >= size + b else o for o, s, size, b in zip(outputs, strides, sizes, before)]
+        outputs = [
+            o - 1 if (o - 1) * s >= size + b else o for o, s, size, b in zip(outputs, strides, sizes, before)
+        ]
     else:
         outputs = [r // s + 1 for r, s in zip(room, strides)]
     return Window(tuple(kernel), strides, dilations, before, after, tuple(max(o, 0) for o in outputs))
 
 
 def _padding(
-    sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], pads: Sequence[int] | None, auto_pad: str
+    sizes: Sequence[int],
+    spans: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int] | None,
+    auto_pad: str,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     n = len(spans)
     if auto_pad == "VALID":
         return (0,) * n, (0,) * n
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [max(0, (-(-size // s) - 1) * s + span - size) for size, span, s in zip(sizes, spans, strides)]
+        totals = [
+            max(0, (-(-size // s) - 1) * s + span - size) for size, span, s in zip(sizes, spans, strides)
+        ]
         return split_padding(totals, auto_pad)
     pads = pads or (0,) * (2 * n)
     return tuple(pads[:n]), tuple(pads[n:])

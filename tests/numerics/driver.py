@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from graph.numerics import evaluate
 from onnx import helper, numpy_helper
+
+from graph.numerics import evaluate
 
 Scope = dict[str, Any]
 

@@ -1,0 +1,229 @@
+"""Resize and Upsample: one axis after the other, each output a weighted sum of a few inputs.
+
+Coordinates are computed in float32, as engines do: on exact halves and integers the choice of the nearest pixel
+depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .registry import numerics
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How one axis is resized."""
+
+    axis: int
+    size: int
+    """Its new length."""
+    scale: np.float32
+    length: float
+    """Its new length before rounding, which aligned corners measure with."""
+    roi: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """The attributes that say where an output looks and how it weighs what it sees."""
+
+    mode: str = "nearest"
+    coordinates: str = "asymmetric"
+    nearest: str = "inwards"
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+
+
+@numerics("Upsample", until=6, widen=True)
+def upsample_2d(
+    x: np.ndarray, *, height_scale: float, width_scale: float, mode: str = "nearest"
+) -> np.ndarray:
+    """Opset 1: two scales for images."""
+    return upsample(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)
+
+
+@numerics("Upsample", since=7, until=8, widen=True)
+def upsample_attribute(x: np.ndarray, *, scales: Sequence[float], mode: str = "nearest") -> np.ndarray:
+    """Opsets 7 and 8: the scales are an attribute."""
+    return upsample(x, np.array(scales, np.float32), mode=mode)
+
+
+@numerics("Upsample", since=9, widen=True)
+@numerics("Resize", until=10, widen=True)
+def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
+    """Output pixel i looks at i / scale; of the pixels around it, the lower one counts, the upper when shrinking."""
+    method = _Method("nearest" if mode == "nearest" else "linear")
+    return _resized(x, _scaled(x, range(x.ndim), scales, None), method)
+
+
+@numerics("Resize", since=11, widen=True)
+def resize(
+    x: np.ndarray,
+    roi: np.ndarray | None = None,
+    scales: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+    *,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> np.ndarray:
+    """From opset 11: every convention of every framework."""
+    chosen = [axis % x.ndim for axis in (range(x.ndim) if axes is None else axes)]
+    region = (
+        None if roi is None or not roi.size or coordinate_transformation_mode != "tf_crop_and_resize" else roi
+    )
+    if sizes is not None and sizes.size:
+        plan = _sized(x, chosen, sizes, region, keep_aspect_ratio_policy)
+    elif scales is not None:
+        plan = _scaled(x, chosen, scales, region)
+    else:
+        raise ValueError("Resize: neither scales nor sizes are given; connect one of these inputs")
+    method = _Method(
+        mode,
+        coordinate_transformation_mode,
+        nearest_mode,
+        cubic_coeff_a,
+        bool(exclude_outside),
+        bool(antialias),
+    )
+    y = _resized(x, plan, method)
+    if region is not None:
+        for step in plan:
+            places = _coordinates(step, x.shape[step.axis], method.coordinates)
+            outside = (places < 0) | (places > x.shape[step.axis] - 1)
+            np.moveaxis(y, step.axis, 0)[outside] = extrapolation_value
+    return y
+
+
+def _scaled(x: np.ndarray, axes: Sequence[int], scales: np.ndarray, roi: np.ndarray | None) -> list[_Axis]:
+    steps = []
+    for i, axis in enumerate(axes):
+        scale = np.float32(scales[i])
+        size = int(np.floor(np.float32(x.shape[axis]) * scale))
+        steps.append(_Axis(axis, size, scale, x.shape[axis] * float(scale), _region(roi, i, len(axes))))
+    return steps
+
+
+def _sized(
+    x: np.ndarray, axes: Sequence[int], sizes: np.ndarray, roi: np.ndarray | None, policy: str
+) -> list[_Axis]:
+    ratios = [int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+    wanted = [int(size) for size in sizes]
+    if policy != "stretch":
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        ratios = [ratio] * len(axes)
+        wanted = [int(ratio * x.shape[axis] + 0.5) for axis in axes]
+    return [
+        _Axis(axis, size, np.float32(ratio), ratio * x.shape[axis], _region(roi, i, len(axes)))
+        for i, (axis, size, ratio) in enumerate(zip(axes, wanted, ratios, strict=True))
+    ]
+
+
+def _region(roi: np.ndarray | None, i: int, n: int) -> tuple[float, float]:
+    return (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + n]))
+
+
+def _resized(x: np.ndarray, plan: list[_Axis], method: _Method) -> np.ndarray:
+    y = x
+    for step in plan:
+        if step.scale != 1 or step.size != y.shape[step.axis] or step.roi != (0.0, 1.0):
+            y = _along(y, step, method)
+    if y.dtype == x.dtype:
+        return y.copy() if y is x else y
+    if x.dtype.kind in "iu":
+        limits = np.iinfo(x.dtype)
+        y = np.clip(np.rint(y), limits.min, limits.max)
+    return y.astype(x.dtype)
+
+
+def _along(x: np.ndarray, step: _Axis, method: _Method) -> np.ndarray:
+    """One axis resized."""
+    length = x.shape[step.axis]
+    places = _coordinates(step, length, method.coordinates)
+    if method.mode == "nearest":
+        inwards = "ceil" if step.scale < 1 else "floor"
+        chosen = _nearest(places, inwards if method.nearest == "inwards" else method.nearest)
+        return np.take(x, np.clip(chosen, 0, length - 1), axis=step.axis)
+    indices, weights = _taps(places, step, length, method)
+    column = [1] * x.ndim
+    column[step.axis] = -1
+    kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    shape = [*x.shape]
+    shape[step.axis] = step.size
+    y = np.zeros(shape, kind)
+    for index, weight in zip(indices.T, weights.T, strict=True):
+        y += np.take(x, np.clip(index, 0, length - 1), axis=step.axis) * weight.reshape(column).astype(kind)
+    return y
+
+
+def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
+    """Where each output lies among the inputs."""
+    i = np.arange(step.size, dtype=np.float32)
+    if mode == "asymmetric":
+        return i / step.scale
+    if mode == "tf_half_pixel_for_nn":
+        return (i + np.float32(0.5)) / step.scale
+    if mode == "align_corners":
+        return i * np.float32((length - 1) / (step.length - 1)) if step.length != 1 else i * 0
+    if mode == "tf_crop_and_resize":
+        start, end = step.roi
+        if step.size == 1:
+            return np.full(1, 0.5 * (start + end) * (length - 1), np.float32)
+        return np.float32(start * (length - 1)) + i * np.float32(
+            (end - start) * (length - 1) / (step.size - 1)
+        )
+    half = (i + np.float32(0.5)) / step.scale - np.float32(0.5)
+    if mode == "pytorch_half_pixel":
+        return half if step.size > 1 else i * 0
+    if mode == "half_pixel_symmetric":
+        return half + np.float32(length / 2 * (1 - step.size / step.length))
+    if mode == "half_pixel":
+        return half
+    raise ValueError(
+        f"Resize: unknown coordinate_transformation_mode {mode!r}; see ONNX's list for the opset"
+    )
+
+
+def _nearest(places: np.ndarray, mode: str) -> np.ndarray:
+    rounded = {
+        "round_prefer_floor": np.ceil(places - np.float32(0.5)),
+        "round_prefer_ceil": np.floor(places + np.float32(0.5)),
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+    }[mode]
+    return rounded.astype(np.int64)
+
+
+def _taps(places: np.ndarray, step: _Axis, length: int, method: _Method) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs that each output sees and their weights, both (outputs, taps)."""
+    shrink = min(float(step.scale), 1.0) if method.antialias else 1.0
+    radius = 2 if method.mode == "cubic" else 1
+    first = int(np.floor(-radius / shrink)) + 1
+    offsets = np.arange(first, 2 - first)
+    base = np.ceil(places).astype(np.int64) - 1
+    distance = np.abs(offsets - (places.astype(np.float64) - base)[:, None]) * shrink
+    weights = _cubic(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
+    indices = base[:, None] + offsets
+    if method.exclude_outside:
+        weights = np.where((indices < 0) | (indices >= length), 0, weights)
+    if method.exclude_outside or method.antialias:
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    return indices, weights
+
+
+def _cubic(d: np.ndarray, a: float) -> np.ndarray:
+    """Keys' cubic convolution kernel."""
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
