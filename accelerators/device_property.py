@@ -1,0 +1,35 @@
+"""The property that stands for a device: its groups are what the device supports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from accelerators.query import Support
+from graph.graph import Graph
+from graph.node import Node
+from partition.property import SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+if TYPE_CHECKING:
+    from accelerators.interface import Accelerator
+
+
+class DeviceProperty(SubgraphProperty):
+    """Selects the nodes that the device's `query` says it runs."""
+
+    def __init__(self, device: Accelerator) -> None:
+        super().__init__()
+        self.device = device
+        self.name = device.name
+        self._support: Support = {}
+
+    def pre_partition(self, graph: Graph, options: Any) -> None:
+        """Ask the device once for the whole graph."""
+        self._support = dict(self.device.query(graph))
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        """All nodes that the device supports."""
+        return ContainOpSelector(self._supported)
+
+    def _supported(self, node: Node) -> bool:
+        return self._support.get(node.name) is True

@@ -1,0 +1,57 @@
+"""What a device supports, asked on the transformed graph and answered in the names of the original one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graph.graph import Graph
+from graph.node import Node
+
+if TYPE_CHECKING:
+    from accelerators.interface import Accelerator
+
+FUSED = "partita.fused"
+"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces."""
+
+Support = dict[str, "bool | str"]
+"""For each op node: True, or the reason why not."""
+
+
+def query_through_transform(device: Accelerator, graph: Graph) -> Support:
+    """Ask `device.supports` for each op of the transformed graph; linear in the graph.
+
+    An original node answers for itself where it survived, for the fused nodes that name it where it was fused, and else
+    (the transformation made it superfluous) as those that read it do."""
+    transformed = device.transform(graph)
+    answers: Support = {}
+    for node in transformed.nodes:
+        if node.is_op:
+            answer = device.supports(node, transformed)
+            for name in (node.name, *fused_names(node)):
+                answers[name] = worse(answers.get(name, True), answer)
+    if transformed is not graph:
+        _answer_for_vanished(graph, answers)
+    return {node.name: answers[node.name] for node in graph.nodes if node.is_op}
+
+
+def fused_names(node: Node) -> list[str]:
+    """The names of the original nodes that this one replaces."""
+    return node.metadata.get(FUSED, "").splitlines()
+
+
+def worse(a: bool | str, b: bool | str) -> bool | str:
+    """The first refusal of two answers, if there is one."""
+    return a if a is not True else b
+
+
+def _answer_for_vanished(graph: Graph, answers: Support) -> None:
+    index = graph.index
+    known: dict[int, bool | str] = {}
+    for i in reversed(range(len(index))):
+        name = index.nodes[i].name
+        if name not in answers:
+            answer: bool | str = True
+            for reader in index.consumers[i]:
+                answer = worse(answer, known[reader])
+            answers[name] = answer
+        known[i] = answers[name]
