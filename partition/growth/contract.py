@@ -77,9 +77,9 @@ def _quotient(base: Base, place: list[int], size: int) -> Quotient:
     succ: list[list[int]] = [[] for _ in range(size)]
     pred: list[list[int]] = [[] for _ in range(size)]
     for x in range(count):
-        consumers = base.succ[x]
+        consumers = base.succ[x] if whole else [y for y in base.succ[x] if y < count]
         if consumers:
-            succ[place[x]] += [place[y] for y in consumers if whole or y < count]
+            succ[place[x]] += [place[y] for y in consumers]
     for x, consumers in enumerate(succ):
         if len(consumers) > 1:
             consumers = succ[x] = list(dict.fromkeys(consumers))
@@ -97,7 +97,7 @@ def _contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple
     path through its own device blocks is asked again only once the first group of that path was merged with
     one of the two ends.
     """
-    find, merge = quotient.find, quotient.merge
+    rep, find, merge = quotient.rep, quotient.find, quotient.merge
     blocked: set[tuple[int, int]] = set()
     todo = list(dict.fromkeys((a, b, -1) for a, b in edges if a != b))
     progress = True
@@ -105,7 +105,10 @@ def _contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple
         progress = False
         again = []
         for a, b, between in todo:
-            a, b = find(a), find(b)
+            if rep[a] != a:
+                a = find(a)
+            if rep[b] != b:
+                b = find(b)
             if a == b or (a, b) in blocked:
                 continue
             if between >= 0:

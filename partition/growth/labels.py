@@ -21,14 +21,13 @@ def accepted_inputs(preds: Preds, color: Color, accept: Accept | None) -> list[l
     accepted: list[list[int]] = []
     for v, producers in enumerate(preds):
         c = color[v]
-        if c is None:
-            accepted.append([])
-            continue
-        same = [u for u in producers if color[u] == c]
-        if len(same) > 1:
-            same = list(dict.fromkeys(same))
-        if accept is not None:
-            same = [u for u in same if accept(u, v)]
+        same = []
+        if c is not None:
+            for u in producers:
+                if color[u] == c:
+                    same.append(u)
+            if accept is not None:
+                same = [u for u in dict.fromkeys(same) if accept(u, v)]
         accepted.append(same)
     return accepted
 
@@ -66,16 +65,10 @@ def latest_labels(preds: Preds, color: Color, accepted: Sequence[Sequence[int]])
         for u in inside:
             if label[u] < mine:
                 label[u] = mine
-        if len(inside) == len(producers):
-            continue
-        if color[v] is None:
-            risen = mine
-            others: Sequence[int] = producers
-        else:
-            risen = mine + 1
+        if len(inside) < len(producers):
+            risen = mine if color[v] is None else mine + 1
             known: Collection[int] = set(inside) if len(inside) > SHORT else inside
-            others = [u for u in producers if u not in known] if inside else producers
-        for u in others:
-            if label[u] < risen:
-                label[u] = risen
+            for u in producers:
+                if label[u] < risen and u not in known:
+                    label[u] = risen
     return label
