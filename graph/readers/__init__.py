@@ -1,0 +1,51 @@
+"""Readers: from files and other programs' models to graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graph.errors import ReadError
+from graph.graph import Graph
+from graph.types import Dim
+
+ZOO = "zoo:"
+"""What the name of a model of the zoo begins with."""
+
+
+def load(
+    source: Any,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    params: str | os.PathLike[str] | None = None,
+    inline: bool = False,
+    base_dir: str | os.PathLike[str] | None = None,
+) -> Graph:
+    """Read a model: the path of an ONNX file or of MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
+
+    `shapes` gives inputs other shapes than the file's; `params` is the file of an MXNet symbol's parameters; `inline` puts
+    the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX model given as a ModelProto
+    or as bytes may keep external data."""
+    name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+    if isinstance(name, str) and name.startswith(ZOO):
+        from graph.readers.zoo import load_zoo
+
+        graph = load_zoo(name[len(ZOO) :])
+        return _with_shapes(graph, shapes, inline) if shapes else graph
+    if isinstance(name, str) and name.endswith(".json"):
+        from graph.readers.mxnet import load_mxnet
+
+        return load_mxnet(name, params=params, shapes=shapes)
+    if params is not None:
+        raise ReadError("params= goes with an MXNet symbol", remedy='Give the path of a "-symbol.json" with it')
+    from graph.readers.onnx import load_onnx
+
+    return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir)
+
+
+def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]], inline: bool) -> Graph:
+    """The graph read once more with other input shapes."""
+    from graph.readers.onnx import load_onnx
+    from graph.writers.onnx import to_model
+
+    return load_onnx(to_model(graph), shapes=shapes, inline=inline)

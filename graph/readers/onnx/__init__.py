@@ -1,0 +1,5 @@
+"""The ONNX reader."""
+
+from graph.readers.onnx.load import load_onnx
+
+__all__ = ["load_onnx"]

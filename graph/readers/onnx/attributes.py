@@ -1,0 +1,120 @@
+"""From AttributeProtos to Python values, held against the op's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graph.errors import ReadError, did_you_mean
+from graph.ops.schemas import OpSpec
+from graph.readers.onnx.reading import Reading
+from graph.readers.onnx.tensors import read_sparse, read_tensor, text
+
+KINDS = {
+    1: "FLOAT", 2: "INT", 3: "STRING", 4: "TENSOR", 5: "GRAPH", 6: "FLOATS", 7: "INTS", 8: "STRINGS", 9: "TENSORS",
+    10: "GRAPHS", 11: "SPARSE_TENSOR", 12: "SPARSE_TENSORS", 13: "TYPE_PROTO", 14: "TYPE_PROTOS",
+}  # fmt: skip
+"""The name of each number of AttributeProto.AttributeType."""
+
+_FIELDS = {
+    "FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "floats", "INTS": "ints",
+    "STRINGS": "strings", "TENSORS": "tensors", "GRAPHS": "graphs", "SPARSE_TENSOR": "sparse_tensor",
+    "SPARSE_TENSORS": "sparse_tensors", "TYPE_PROTO": "tp", "TYPE_PROTOS": "type_protos",
+}  # fmt: skip
+_VALUE_FIELDS = frozenset(_FIELDS.values())
+_BY_FIELD = {field: kind for kind, field in _FIELDS.items()}
+
+
+def read_attributes(
+    reading: Reading,
+    node: Any,
+    spec: OpSpec | None,
+    params: Mapping[str, Any] | None,
+    read_body: Callable[[Any, str], Any],
+) -> dict[str, Any]:
+    """The node's attributes by name. `params` are the attributes of the function that the node stands in, if it does."""
+    found: dict[str, Any] = {}
+    for given in node.attribute:
+        name = given.name
+        proto = _resolved(reading, node, given, params)
+        if proto is None:
+            continue
+        kind = _kind(reading, node, name, proto)
+        if not name or name in found:
+            cause = f"the attribute {name!r} is given twice" if name else "an attribute has no name"
+            raise ReadError(cause, where=reading.where(node))
+        if spec is not None:
+            _check(reading, node, spec, name, kind)
+        found[name] = _value(reading, node, name, kind, proto, read_body)
+    if spec is not None:
+        for wanted in spec.attributes.values():
+            if wanted.required and wanted.name not in found:
+                raise ReadError(f"{spec.title} needs the attribute {wanted.name!r}", where=reading.where(node))
+    return found
+
+
+def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any] | None) -> Any:
+    """What an attribute that refers to the function's own stands for; None if the call gave nothing."""
+    reference = proto.ref_attr_name
+    if not reference:
+        return proto
+    if params is None:
+        raise ReadError(
+            f"the attribute {proto.name!r} refers to {reference!r} of a function, and the node stands in none",
+            where=reading.where(node),
+        )
+    return params.get(reference)
+
+
+def _kind(reading: Reading, node: Any, name: str, proto: Any) -> str:
+    """The kind that the attribute says it is, and is."""
+    kind = KINDS.get(proto.type)
+    used = [field.name for field, _ in proto.ListFields() if field.name in _VALUE_FIELDS]
+    if kind is None and not proto.type and len(used) == 1:
+        return _BY_FIELD[used[0]]  # files of the first IR version do not say it
+    if kind is None or (used and used != [_FIELDS[kind]]):
+        raise ReadError(
+            f"the attribute {name!r} is to be {kind or f'of type {proto.type}'} and holds {' and '.join(used) or 'nothing'}",
+            where=reading.where(node),
+        )
+    return kind
+
+
+def _check(reading: Reading, node: Any, spec: OpSpec, name: str, kind: str) -> None:
+    wanted = spec.attributes.get(name)
+    if wanted is None:
+        hint = did_you_mean(name, spec.attributes) or f"It has {', '.join(sorted(spec.attributes)) or 'none'}"
+        raise ReadError(f"{spec.title} has no attribute {name!r}", where=reading.where(node), remedy=hint)
+    if wanted.kind != kind:
+        raise ReadError(f"the attribute {name!r} is to be {wanted.kind}, not {kind}", where=reading.where(node))
+
+
+def _value(reading: Reading, node: Any, name: str, kind: str, proto: Any, read_body: Callable[[Any, str], Any]) -> Any:
+    if kind == "INT":
+        return proto.i
+    if kind == "INTS":
+        return list(proto.ints)
+    if kind == "FLOAT":
+        return proto.f
+    if kind == "FLOATS":
+        return list(proto.floats)
+    if kind == "STRING":
+        return text(proto.s)
+    if kind == "STRINGS":
+        return [text(item) for item in proto.strings]
+    if kind == "GRAPH":
+        return read_body(proto.g, name)
+    where = f"{reading.where(node)}, attribute {name!r}"
+    if kind.startswith("TENSOR"):
+        return _one_or_more(kind, proto.t, proto.tensors, lambda item: read_tensor(item, reading.folder, where))
+    if kind.startswith("SPARSE"):
+        return _one_or_more(
+            kind, proto.sparse_tensor, proto.sparse_tensors, lambda item: read_sparse(item, reading.folder, where)
+        )
+    if kind.startswith("TYPE"):
+        return _one_or_more(kind, proto.tp, proto.type_protos, lambda item: reading.types.read(item, where))
+    raise ReadError("an attribute that is a list of graphs is not supported", where=where)
+
+
+def _one_or_more(kind: str, one: Any, more: Any, read: Callable[[Any], Any]) -> Any:
+    return [read(item) for item in more] if kind.endswith("S") else read(one)

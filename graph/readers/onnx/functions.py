@@ -1,0 +1,185 @@
+"""Model-local functions: each call becomes a node with a body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graph.call_record import BodyRecord, CallRecord, record_from_json
+from graph.errors import ReadError
+from graph.function_names import with_names
+from graph.graph import Graph
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.ops.schemas import ONNX_DOMAINS, spec_of
+from graph.readers.onnx import marks
+from graph.readers.onnx.attributes import read_attributes
+from graph.readers.onnx.level import Level
+from graph.readers.onnx.reading import GRAPH_KIND, Reading
+from graph.readers.onnx.source import plain_domain, read_opsets
+
+Array = np.ndarray[Any, Any]
+
+DEEPEST = 100
+"""How deep functions may call functions."""
+
+
+def read_functions(reading: Reading, protos: Any) -> None:
+    """Register the model's functions; what they import and the model does not is imported for all."""
+    for proto in protos:
+        function = Function(reading, proto)
+        key = (plain_domain(proto.domain), proto.name, proto.overload)
+        if not proto.name or reading.functions.setdefault(key, function) is not function:
+            raise ReadError("the function is defined twice" if proto.name else "a function has no name", where=function.title)
+    for function in reading.functions.values():
+        for domain, version in function.opsets.items():
+            reading.opsets.setdefault(domain, version)
+
+
+class Function:
+    """One function, and the bodies made of it so far."""
+
+    def __init__(self, reading: Reading, proto: Any) -> None:
+        self.reading = reading
+        """The model that it stands in."""
+        self.proto = proto
+        """The FunctionProto."""
+        self.title = f"{reading.title}, function {proto.name!r}"
+        """What messages call it."""
+        self.opsets = read_opsets(proto.opset_import, self.title)
+        """The versions that it was written for."""
+        self._defaults = {item.name: item for item in proto.attribute_proto}
+        self._bodies: dict[Any, tuple[Graph, tuple[Array, ...]]] = {}
+        self._open = False
+
+    def call(self, level: Level, proto: Any) -> None:
+        """Add the call that a NodeProto is to the level."""
+        where = self.reading.where(proto)
+        if len(proto.input) > len(self.proto.input) or len(proto.output) > len(self.proto.output):
+            raise ReadError(
+                f"the call has {len(proto.input)} inputs and {len(proto.output)} outputs, and its function "
+                f"{len(self.proto.input)} and {len(self.proto.output)}",
+                where=where,
+            )
+        metadata, own = level.metadata(proto)
+        record = self._record(proto, own, where)
+        count = record.body.inputs
+        entries = level.inputs(proto, proto.input[:count])
+        hoisted = tuple([level.array(name, proto) for name in proto.input[count:]])
+        body = self._body(record.body, hoisted, self._params(level, proto), where)
+        attrs = read_attributes(self.reading, proto, None, level.params, level.no_body)
+        names = tuple([name for name, _ in record.outputs])
+        types = [level.types.get(file) or entry.type for (_, file), entry in zip(record.outputs, body.outputs, strict=True)]
+        node = Node(
+            level.name(proto, names), record.op, entries + (None,) * (count - len(entries)), frozen_attrs(attrs), names,
+            tuple(types), record.domain, subgraph=body, metadata=metadata, affinity=own.get(marks.AFFINITY),
+        )  # fmt: skip
+        level.nodes.append(node)
+        for i, (name, file) in enumerate(record.outputs):
+            level.renamed |= name != file
+            if file:
+                level.define(file, NodeEntry(node, i), proto)
+
+    def _record(self, proto: Any, own: Mapping[str, str], where: str) -> CallRecord:
+        """What the writer noted; for somebody else's function, what follows from the function alone."""
+        function = self.proto
+        if marks.CALL not in own:
+            names = [*proto.output] + [""] * (len(function.output) - len(proto.output))
+            outputs = tuple([(name, "output", i) for i, name in enumerate(function.output)])
+            body = BodyRecord(function.name, len(function.input), outputs=outputs)
+            return CallRecord(function.name, plain_domain(function.domain), tuple([(name, name) for name in names]), body)
+        record = record_from_json(marks.load_json(own[marks.CALL], marks.CALL, where))
+        if record is None or record.body.inputs + len(record.body.constants) != len(function.input):
+            raise marks.damaged(marks.CALL, where)
+        return record
+
+    def _params(self, level: Level, proto: Any) -> dict[str, Any]:
+        """What the call, or else the function's default, gives for each of the function's attributes."""
+        params = {name: None for name in self.proto.attribute}
+        params.update(self._defaults)
+        for attribute in proto.attribute:
+            if attribute.name in params:
+                reference = attribute.ref_attr_name
+                given = (level.params or {}).get(reference) if reference else attribute
+                if given is not None:
+                    params[attribute.name] = given
+        return params
+
+    def _body(self, record: BodyRecord, hoisted: tuple[Array, ...], params: dict[str, Any], where: str) -> Graph:
+        """The body for these parameters and constants; equal ones share it."""
+        given = tuple([None if item is None else (item.type, item.SerializeToString()) for item in params.values()])
+        key = (record, tuple(map(id, hoisted)), given)
+        if key not in self._bodies:
+            if self._open or self.reading.depth >= DEEPEST:
+                cause = "the function calls itself" if self._open else f"functions call each other more than {DEEPEST} deep"
+                raise ReadError(cause, where=self.title, remedy="ONNX allows no recursion")
+            if not self._bodies:
+                self._check_versions()
+            self._open = True
+            self.reading.depth += 1
+            self._bodies[key] = self._make(record, hoisted, params, where), hoisted
+            self.reading.depth -= 1
+            self._open = False
+        return self._bodies[key][0]
+
+    def _make(self, record: BodyRecord, hoisted: tuple[Array, ...], params: dict[str, Any], where: str) -> Graph:
+        proto = self.proto if record.names is None else with_names(self.proto, record.names)
+        if proto is None or len(hoisted) != len(record.constants):
+            raise marks.damaged(marks.CALL, where)
+        level = Level(self.reading, params)
+        level.protos = proto.node
+        level.read_value_info(proto.value_info)
+        count = record.inputs
+        inputs = [level.add_variable(name, level.types.get(name), self.title) for name in proto.input[:count]]
+        level.arrays = dict(zip(proto.input[count:], hoisted, strict=True))
+        waiting = [(noted, file) for noted, file in zip(record.constants, proto.input[count:], strict=True) if noted]
+        waiting.sort(key=lambda item: -item[0][2])
+        for position, node in enumerate(proto.node):
+            while waiting and waiting[-1][0][2] <= position:
+                self._add_constant(level, *waiting.pop())
+            level.read_node(node)
+        while waiting:
+            self._add_constant(level, *waiting.pop())
+        outputs = [self._output(level, proto, kind, which, count, where) for _, kind, which in record.outputs]
+        return level.finish(outputs, inputs, record.name, [name for name, _, _ in record.outputs], dict(record.metadata))
+
+    def _add_constant(self, level: Level, noted: tuple[str, str, int], file: str) -> None:
+        title, own, _ = noted
+        level.add_constant(file, level.arrays.pop(file), self.title, own, title)
+
+    def _output(self, level: Level, proto: Any, kind: str, which: int, count: int, where: str) -> NodeEntry:
+        names = {
+            "output": list(proto.output),
+            "input": list(proto.input),
+            "constant": list(proto.input[count:]),
+        }.get(kind, [])
+        if which >= len(names):
+            raise marks.damaged(marks.CALL, where)
+        return level.outputs([names[which]], self.title)[0]
+
+    def _check_versions(self) -> None:
+        """A function written for other opsets than the model is fine as long as its ops mean the same in both."""
+        model = self.reading.opsets
+        for domain, op in _ops(self.proto.node):
+            here, there = model.get(domain), self.opsets.get(domain)
+            if here == there or here is None or there is None or domain not in ONNX_DOMAINS:
+                continue
+            mine, theirs = spec_of(op, domain, here), spec_of(op, domain, there)
+            if mine is None or theirs is None or mine.since != theirs.since:
+                raise ReadError(
+                    f"the function is written for version {there} of opset {domain or 'ai.onnx'!r} and the model for "
+                    f"{here}, and {op} differs between them",
+                    where=self.title,
+                    remedy="Bring the model to one version with onnx.version_converter, or the pass ConvertOpset, first",
+                )
+
+
+def _ops(protos: Any) -> set[tuple[str, str]]:
+    found = set()
+    for proto in protos:
+        found.add((plain_domain(proto.domain), proto.op_type))
+        for attribute in proto.attribute:
+            if attribute.type == GRAPH_KIND:
+                found |= _ops(attribute.g.node)
+    return found

@@ -1,0 +1,329 @@
+"""One graph, body or function of a model as it is read: its values by name, its nodes in file order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graph.errors import ReadError
+from graph.graph import Graph
+from graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
+from graph.ops.schemas import OpSpec
+from graph.readers.onnx import marks
+from graph.readers.onnx.attributes import read_attributes
+from graph.readers.onnx.disorder import undefined_value
+from graph.readers.onnx.free_names import free_of_node
+from graph.readers.onnx.reading import GRAPH_KIND, Reading
+from graph.readers.onnx.source import plain_domain
+from graph.readers.onnx.tensors import read_dense, read_tensor
+from graph.types import TensorType, Type, dtype_name
+
+Array = np.ndarray[Any, Any]
+_PLAIN = ("value_float", np.float32), ("value_floats", np.float32), ("value_int", np.int64), ("value_ints", np.int64)
+_STRINGS = "value_string", "value_strings"
+
+
+class Level:
+    """One graph of the model. The values of the graphs around it reach it only as captures."""
+
+    def __init__(self, reading: Reading, params: Mapping[str, Any] | None = None, outer: Level | None = None) -> None:
+        self.reading = reading
+        """What the whole model shares."""
+        self.params = params
+        """The attributes of the function that this is, or stands in, with what the call gave for them."""
+        self.outer = outer
+        """The graph around this one, if it is a body."""
+        self.values: dict[str, NodeEntry] = {}
+        """The values so far by their names in the file."""
+        self.arrays: dict[str, Array] = {}
+        """Constants that stand outside only because the body of a call cannot hold them."""
+        self.types: dict[str, Type] = {}
+        """The types that the file states."""
+        self.nodes: list[Node] = []
+        """The nodes so far."""
+        self.local: dict[str, Any] = {}
+        """The names of variables and initializers."""
+        self.protos: Any = ()
+        """The NodeProtos of this graph."""
+        self.input_positions: dict[str, int] = {}
+        """Where constants stand that are among the file's inputs too."""
+        self.renamed = False
+        """Does any value bear another name than in the file?"""
+
+    # variables and constants
+
+    def add_variable(self, name: str, made: Type | None, where: str, own: str | None = None) -> Node:
+        """A variable; `own` is its name if that differs from the one in the file."""
+        title = name if own is None else own
+        self.renamed |= title != name
+        node = Node(title, None, output_names=(title,), output_types=(made,))
+        self._add_local(node, name, where)
+        return node
+
+    def add_constant(
+        self, name: str, array: Array, where: str, own: str | None = None, title: str | None = None,
+        metadata: Mapping[str, str] = NOTHING,
+    ) -> Node:  # fmt: skip
+        """A constant; `own` is its value's name if that differs from the one in the file, `title` the node's."""
+        own = name if own is None else own
+        self.renamed |= own != name
+        made = TensorType(dtype_name(array.dtype), array.shape)
+        node = Node(own if title is None else title, CONSTANT, output_names=(own,), output_types=(made,), value=array, metadata=metadata)
+        self._add_local(node, name, where)
+        return node
+
+    def _add_local(self, node: Node, name: str, where: str) -> None:
+        if not name:
+            raise ReadError("a value has no name", where=where)
+        if name in self.values or node.name in self.local:
+            raise ReadError(f"the value {name!r} is defined twice", where=where)
+        self.values[name] = NodeEntry(node, 0)
+        self.local[node.name] = None
+        self.nodes.append(node)
+
+    # ops
+
+    def read_nodes(self, protos: Any) -> None:
+        """All NodeProtos in file order."""
+        self.protos = protos
+        for proto in protos:
+            self.read_node(proto)
+
+    def read_node(self, proto: Any) -> None:
+        """One NodeProto."""
+        reading = self.reading
+        op, domain = proto.op_type, plain_domain(proto.domain)
+        if reading.functions and (domain, op, proto.overload) in reading.functions:
+            reading.functions[domain, op, proto.overload].call(self, proto)
+            return
+        spec = reading.spec(op, domain, proto)
+        metadata, own = self.metadata(proto) if proto.metadata_props or proto.doc_string else (NOTHING, NOTHING)
+        if own and marks.OUTPUT in own and op == "Identity" and len(proto.input) == len(proto.output) == 1:
+            if proto.output[0] not in self.values:
+                self.define(proto.output[0], self.value(proto.input[0], proto), proto)
+            return
+        inputs = self.inputs(proto, proto.input)
+        if spec is not None:
+            self._check_counts(proto, spec, len(inputs), len(proto.output))
+        if op == CONSTANT and not domain:
+            self._read_constant(proto, spec, metadata, own)
+            return
+        captures: tuple[NodeEntry, ...] = ()
+        attrs = NOTHING
+        if proto.attribute:
+            captured, variables = self._captured(proto, own)
+            captures = tuple([self.values[name] for name in captured])
+            found = read_attributes(
+                reading, proto, spec, self.params,
+                lambda body, key: self._read_body(body, captured, variables, f"{reading.where(proto)}, body {key!r}"),
+            )  # fmt: skip
+            attrs = frozen_attrs(found)
+        elif spec is not None and spec.attributes:
+            read_attributes(reading, proto, spec, None, self.no_body)
+        self.add_op(proto, op, domain, inputs, attrs, captures, metadata, own)
+
+    def add_op(
+        self, proto: Any, op: str, domain: str, inputs: tuple[NodeEntry | None, ...], attrs: Mapping[str, Any],
+        captures: tuple[NodeEntry, ...], metadata: Mapping[str, str], own: Mapping[str, str],
+    ) -> Node:  # fmt: skip
+        """The node that a NodeProto is, with its outputs defined."""
+        names = tuple(proto.output)
+        shown = self.own_names(proto, names, own)
+        node = Node(
+            self.name(proto, shown), op, inputs, attrs, shown, tuple(map(self.types.get, names)), domain, captures,
+            metadata=metadata, affinity=own.get(marks.AFFINITY),
+        )  # fmt: skip
+        self.nodes.append(node)
+        for i, name in enumerate(names):
+            if name:
+                self.define(name, NodeEntry(node, i), proto)
+        return node
+
+    def name(self, proto: Any, outputs: tuple[str, ...]) -> str:
+        """The node's name: its own, or after its first output."""
+        first = next(filter(None, outputs), "") or proto.op_type.lower()
+        return self.reading.names.name(proto.name, first, self.local)
+
+    def own_names(self, proto: Any, names: tuple[str, ...], own: Mapping[str, str]) -> tuple[str, ...]:
+        """The output names by which the graph knows what the file calls otherwise."""
+        if not own or marks.NAMES not in own:
+            return names
+        self.renamed = True
+        return tuple(marks.name_list(own[marks.NAMES], len(names), self.reading.where(proto)))
+
+    def inputs(self, proto: Any, names: Any) -> tuple[NodeEntry | None, ...]:
+        """The values of these names, which the NodeProto reads."""
+        values = self.values
+        try:
+            return tuple([values[name] if name else None for name in names])
+        except KeyError as missing:
+            raise undefined_value(self, proto, missing.args[0]) from None
+
+    def value(self, name: str, proto: Any) -> NodeEntry:
+        """The value of that name."""
+        if name not in self.values:
+            raise undefined_value(self, proto, name)
+        return self.values[name]
+
+    def array(self, name: str, proto: Any) -> Array:
+        """The constant of that name, here or in the graphs around."""
+        level: Level | None = self
+        while level is not None:
+            entry = level.values.get(name)
+            array = entry.node.value if entry is not None else level.arrays.get(name)
+            if array is not None:
+                return array
+            level = level.outer
+        raise marks.damaged(marks.CALL, self.reading.where(proto))
+
+    def define(self, name: str, entry: NodeEntry, proto: Any) -> None:
+        """From here on the name stands for the value."""
+        if name in self.values:
+            raise ReadError(
+                f"the value {name!r} is defined twice", where=self.reading.where(proto), remedy="Rename one of the two"
+            )
+        self.values[name] = entry
+
+    def metadata(self, proto: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What the file says about a NodeProto, and what Partita's writer noted there for itself."""
+        found = {item.key: item.value for item in proto.metadata_props}
+        own = {key: found.pop(key) for key in [k for k in found if k in marks.ALL]}
+        if proto.doc_string:
+            found[marks.DOC] = proto.doc_string
+        return frozen_attrs(found), own
+
+    def _check_counts(self, proto: Any, spec: OpSpec, inputs: int, outputs: int) -> None:
+        for what, count, low, high in (
+            ("inputs", inputs, spec.min_inputs, spec.max_inputs),
+            ("outputs", outputs, spec.min_outputs, spec.max_outputs),
+        ):
+            if not low <= count <= high:
+                wanted = str(low) if low == high else f"{low} or more" if high > 10_000 else f"{low} to {high}"
+                raise ReadError(f"{spec.title} has {wanted} {what}, not {count}", where=self.reading.where(proto))
+
+    def _read_constant(self, proto: Any, spec: OpSpec | None, metadata: Mapping[str, str], own: Mapping[str, str]) -> None:
+        where = self.reading.where(proto)
+        names = tuple(proto.output)
+        shown = self.own_names(proto, names, own)
+        array = self._constant_value(proto, spec, where)
+        made = TensorType(dtype_name(array.dtype), array.shape)
+        node = Node(
+            self.name(proto, shown), CONSTANT, (), NOTHING, shown, (made,), value=array, metadata=metadata,
+            affinity=own.get(marks.AFFINITY),
+        )  # fmt: skip
+        self.nodes.append(node)
+        self.define(names[0], NodeEntry(node, 0), proto)
+
+    def _constant_value(self, proto: Any, spec: OpSpec | None, where: str) -> Array:
+        for attribute in proto.attribute:
+            if attribute.name == "sparse_value" and attribute.type == 11:
+                return read_dense(attribute.sparse_tensor, self.reading.folder, where)
+        found = read_attributes(self.reading, proto, spec, self.params, self.no_body)
+        if len(found) != 1:
+            raise ReadError(f"a Constant has one value, not {len(found)}", where=where)
+        if "value" in found:
+            return found["value"]  # type: ignore[no-any-return]
+        for key, dtype in _PLAIN:
+            if key in found:
+                return np.asarray(found[key], dtype)
+        value = next(found[key] for key in _STRINGS if key in found)
+        made = np.empty((len(value),) if isinstance(value, list) else (), object)
+        made[...] = value
+        return made
+
+    def no_body(self, proto: Any, name: str) -> Any:
+        """What reads a body where none can stand."""
+        raise ReadError(f"the attribute {name!r} is a graph", where=self.reading.title)
+
+    # bodies
+
+    def _captured(self, proto: Any, own: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
+        """The outer values that the node's bodies read, and the bodies' own names for them where these differ."""
+        if own and marks.CAPTURES in own:
+            noted = marks.captures(own[marks.CAPTURES], self.reading.where(proto))
+            for name in noted.outer:
+                self.value(name, proto)
+            return list(noted.outer), dict(noted.inner)
+        if not any(attribute.type == GRAPH_KIND for attribute in proto.attribute):
+            return [], {}
+        return [name for name in free_of_node(proto) if name in self.values], {}
+
+    def _read_body(self, proto: Any, captured: list[str], variables: dict[str, list[str]], where: str) -> Graph:
+        level = Level(self.reading, self.params, self)
+        return level.read_graph(proto, [(name, self.values[name]) for name in captured], where, variables)
+
+    def read_graph(
+        self, proto: Any, captured: list[tuple[str, NodeEntry]], where: str, variables: Mapping[str, list[str]] = NOTHING
+    ) -> Graph:
+        """The body that a GraphProto is; its last inputs are the captured values."""
+        self.read_types(proto)
+        formals = {item.name for item in proto.input}
+        inputs = [
+            self.add_variable(item.name, self.types.get(item.name), where, marks.own_name(item)) for item in proto.input
+        ]
+        own = variables.get(where.rsplit("'", 2)[-2]) or [entry.name for _, entry in captured]
+        if len(own) != len(captured):
+            raise ReadError(f"the note {marks.CAPTURES!r} does not fit", where=where)
+        for (name, entry), title in zip(captured, own, strict=True):
+            inputs.append(self.add_variable(name, entry.type, where, title))
+        self.read_initializers(proto, formals, where)
+        self.read_nodes(proto.node)
+        outputs = self.outputs([item.name for item in proto.output], where)
+        metadata = {item.key: item.value for item in proto.metadata_props}
+        if proto.doc_string:
+            metadata[marks.DOC] = proto.doc_string
+        return self.finish(outputs, inputs, proto.name, [item.name for item in proto.output], metadata)
+
+    def read_types(self, proto: Any) -> None:
+        """The types that a GraphProto states for its values."""
+        for items in (proto.value_info, proto.output, proto.input):
+            self.read_value_info(items)
+
+    def read_value_info(self, items: Any) -> None:
+        """The types that ValueInfoProtos state."""
+        for item in items:
+            if item.HasField("type"):
+                made = self.reading.types.read(item.type, f"{self.reading.title}, value {item.name!r}")
+                if made is not None:
+                    self.types[item.name] = made
+
+    def read_initializers(self, proto: Any, skipped: set[str], where: str) -> None:
+        """The constants that a GraphProto lists."""
+        folder = self.reading.folder
+        for item in proto.initializer:
+            if item.name not in skipped:
+                place = f"{where}, initializer {item.name!r}"
+                self._read_initializer(item, read_tensor(item, folder, place), place)
+        for item in proto.sparse_initializer:
+            place = f"{where}, sparse initializer {item.values.name!r}"
+            self.add_constant(item.values.name, read_dense(item, folder, place), place)
+
+    def _read_initializer(self, item: Any, array: Array, where: str) -> None:
+        noted = {prop.key: prop.value for prop in item.metadata_props} if item.metadata_props else {}
+        if marks.HOISTED in noted:
+            self.arrays[item.name] = array
+            return
+        position = self.input_positions.get(item.name)
+        metadata = NOTHING if position is None else frozen_attrs({marks.INPUT: str(position)})
+        node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=metadata)
+        if marks.AFFINITY in noted:
+            node.affinity = noted[marks.AFFINITY]
+
+    def outputs(self, names: list[str], where: str) -> list[NodeEntry]:
+        """The values that the graph returns."""
+        for name in names:
+            if name not in self.values:
+                raise ReadError(f"the output {name!r} is never defined", where=where)
+        return [self.values[name] for name in names]
+
+    def finish(
+        self, outputs: list[NodeEntry], inputs: list[Node], name: str, output_names: list[str], metadata: Mapping[str, str]
+    ) -> Graph:
+        """The graph of what was read."""
+        if self.renamed:
+            marks.check_unique(self.nodes, self.reading.title)
+        return Graph(
+            outputs, inputs, name, self.reading.opsets, output_names=output_names, nodes=self.nodes, metadata=metadata
+        )

@@ -1,0 +1,105 @@
+"""Reading a whole ONNX model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graph.build import CALL_DOMAIN
+from graph.errors import ReadError
+from graph.graph import Graph
+from graph.pauses import collector_paused
+from graph.protos import TypeReader
+from graph.readers.onnx import marks
+from graph.readers.onnx.functions import read_functions
+from graph.readers.onnx.level import Level
+from graph.readers.onnx.reading import Names, Reading, given_names
+from graph.readers.onnx.shapes import given_types
+from graph.readers.onnx.source import Source, open_source, read_opsets
+from graph.types import Dim, Type
+
+PRODUCER = "partita"
+"""The producer that Partita writes into files."""
+
+_MODEL_FIELDS = {
+    "onnx.producer_name": "producer_name",
+    "onnx.producer_version": "producer_version",
+    "onnx.model_domain": "domain",
+    "onnx.model_doc": "doc_string",
+}
+"""Where the graph's metadata keep the model's own fields."""
+
+
+def load_onnx(
+    model: Any,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    inline: bool = False,
+    base_dir: str | os.PathLike[str] | None = None,
+) -> Graph:
+    """The graph of an ONNX model: a path, the bytes of a file, or a ModelProto.
+
+    `shapes` gives inputs other shapes than the file's; sizes that the file states cannot be changed. Model-local functions
+    stay calls unless `inline`. `base_dir` is where files of external data lie; by default the folder of the path.
+    Functions that nothing calls, training information, quantization annotations and device configurations are not read."""
+    source = open_source(model, base_dir)
+    try:
+        with collector_paused():
+            graph = _read(source, shapes or {})
+    except UnicodeDecodeError:
+        raise ReadError("the model is damaged: a name is not UTF-8", where=source.title) from None
+    if inline:
+        from graph.inline import inline_calls
+
+        return inline_calls(graph)
+    return graph
+
+
+def _read(source: Source, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
+    model, proto = source.model, source.model.graph
+    opsets = read_opsets(model.opset_import, source.title) if model.ir_version >= 3 else {"": 1}
+    names = {name for nodes in (proto.node, *(f.node for f in model.functions)) for name in given_names(nodes)}
+    reading = Reading(source.title, source.folder, opsets, Names(names), TypeReader())
+    read_functions(reading, model.functions)
+    reading.opsets.pop(CALL_DOMAIN, None)
+    level = Level(reading)
+    constants = {item.name for item in proto.initializer} | {item.values.name for item in proto.sparse_initializer}
+    overrides = given_types(reading, proto, constants, shapes)
+    level.read_types(proto)
+    inputs = _read_inputs(level, proto, constants, overrides, source.title)
+    level.read_initializers(proto, set(), source.title)
+    level.read_nodes(proto.node)
+    output_names = [item.name for item in proto.output]
+    outputs = level.outputs(output_names, source.title)
+    return level.finish(outputs, inputs, proto.name or "net", output_names, _metadata(model))
+
+
+def _read_inputs(
+    level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str
+) -> list[Any]:
+    """The variables. An input with a value of its own is a constant, and remembers where it stood."""
+    inputs = []
+    for position, item in enumerate(proto.input):
+        if item.name in constants:
+            if level.input_positions.setdefault(item.name, position) != position:
+                raise ReadError(f"the value {item.name!r} is defined twice", where=where)
+            continue
+        made = overrides.get(item.name, level.types.get(item.name))
+        inputs.append(level.add_variable(item.name, made, where, marks.own_name(item)))
+    return inputs
+
+
+def _metadata(model: Any) -> dict[str, str]:
+    """What the model says about itself, the graph's own words included."""
+    found = {item.key: item.value for item in model.graph.metadata_props}
+    found.update((item.key, item.value) for item in model.metadata_props)
+    for key, field in _MODEL_FIELDS.items():
+        value = getattr(model, field)
+        if value and not (field == "producer_name" and value == PRODUCER):
+            found[key] = value
+    if model.model_version:
+        found["onnx.model_version"] = str(model.model_version)
+    if model.graph.doc_string:
+        found[marks.DOC] = model.graph.doc_string
+    return found

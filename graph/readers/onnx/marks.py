@@ -1,0 +1,110 @@
+"""What Partita's writer notes in a file so that reading it gives the same graph again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from graph.errors import ReadError
+from graph.node import Node
+
+DOC = "onnx.doc"
+"""Where the graph's metadata keep the doc string of a model, graph or node."""
+
+INPUT = "onnx.input"
+"""Where a constant's metadata keep its position among the file's inputs, if it stands there too."""
+
+AFFINITY = "partita.affinity"
+"""On a node or initializer: its affinity."""
+
+NAMES = "partita.names"
+"""On a node: the names of its outputs, where the file has to use others."""
+
+NAME = "partita.name"
+"""On an initializer or input: its name, where the file has to use another."""
+
+OUTPUT = "partita.output"
+"""On an Identity: it only gives a graph output a name of its own."""
+
+CAPTURES = "partita.captures"
+"""On a node with bodies: the captured values, where the bodies alone do not tell."""
+
+CALL = "partita.call"
+"""On a call: how the call and its body look in Partita."""
+
+HOISTED = "partita.hoisted"
+"""On an initializer: it belongs to the bodies of calls."""
+
+ALL = frozenset((AFFINITY, NAMES, OUTPUT, CAPTURES, CALL))
+"""The keys that a node may bear."""
+
+
+@attrs.frozen(slots=True)
+class Captures:
+    """The captured values of a node with bodies."""
+
+    outer: tuple[str, ...]
+    """Their names in the file, outside."""
+    inner: Mapping[str, list[str]]
+    """For each body the names of the variables that stand for them."""
+
+    def to_json(self) -> str:
+        """As text."""
+        return json.dumps({"outer": self.outer, "inner": self.inner}, separators=(",", ":"))
+
+
+def captures(text: str, where: str) -> Captures:
+    """From text."""
+    data = load_json(text, CAPTURES, where)
+    if not isinstance(data, dict) or not isinstance(data.get("inner"), dict):
+        raise damaged(CAPTURES, where)
+    lists = [data.get("outer"), *data["inner"].values()]
+    if not all(is_name_list(names) and len(names) == len(lists[0]) for names in lists):
+        raise damaged(CAPTURES, where)
+    return Captures(tuple(lists[0]), data["inner"])
+
+
+def name_list(text: str, count: int, where: str) -> list[str]:
+    """So many names, from text."""
+    names = load_json(text, NAMES, where)
+    if not is_name_list(names) or len(names) != count:
+        raise damaged(NAMES, where)
+    return names  # type: ignore[no-any-return]
+
+
+def is_name_list(value: Any) -> bool:
+    """A list of strings?"""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def load_json(text: str, key: str, where: str) -> Any:
+    """JSON that the writer left under this key."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise damaged(key, where) from None
+
+
+def damaged(key: str, where: str) -> ReadError:
+    """The note under this key is not as the writer left it."""
+    return ReadError(
+        f"the note {key!r} does not fit the file", where=where, remedy="Another program changed the file; remove the note"
+    )
+
+
+def own_name(proto: Any) -> str | None:
+    """The name noted on an input, if one is."""
+    return next((item.value for item in proto.metadata_props if item.key == NAME), None)
+
+
+def check_unique(nodes: Iterable[Node], where: str) -> None:
+    """Names that were noted may not clash with others."""
+    seen: set[str] = set()
+    for node in nodes:
+        for name in node.output_names:
+            if name and name in seen:
+                raise ReadError(f"the value {name!r} is defined twice by what {NAMES!r} notes", where=where)
+            seen.add(name)

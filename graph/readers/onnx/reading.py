@@ -1,0 +1,98 @@
+"""What all the graphs and functions of one model share while it is read: names, op signatures, types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from graph.errors import ReadError
+from graph.ops.schemas import ONNX_DOMAINS, OpSpec, require_spec, spec_of
+from graph.protos import TypeReader
+
+if TYPE_CHECKING:
+    from graph.readers.onnx.functions import Function
+
+GRAPH_KIND = 5
+"""The number of AttributeProto.GRAPH."""
+
+
+class Names:
+    """Gives each op node a name of its own, across the graph, its bodies and its functions."""
+
+    def __init__(self, given: set[str]) -> None:
+        self._given = given
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def name(self, given: str, output: str, local: dict[str, Any]) -> str:
+        """The given name if no other node bears it, else one made from the first output's."""
+        if given and given not in self._taken and given not in local:
+            self._taken.add(given)
+            return given
+        name = output
+        while name in self._taken or name in self._given or name in local:
+            count = self._counts[output] = self._counts.get(output, 0) + 1
+            name = f"{output}_{count}"
+        self._taken.add(name)
+        return name
+
+
+def given_names(nodes: Any) -> Iterator[str]:
+    """The names of the nodes and of those in their bodies."""
+    for node in nodes:
+        yield node.name
+        for attribute in node.attribute:
+            if attribute.type == GRAPH_KIND:
+                yield from given_names(attribute.g.node)
+
+
+class Reading:
+    """One model as it is being read."""
+
+    def __init__(self, title: str, folder: str | None, opsets: dict[str, int], names: Names, types: TypeReader) -> None:
+        self.title = title
+        """What messages call the model."""
+        self.folder = folder
+        """Where files of external data may lie; None: nowhere."""
+        self.opsets = opsets
+        """The version of each domain, for the whole model."""
+        self.names = names
+        """The names of op nodes."""
+        self.types = types
+        """Reads TypeProtos."""
+        self.functions: dict[tuple[str, str, str], Function] = {}
+        """The model-local functions by domain, name and overload."""
+        self.depth = 0
+        """How many functions are open inside each other."""
+        self._specs: dict[tuple[str, str], OpSpec | None] = {}
+
+    def where(self, node: Any) -> str:
+        """The place of a node, for messages."""
+        name = node.name or next(iter(node.output), "")
+        return f"{self.title}, node {name!r} ({node.op_type})"
+
+    def spec(self, op: str, domain: str, node: Any) -> OpSpec | None:
+        """The op's signature; None if its domain is not one that is known here."""
+        key = (op, domain)
+        if key not in self._specs:
+            self._specs[key] = self._find(op, domain, node)
+        return self._specs[key]
+
+    def _find(self, op: str, domain: str, node: Any) -> OpSpec | None:
+        version = self.opsets.get(domain)
+        if domain not in ONNX_DOMAINS:
+            return spec_of(op, domain, version or 1)
+        if not op:
+            raise ReadError("a node has no op type", where=self.where(node))
+        if version is None:
+            raise ReadError(
+                f"the model uses domain {domain or 'ai.onnx'!r} and does not import its opset", where=self.where(node)
+            )
+        spec = require_spec(op, domain, version, self.where(node))
+        if spec.deprecated:
+            raise ReadError(
+                f"{op} is withdrawn since version {spec.since} of its domain, and the model imports version {version}",
+                where=self.where(node),
+                remedy="Declare the version that the model was made for",
+            )
+        return spec

@@ -1,0 +1,51 @@
+"""Shapes that the caller gives for inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graph.errors import ReadError, did_you_mean
+from graph.readers.onnx.reading import Reading
+from graph.types import Dim, TensorType, Type
+
+
+def given_types(
+    reading: Reading, proto: Any, constants: set[str], shapes: Mapping[str, Sequence[Dim]]
+) -> dict[str, Type]:
+    """The types of the inputs that have shapes given, held against the file's; symbols that get a size have it everywhere."""
+    if not shapes:
+        return {}
+    declared = {item.name: reading.types.read(item.type, f"{reading.title}, input {item.name!r}") for item in proto.input}
+    types: dict[str, Type] = {}
+    for name, shape in shapes.items():
+        where = f"{reading.title}, input {name!r}"
+        if name in constants or name not in declared:
+            cause = "it is a constant, not an input" if name in constants else "the model has no such input"
+            inputs = [known for known in declared if known not in constants]
+            raise ReadError(cause, where=where, remedy=did_you_mean(name, inputs) or f"It has {', '.join(inputs) or 'none'}")
+        types[name] = _given(declared[name], shape, where, reading.types.symbols)
+    reading.types.forget()
+    return types
+
+
+def _given(declared: Type | None, shape: Sequence[Dim], where: str, symbols: dict[str, int]) -> TensorType:
+    if declared is not None and not isinstance(declared, TensorType):
+        raise ReadError(f"a value of type {declared} has no shape to give", where=where)
+    made = TensorType(declared.dtype if declared is not None else "float32", shape)
+    if declared is None or declared.shape is None or made.shape is None:
+        return made
+    if len(made.shape) != len(declared.shape):
+        raise ReadError(
+            f"the shape given has {len(made.shape)} dimensions, and the model says {declared}",
+            where=where,
+            remedy="Give one size for each dimension",
+        )
+    for axis, (new, old) in enumerate(zip(made.shape, declared.shape, strict=True)):
+        if isinstance(old, int) and new != old:
+            raise ReadError(f"dimension {axis} is {old} in the model and cannot become {new}", where=where)
+        if isinstance(old, str) and isinstance(new, int) and symbols.setdefault(old, new) != new:
+            raise ReadError(
+                f"dimension {axis} is {old!r} in the model, which is given as {symbols[old]} and as {new}", where=where
+            )
+    return made

@@ -1,0 +1,124 @@
+"""From a path, bytes or a ModelProto to a ModelProto that claims to be a model of a version known here."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+import attrs
+
+from graph.errors import ReadError
+
+UPGRADE = "Upgrade the package onnx, or save the model for an older version"
+
+
+@attrs.frozen(slots=True)
+class Source:
+    """A model and where it came from."""
+
+    model: Any
+    """The ModelProto, which is only read."""
+    title: str
+    """What messages call it."""
+    folder: str | None
+    """Where files of external data may lie; None: nowhere."""
+
+
+def open_source(given: Any, base_dir: str | os.PathLike[str] | None) -> Source:
+    """The model, checked for a graph and for versions that are known."""
+    import onnx
+
+    folder = None if base_dir is None else os.fspath(base_dir)
+    if isinstance(given, onnx.ModelProto):
+        source = Source(given, given.graph.name or "model", folder)
+    elif isinstance(given, (bytes, bytearray, memoryview)):
+        source = Source(parse_model(bytes(given), "the bytes given"), "the bytes given", folder)
+    elif isinstance(given, (str, os.PathLike)):
+        path = os.fspath(given)
+        model = parse_model(read_file(path), path)
+        source = Source(model, path, folder if folder is not None else os.path.dirname(os.path.abspath(path)))
+    else:
+        raise ReadError(
+            f"a {type(given).__name__} is no ONNX model", remedy="Give a path, the bytes of a file, or a ModelProto"
+        )
+    _check_model(source.model, source.title)
+    return source
+
+
+def read_file(path: str) -> bytes:
+    """The contents of a regular file."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            what = "a directory" if os.path.isdir(path) else "no regular file"
+            raise ReadError(f"it is {what}", where=path, remedy="Give the path of the model's own file")
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise ReadError("there is no such file", where=path, remedy="Check the path") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ReadError(f"the file cannot be read: {reason}", where=path) from None
+
+
+def parse_model(data: bytes, title: str) -> Any:
+    """The ModelProto that these bytes are."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if not data:
+        raise ReadError("the file is empty", where=title)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RuntimeError):
+        what = "it is a text file" if _is_text(data) else "it is damaged, or of another format"
+        raise ReadError(f"this is no ONNX model: {what}", where=title) from None
+    return model
+
+
+def _is_text(data: bytes) -> bool:
+    return all(32 <= byte < 127 or byte in b"\t\r\n" for byte in data[:256])
+
+
+def _check_model(model: Any, title: str) -> None:
+    import onnx
+
+    if not model.HasField("graph"):
+        raise ReadError("this is no ONNX model: there is no graph in it", where=title)
+    if not 1 <= model.ir_version:
+        raise ReadError("the model does not say its IR version", where=title, remedy="Set ir_version")
+    if model.ir_version > onnx.IR_VERSION:
+        raise ReadError(
+            f"IR version {model.ir_version} is newer than the package onnx knows ({int(onnx.IR_VERSION)})",
+            where=title,
+            remedy=UPGRADE,
+        )
+    if model.ir_version >= 3 and not model.opset_import:
+        raise ReadError("the model imports no opset", where=title, remedy="Set opset_import")
+
+
+def read_opsets(imports: Any, title: str) -> dict[str, int]:
+    """The version of each domain that is imported, checked against those that the package onnx knows."""
+    import onnx.defs
+
+    newest = {"ai.onnx.ml": 1, "": onnx.defs.onnx_opset_version()}
+    for domain, (_, last) in onnx.defs.C.schema_version_map().items():
+        newest[domain] = max(last, newest.get(domain, 1))
+    found: dict[str, int] = {}
+    for item in imports:
+        domain = plain_domain(item.domain)
+        if found.setdefault(domain, item.version) != item.version:
+            raise ReadError(f"the opset of domain {domain or 'ai.onnx'!r} is imported in two versions", where=title)
+        if not 1 <= item.version <= newest.get(domain, item.version):
+            raise ReadError(
+                f"there is no version {item.version} of opset {domain or 'ai.onnx'!r}; 1 to {newest.get(domain, 1)} are known",
+                where=title,
+                remedy=UPGRADE,
+            )
+    return found
+
+
+def plain_domain(domain: str) -> str:
+    """ONNX's own domain has two spellings; the empty one is ours."""
+    return "" if domain == "ai.onnx" else domain

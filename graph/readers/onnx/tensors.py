@@ -1,0 +1,170 @@
+"""From TensorProtos to arrays: sizes are held against the data before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graph.errors import ReadError
+from graph.protos import dtype_of
+from graph.readers.onnx.external import map_external
+from graph.sparse import SparseTensor
+from graph.types import numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
+"""The width of the element types that are narrower than a byte."""
+
+DENSE_LIMIT = 64 << 20
+"""Sparse tensors are held densely up to this many bytes."""
+
+_EXTERNAL = 1
+
+
+def read_tensor(proto: Any, folder: str | None, where: str) -> Array:
+    """The array, read-only where it is a view of the file's own bytes."""
+    dtype = dtype_of(proto.data_type, where)
+    shape = tuple(proto.dims)
+    size = checked_size(shape, where)
+    if proto.HasField("segment"):
+        raise ReadError("tensors in segments are not supported", where=where)
+    if dtype == "string":
+        return _strings(proto, shape, size, where)
+    wanted = byte_size(dtype, size)
+    if proto.data_location == _EXTERNAL:
+        return _from_bytes(map_external(proto, folder, wanted, where), dtype, shape, size)
+    if proto.HasField("raw_data"):
+        data = proto.raw_data
+        if len(data) != wanted:
+            raise _mismatch(dtype, shape, wanted, f"{len(data)} bytes", where)
+        return _from_bytes(np.frombuffer(data, np.uint8), dtype, shape, size)
+    return _from_field(proto, dtype, shape, size, where)
+
+
+def read_sparse(proto: Any, folder: str | None, where: str) -> SparseTensor:
+    """A sparse tensor with indices that lie inside it."""
+    values = read_tensor(proto.values, folder, where)
+    indices = read_tensor(proto.indices, folder, where)
+    shape = tuple(proto.dims)
+    size = checked_size(shape, where)
+    fits = values.ndim == 1 and indices.dtype == np.int64 and len(indices) == len(values)
+    if not fits or indices.ndim not in (1, 2) or (indices.ndim == 2 and indices.shape[1] != len(shape)):
+        raise ReadError("the values and indices of a sparse tensor do not fit each other", where=where)
+    ends = np.asarray([size] if indices.ndim == 1 else shape)
+    if indices.size and (indices.min() < 0 or (indices.reshape(len(values), -1) >= ends).any()):
+        raise ReadError("an index of a sparse tensor lies outside it", where=where)
+    return SparseTensor(values, indices, shape)
+
+
+def read_dense(proto: Any, folder: str | None, where: str) -> Array:
+    """A sparse tensor as a dense array; a large one is refused, since its size is only declared."""
+    made = read_sparse(proto, folder, where)
+    taken = math.prod(made.shape) * made.values.dtype.itemsize
+    if taken > DENSE_LIMIT:
+        raise ReadError(
+            f"a sparse tensor would take {taken} bytes as a dense one; the limit is {DENSE_LIMIT}", where=where
+        )
+    return made.dense()
+
+
+def checked_size(shape: tuple[int, ...], where: str) -> int:
+    """The number of elements."""
+    if any(dim < 0 for dim in shape):
+        raise ReadError(f"a tensor declares the shape {list(shape)}", where=where)
+    if len(shape) > 64:
+        raise ReadError(f"a tensor declares {len(shape)} dimensions; numpy has 64 at most", where=where)
+    size = math.prod(shape)
+    if size == 0 and math.prod(dim or 1 for dim in shape) >= 1 << 58:
+        raise ReadError(f"a tensor declares the shape {list(shape)}", where=where)
+    return size
+
+
+def byte_size(dtype: str, size: int) -> int:
+    """The bytes that so many elements take in a file."""
+    if dtype in BITS:
+        return (size * BITS[dtype] + 7) // 8
+    return size * numpy_dtype(dtype).itemsize
+
+
+def _mismatch(dtype: str, shape: tuple[int, ...], wanted: int, found: str, where: str) -> ReadError:
+    return ReadError(f"a tensor {dtype}{list(shape)} takes {wanted} bytes, and the file holds {found}", where=where)
+
+
+def _from_bytes(data: Array, dtype: str, shape: tuple[int, ...], size: int) -> Array:
+    """The array over these bytes, which are exactly as many as it takes."""
+    if dtype in BITS:
+        return unpacked(data, BITS[dtype], size).view(numpy_dtype(dtype)).reshape(shape)
+    if dtype == "bool" and size and data.max() > 1:
+        return (data != 0).reshape(shape)
+    return data.view(numpy_dtype(dtype)).reshape(shape)
+
+
+def unpacked(data: Array, bits: int, size: int) -> Array:
+    """One byte for each element of a stream of narrow ones, the lowest bits first."""
+    if bits == 6:
+        stream = np.unpackbits(data, bitorder="little")[: size * 6].reshape(size, 6)
+        return np.packbits(stream, axis=1, bitorder="little").reshape(size)
+    per_byte = 8 // bits
+    made = np.empty(len(data) * per_byte, np.uint8)
+    for i in range(per_byte):
+        made[i::per_byte] = (data >> (bits * i)) & ((1 << bits) - 1)
+    return made[:size]
+
+
+def _from_field(proto: Any, dtype: str, shape: tuple[int, ...], size: int, where: str) -> Array:
+    """The array of a tensor whose elements stand in a typed field."""
+    field = _field(dtype)
+    data = getattr(proto, field)
+    pairs = 2 if dtype.startswith("complex") else 1
+    packed = dtype in BITS and BITS[dtype] != 6
+    held = byte_size(dtype, size) if packed else size * pairs
+    if len(data) != held:
+        raise ReadError(
+            f"a tensor {dtype}{list(shape)} takes {held} numbers in {field}, and there are {len(data)}", where=where
+        )
+    if packed:
+        return _from_bytes(np.array(data, np.int32).astype(np.uint8), dtype, shape, size)
+    if field != "int32_data":
+        base = {"float_data": np.float32, "double_data": np.float64, "int64_data": np.int64, "uint64_data": np.uint64}
+        made = np.array(data, base[field])
+        return made.view(numpy_dtype(dtype)).reshape(shape) if pairs == 2 else made.astype(numpy_dtype(dtype)).reshape(shape)
+    numbers = np.array(data, np.int32)
+    if dtype == "bool":
+        return (numbers != 0).reshape(shape)
+    target = numpy_dtype(dtype)
+    if target.kind in "iu":
+        return numbers.astype(target).reshape(shape)
+    if dtype in BITS:
+        numbers &= 0x3F
+    return numbers.astype(np.uint16 if target.itemsize == 2 else np.uint8).view(target).reshape(shape)
+
+
+def _field(dtype: str) -> str:
+    if dtype in ("float32", "complex64"):
+        return "float_data"
+    if dtype in ("float64", "complex128"):
+        return "double_data"
+    if dtype in ("uint32", "uint64"):
+        return "uint64_data"
+    return "int64_data" if dtype == "int64" else "int32_data"
+
+
+def _strings(proto: Any, shape: tuple[int, ...], size: int, where: str) -> Array:
+    if proto.HasField("raw_data") or proto.data_location == _EXTERNAL:
+        raise ReadError("strings cannot stand in raw or external data", where=where)
+    if len(proto.string_data) != size:
+        raise ReadError(f"a tensor string{list(shape)} holds {len(proto.string_data)} strings", where=where)
+    made = np.empty(size, object)
+    made[:] = [text(item) for item in proto.string_data]
+    return made.reshape(shape)
+
+
+def text(data: bytes) -> str | bytes:
+    """The string that these bytes spell; the bytes themselves if they are not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
