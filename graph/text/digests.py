@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from graph.node import Body
+from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.sparse import SparseTensor
 from graph.types import dtype_name
-
-if TYPE_CHECKING:
-    from graph.graph import Graph
 
 Array = np.ndarray[Any, Any]
 
@@ -55,24 +53,20 @@ def remembered(sought: str) -> Array | None:
 
 
 def arrays_in(graph: Graph) -> Iterator[Array]:
-    """Every array of the graph: constants and tensor attributes, those of its bodies too, each body once."""
-    waiting, seen = [graph], {id(graph)}
-    while waiting:
-        for node in waiting.pop().nodes:
+    """Every array of the graph and its bodies: constants, and those among attributes."""
+    for inner in graphs_in(graph):
+        for node in inner.nodes:
             if node.value is not None:
                 yield node.value
-            values = [node.subgraph, *node.attrs.values()]
-            while values:
-                value: Any = values.pop()
+            waiting: list[Any] = list(node.attrs.values())
+            while waiting:
+                value = waiting.pop()
                 if isinstance(value, np.ndarray):
                     yield value
                 elif isinstance(value, (list, tuple)):
-                    values.extend(value)
+                    waiting.extend(value)
                 elif isinstance(value, SparseTensor):
-                    values += (value.values, value.indices)
-                elif isinstance(value, Body) and id(value) not in seen:
-                    seen.add(id(value))
-                    waiting.append(value)  # type: ignore[arg-type]
+                    waiting += (value.values, value.indices)
 
 
 def raw_bytes(array: Array) -> bytes:

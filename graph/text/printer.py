@@ -20,6 +20,7 @@ from typing import Any
 
 from graph.errors import WriteError
 from graph.graph import Graph
+from graph.nested import bodies_of
 from graph.node import Body, Node, NodeEntry
 from graph.text.arrays import array_type, print_payload
 from graph.text.literals import MAX_NESTING, print_plain, print_type
@@ -220,12 +221,8 @@ def _placed_by_head(graph: Graph) -> set[Node]:
 def _bodies_in(graph: Graph) -> Iterator[tuple[Graph, bool]]:
     """Every graph that the nodes hold, and whether it is the body of a call."""
     for node in graph.nodes:
-        if node.subgraph is not None:
-            yield node.subgraph, True
-        for value in node.attrs.values():
-            for item in value if isinstance(value, (list, tuple)) else (value,):
-                if isinstance(item, Graph):
-                    yield item, False
+        for body in bodies_of(node):
+            yield body, body is node.subgraph
 
 
 def _functions(graph: Graph) -> list[Graph]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graph.errors import PartitaError
+from graph.graph import Graph
 from graph.sparse import SparseTensor
 from graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
 from graph.text.digests import Array, arrays_in, digest, remembered
@@ -16,9 +17,6 @@ from graph.text.lexer import Lexer
 from graph.text.literals import MAX_NESTING
 from graph.text.words import unquoted, unquoted_bytes
 from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
-
-if TYPE_CHECKING:
-    from graph.graph import Graph
 
 Constants = Mapping[str, Array]
 

@@ -1,0 +1,31 @@
+"""Graphs inside graphs: walking over a graph together with its bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graph.graph import Graph
+from graph.node import Node
+
+
+def bodies_of(node: Node) -> Iterator[Graph]:
+    """Every graph that the node holds: the body of a call, then those among its attributes, in lists too."""
+    if node.subgraph is not None:
+        yield node.subgraph
+    for value in node.attrs.values():
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, Graph):
+                yield item
+
+
+def graphs_in(graph: Graph) -> Iterator[Graph]:
+    """The graph and all graphs inside it, each once. Linear, without recursion."""
+    waiting, seen = [graph], {id(graph)}
+    while waiting:
+        current = waiting.pop()
+        yield current
+        for node in current.nodes:
+            for body in bodies_of(node):
+                if id(body) not in seen:
+                    seen.add(id(body))
+                    waiting.append(body)

@@ -1,0 +1,120 @@
+"""A graph in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import attrs
+
+from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.text.digests import arrays_in
+from graph.types import TensorType, Type
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@attrs.frozen(slots=True)
+class Summary:
+    """What a graph consists of."""
+
+    name: str
+    """The graph's name."""
+    inputs: tuple[tuple[str, Type | None], ...]
+    """Names and types of the inputs."""
+    outputs: tuple[tuple[str, Type | None], ...]
+    """Names and types of the outputs."""
+    ops: Mapping[str, int]
+    """How often each op stands in the graph and in its bodies (each body counted once), most frequent first."""
+    calls: int
+    """How many subgraph calls there are."""
+    bodies: int
+    """How many bodies: those of calls, If, Loop and Scan."""
+    constants: int
+    """How many arrays are held."""
+    parameters: int
+    """How many numbers they hold together; an array that several constants share counts once."""
+    bytes: int
+    """How much memory they take."""
+    symbols: tuple[str, ...]
+    """The symbolic dimensions of the inputs."""
+    opsets: Mapping[str, int]
+    """The op sets."""
+
+
+def summarize(graph: Graph) -> Summary:
+    """Count what is in the graph and in its bodies. Linear."""
+    inner = list(graphs_in(graph))
+    ops = [node for body in inner for node in body.nodes if node.is_op]
+    counts = Counter(f"{node.domain}::{node.op}" if node.domain else str(node.op) for node in ops)
+    arrays = {id(array): array for array in arrays_in(graph)}.values()
+    types = [node.output_types[0] for node in graph.inputs]
+    dims = [dim for t in types if isinstance(t, TensorType) for dim in t.shape or ()]
+    return Summary(
+        name=graph.name,
+        inputs=tuple(zip((node.output_names[0] for node in graph.inputs), types, strict=True)),
+        outputs=tuple((name, entry.type) for name, entry in zip(graph.output_names, graph.outputs, strict=True)),
+        ops=dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
+        calls=sum(node.is_call for node in ops),
+        bodies=len(inner) - 1,
+        constants=len(arrays),
+        parameters=sum(array.size for array in arrays),
+        bytes=sum(array.nbytes for array in arrays),
+        symbols=tuple(dict.fromkeys(dim for dim in dims if isinstance(dim, str))),
+        opsets=dict(graph.opsets),
+    )
+
+
+def summary_text(summary: Summary, width: int = 100) -> str:
+    """The table as plain text."""
+    from rich.console import Console
+
+    stream = StringIO()
+    print_summary(summary, Console(file=stream, width=width, color_system=None))
+    return stream.getvalue()
+
+
+def print_summary(summary: Summary, console: Console | None = None) -> None:
+    """Print the summary as a table."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(summary.name), show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    for what, text in _rows(summary):
+        table.add_row(what, Text(text))
+    (console or Console()).print(table)
+
+
+def _rows(summary: Summary) -> list[tuple[str, str]]:
+    rows = [
+        ("inputs", _values(summary.inputs)),
+        ("outputs", _values(summary.outputs)),
+        ("ops", f"{sum(summary.ops.values()):,}: " + ", ".join(f"{count} {op}" for op, count in summary.ops.items())),
+        ("parameters", f"{summary.parameters:,} in {summary.constants:,} arrays, {_size(summary.bytes)}"),
+        ("opsets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in summary.opsets.items())),
+    ]
+    if summary.calls or summary.bodies:
+        rows.append(("bodies", f"{summary.bodies} ({summary.calls} calls)"))
+    if summary.symbols:
+        rows.append(("dynamic", ", ".join(summary.symbols)))
+    return rows
+
+
+def _values(values: tuple[tuple[str, Type | None], ...]) -> str:
+    return "\n".join(name if made is None else f"{name}: {made}" for name, made in values)
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
