@@ -131,6 +131,12 @@ class Graph(Body):
 
         return print_graph(self)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows: a picture where Graphviz is installed, text otherwise."""
+        from graph.pictures import mimebundle
+
+        return mimebundle(self)
+
     def __repr__(self) -> str:
         ops = sum(node.is_op for node in self.nodes)
         return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {ops} ops, {len(self.outputs)} outputs>"
