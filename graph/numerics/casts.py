@@ -50,7 +50,7 @@ def _is_real(dtype: np.dtype) -> bool:
 
 
 def _text(x: np.ndarray) -> np.ndarray:
-    """Numbers as the shortest text that reads back; integral floats without a point, as 8 digits at most."""
+    """Numbers as the shortest text that reads back."""
     if x.dtype.kind == "O":
         return x
     return x.astype(np.str_).astype(object)

@@ -28,8 +28,6 @@ def reshape_attribute(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
 def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarray:
     """A new shape; 0 copies a dimension unless zeros are allowed, -1 takes what is left."""
     wanted = [int(d) if d or allowzero else x.shape[i] for i, d in enumerate(shape)]
-    if -1 in wanted and not x.size:
-        wanted[wanted.index(-1)] = 0 if 0 not in wanted else x.size // max(1, -int(np.prod(wanted)))
     return x.reshape(wanted)
 
 
@@ -93,7 +91,7 @@ def split(
         parts = num_outputs or n_outputs
         edges = np.minimum(np.arange(1, parts) * -(-x.shape[axis] // parts), x.shape[axis])
     else:
-        edges = np.cumsum(stated)[:-1]
+        edges = np.cumsum(np.asarray(stated, np.int64))[:-1]
     return tuple(np.split(x, edges, axis))
 
 

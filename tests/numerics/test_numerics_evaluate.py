@@ -1,0 +1,118 @@
+"""The door: names, errors, attributes, randomness, bodies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph.numerics import NoNumerics, evaluate, supports
+from graph.numerics.registry import numerics
+
+
+def test_unknown_op_names_cause_place_and_remedy() -> None:
+    with pytest.raises(NoNumerics) as caught:
+        evaluate("Fancy", [np.ones(2)], {}, domain="my.ops", version=3, n_outputs=1)
+    assert str(caught.value) == (
+        "no numpy meaning is known for my.ops::Fancy at opset 3; "
+        "give the op one when you register it, or run the node on a device that supports it"
+    )
+    assert (caught.value.op, caught.value.domain, caught.value.version) == ("Fancy", "my.ops", 3)
+
+
+def test_supports() -> None:
+    assert supports("Softmax", "", 9)
+    assert supports("Softmax", "ai.onnx", 9)
+    assert supports("TreeEnsemble", "ai.onnx.ml", 5)
+    assert not supports("TreeEnsemble", "ai.onnx.ml", 3)
+    assert not supports("Fancy", "", 21)
+    assert not supports("ZipMap", "ai.onnx.ml", 1)
+
+
+def test_text_attributes_may_be_bytes() -> None:
+    x = np.ones((1, 1, 4, 4), np.float32)
+    attrs = {"kernel_shape": [3, 3], "auto_pad": b"SAME_UPPER"}
+    (y,) = evaluate("MaxPool", [x], attrs, version=12, n_outputs=1)
+    assert y.shape == x.shape
+
+
+def test_too_many_outputs() -> None:
+    with pytest.raises(ValueError, match="Relu has 1 outputs here but 2 are asked for"):
+        evaluate("Relu", [np.ones(2, np.float32)], {}, version=14, n_outputs=2)
+
+
+def test_overlapping_meanings_are_refused() -> None:
+    with pytest.raises(ValueError, match="two meanings of Softmax overlap"):
+        numerics("Softmax", since=12)(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("RandomNormal", {"shape": [3, 4]}),
+        ("RandomUniform", {"shape": [3, 4], "low": 2.0, "high": 3.0}),
+        ("RandomNormalLike", {}),
+        ("RandomUniformLike", {"dtype": 11}),
+        ("Bernoulli", {}),
+        ("Multinomial", {"sample_size": 40}),
+    ],
+)
+def test_seeds(op: str, attrs: dict[str, Any]) -> None:
+    inputs = [] if "shape" in attrs else [np.full((3, 4), 0.5, np.float32)]
+
+    def draw(**more: Any) -> np.ndarray:
+        return evaluate(op, inputs, attrs | more, version=22, n_outputs=1)[0]
+
+    np.testing.assert_array_equal(draw(seed=1.5), draw(seed=1.5), strict=True)
+    assert any((draw() != draw(seed=2.0)).any() for _ in range(9))
+
+
+def test_dropout_in_training() -> None:
+    x = np.ones(10_000, np.float32)
+    inputs = [x, np.array(0.25, np.float32), np.array(True)]
+    y, mask = evaluate("Dropout", inputs, {"seed": 3}, version=13, n_outputs=2)
+    assert 0.7 < mask.mean() < 0.8
+    np.testing.assert_allclose(y, mask / np.float32(0.75))
+
+
+def test_loop_without_iterations_gives_empty_arrays() -> None:
+    class Body:
+        output_types = [(np.dtype(bool), ()), (np.dtype(np.float32), (2,)), (np.dtype(np.int64), (3,))]
+
+        def __call__(self, inputs: Any) -> Any:
+            raise AssertionError("the body must not run")
+
+    state = np.ones(2, np.float32)
+    results = evaluate("Loop", [np.array(0), None, state], {"body": Body()}, version=13, n_outputs=2)
+    np.testing.assert_array_equal(results[0], state)
+    assert results[1].shape == (0, 3)
+    assert results[1].dtype == np.int64
+
+
+def test_scan_directions_and_axes() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+
+    def body(inputs: Any) -> Any:
+        total = inputs[0] + inputs[1]
+        return [total, total]
+
+    attrs = {
+        "body": body,
+        "num_scan_inputs": 1,
+        "scan_input_axes": [1],
+        "scan_input_directions": [1],
+        "scan_output_axes": [1],
+        "scan_output_directions": [1],
+    }
+    total, sums = evaluate("Scan", [np.zeros(2), x], attrs, version=16, n_outputs=2)
+    np.testing.assert_array_equal(total, x.sum(axis=1))
+    np.testing.assert_array_equal(sums, x[:, ::-1].cumsum(axis=1)[:, ::-1])
+
+
+def test_import_leaves_the_reference_evaluator_alone() -> None:
+    check = "import sys, graph.numerics; print('onnx.reference' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

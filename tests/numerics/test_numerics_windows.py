@@ -1,0 +1,171 @@
+"""Convolution and pooling against nested loops in float64, with odd sizes, strides, pads, dilations and groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.numerics import evaluate
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes that leave at least one whole window."""
+
+    sizes: list[int]
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    pads: list[int]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "kernel_shape": self.kernel,
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "pads": self.pads,
+        }
+
+
+@st.composite
+def geometries(draw: st.DrawFn) -> Geometry:
+    """One to three spatial axes; padding is smaller than the kernel, as engines demand of pooling."""
+    axes = draw(st.integers(1, 3))
+    per_axis = st.lists(st.integers(1, 3), min_size=axes, max_size=axes)
+    kernel, strides, dilations = draw(per_axis), draw(per_axis), draw(per_axis)
+    pads = [draw(st.integers(0, k - 1)) for k in kernel * 2]
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    sizes = [extent + draw(st.integers(0, 5)) for extent in extents]
+    return Geometry(sizes, kernel, strides, dilations, pads)
+
+
+def _windows(g: Geometry, ceil_mode: bool = False) -> Any:
+    """For each output place, the input places that its taps fall on, in padded coordinates."""
+    counts = []
+    for i, size in enumerate(g.sizes):
+        room = size + g.pads[i] + g.pads[i + len(g.sizes)] - ((g.kernel[i] - 1) * g.dilations[i] + 1)
+        count = -(-room // g.strides[i]) + 1 if ceil_mode else room // g.strides[i] + 1
+        if ceil_mode and (count - 1) * g.strides[i] >= size + g.pads[i]:
+            count -= 1
+        counts.append(count)
+    for place in product(*map(range, counts)):
+        taps = [
+            (
+                tap,
+                tuple(
+                    o * s + t * d - p
+                    for o, s, t, d, p in zip(place, g.strides, tap, g.dilations, g.pads, strict=False)
+                ),
+            )
+            for tap in product(*map(range, g.kernel))
+        ]
+        yield counts, place, taps
+
+
+def _inside(place: tuple[int, ...], sizes: list[int]) -> bool:
+    return all(0 <= p < size for p, size in zip(place, sizes, strict=True))
+
+
+def _numbers(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+@settings(max_examples=150, deadline=None)
+@given(geometries(), st.integers(1, 3), st.integers(1, 2), st.integers(1, 3), st.integers(0, 99))
+def test_conv(g: Geometry, group: int, inputs: int, outputs: int, seed: int) -> None:
+    x = _numbers(seed, 2, group * inputs, *g.sizes)
+    w = _numbers(seed + 1, group * outputs, inputs, *g.kernel)
+    b = _numbers(seed + 2, group * outputs)
+    (got,) = evaluate("Conv", [x, w, b], {**g.attrs, "group": group}, version=11, n_outputs=1)
+    wanted = np.zeros_like(got)
+    for counts, place, taps in _windows(g):
+        assert list(got.shape[2:]) == counts
+        for o in range(group * outputs):
+            first = o // outputs * inputs
+            at = (slice(None), o, *place)
+            wanted[at] = b[o]
+            for (tap, source), c in product(taps, range(inputs)):
+                if _inside(source, g.sizes):
+                    wanted[at] += x[(slice(None), first + c, *source)] * w[(o, c, *tap)]
+    np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+    assert got.dtype == np.float64
+
+
+@settings(max_examples=150, deadline=None)
+@given(geometries(), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2), st.integers(0, 99))
+def test_conv_transpose(g: Geometry, group: int, inputs: int, outputs: int, seed: int) -> None:
+    x = _numbers(seed, 2, group * inputs, *g.sizes)
+    w = _numbers(seed + 1, group * inputs, outputs, *g.kernel)
+    n = len(g.sizes)
+    pads = [0] * n + g.pads[n:]
+    attrs = {**g.attrs, "group": group, "pads": pads}
+    (got,) = evaluate("ConvTranspose", [x, w], attrs, version=11, n_outputs=1)
+    full = [
+        (i - 1) * s + (k - 1) * d + 1
+        for i, s, k, d in zip(g.sizes, g.strides, g.kernel, g.dilations, strict=True)
+    ]
+    wanted = np.zeros((2, group * outputs, *full))
+    for place in product(*map(range, g.sizes)):
+        for tap, c, o in product(product(*map(range, g.kernel)), range(group * inputs), range(outputs)):
+            target = tuple(
+                p * s + t * d for p, s, t, d in zip(place, g.strides, tap, g.dilations, strict=True)
+            )
+            at = (slice(None), c // inputs * outputs + o, *target)
+            wanted[at] += x[(slice(None), c, *place)] * w[(c, o, *tap)]
+    kept = tuple(slice(0, size - p) for size, p in zip(full, pads[n:], strict=True))
+    np.testing.assert_allclose(got, wanted[(slice(None), slice(None), *kept)], rtol=1e-10, atol=1e-10)
+
+
+@settings(max_examples=150, deadline=None)
+@given(geometries(), st.booleans(), st.integers(0, 99))
+def test_max_pool(g: Geometry, ceil_mode: bool, seed: int) -> None:
+    x = _numbers(seed, 2, 3, *g.sizes)
+    attrs = {**g.attrs, "ceil_mode": int(ceil_mode)}
+    got, indices = evaluate("MaxPool", [x], attrs, version=12, n_outputs=2)
+    (alone,) = evaluate("MaxPool", [x], attrs, version=12, n_outputs=1)
+    for counts, place, taps in _windows(g, ceil_mode):
+        assert list(got.shape[2:]) == counts
+        seen = [x[(slice(None), slice(None), *source)] for _, source in taps if _inside(source, g.sizes)]
+        if seen:
+            np.testing.assert_array_equal(got[(slice(None), slice(None), *place)], np.max(seen, axis=0))
+    np.testing.assert_array_equal(got, alone)
+    np.testing.assert_array_equal(x.reshape(-1)[indices][np.isfinite(got)], got[np.isfinite(got)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(geometries(), st.booleans(), st.booleans(), st.integers(0, 99))
+def test_average_pool(g: Geometry, ceil_mode: bool, count_pads: bool, seed: int) -> None:
+    x = _numbers(seed, 1, 2, *g.sizes)
+    attrs = {**g.attrs, "ceil_mode": int(ceil_mode), "count_include_pad": int(count_pads)}
+    (got,) = evaluate("AveragePool", [x], attrs, version=19, n_outputs=1)
+    n = len(g.sizes)
+    padded = [size + g.pads[i] + g.pads[i + n] for i, size in enumerate(g.sizes)]
+    for counts, place, taps in _windows(g, ceil_mode):
+        assert list(got.shape[2:]) == counts
+        total = sum(x[(slice(None), slice(None), *s)] for _, s in taps if _inside(s, g.sizes))
+        shifted = [tuple(p + pad for p, pad in zip(s, g.pads, strict=False)) for _, s in taps]
+        stated = sum(_inside(s, padded) for s in shifted)
+        real = sum(_inside(s, g.sizes) for _, s in taps)
+        divisor = max(stated if count_pads else real, 1)
+        np.testing.assert_allclose(
+            got[(slice(None), slice(None), *place)], np.broadcast_to(total / divisor, (1, 2)), atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_summed_in_float32(dtype: str) -> None:
+    """4,096 ones: a float16 sum of them is right, but one that goes on in steps of 1 stops at 2,048."""
+    import ml_dtypes
+
+    kind = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}[dtype]
+    x = np.ones((1, 4096, 2, 2)).astype(kind)
+    (y,) = evaluate("Conv", [x, np.ones((1, 4096, 1, 1)).astype(kind)], {}, version=22, n_outputs=1)
+    assert y.dtype == kind
+    np.testing.assert_array_equal(y.astype(np.float32), 4096)
