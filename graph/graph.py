@@ -108,6 +108,8 @@ class Graph(Body):
 
     def evolve(self, **changes: Any) -> Graph:
         """A copy with these constructor arguments changed; nodes that nothing reads are kept unless `nodes` is given."""
+        if changes.keys() == {"attrs"}:
+            return self._with_attrs(changes["attrs"])
         fields: dict[str, Any] = {
             "outputs": self.outputs,
             "inputs": self.inputs,
@@ -119,6 +121,14 @@ class Graph(Body):
             "metadata": self.metadata,
         }
         return Graph(**{**fields, **changes})
+
+    def _with_attrs(self, attrs: Mapping[str, Any]) -> Graph:
+        """A copy that shares everything else, the index too: nothing is to be sorted again."""
+        made = Graph.__new__(Graph)
+        for part in Graph.__slots__:
+            object.__setattr__(made, part, getattr(self, part))
+        object.__setattr__(made, "attrs", dict(attrs))
+        return made
 
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The graph as networkx sees it: nodes by name, an edge for each value read."""

@@ -82,8 +82,12 @@ def rewrite(graph: Graph, visit: Callable[[Node, Rewriter], None]) -> Graph:
     """Call `visit` for each node in order with the rewriter; it keeps or replaces the node."""
     with collector_paused():
         rewriter = Rewriter(graph)
-        for node in graph.nodes:
-            visit(node, rewriter)
+        try:
+            for node in graph.nodes:
+                visit(node, rewriter)
+        except Exception as error:
+            error.add_note(f"node {node.name!r} ({node.op})")
+            raise
         return rewriter.finish()
 
 
