@@ -1,0 +1,47 @@
+"""The pass manager, and the passes that are not partitioning: one file each, named by a verb."""
+
+from passes import (  # noqa: F401  importing a pass registers it
+    convert_opset,
+    eliminate_dead,
+    fold_batch_norm,
+    fold_constants,
+    infer_shape,
+    infer_type,
+    inline_functions,
+    load_json,
+    merge_common,
+    plan_memory,
+    save_json,
+    simplify_identities,
+)
+from passes.manager import Settings, apply_pass, settings
+from passes.pipeline import DEFAULT, optimize
+from passes.plan_memory import MemoryPlan
+from passes.registry import (
+    PassInfo,
+    list_passes,
+    list_pipelines,
+    pass_info,
+    register_pass,
+    register_pipeline,
+    unregister_pass,
+)
+from passes.trace import PassRecord, PassTrace
+
+__all__ = [
+    "DEFAULT",
+    "MemoryPlan",
+    "PassInfo",
+    "PassRecord",
+    "PassTrace",
+    "Settings",
+    "apply_pass",
+    "list_passes",
+    "list_pipelines",
+    "optimize",
+    "pass_info",
+    "register_pass",
+    "register_pipeline",
+    "settings",
+    "unregister_pass",
+]

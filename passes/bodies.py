@@ -1,0 +1,39 @@
+"""A change of one graph, carried into all graphs inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graph.graph import Graph
+from graph.node import Body, Node
+from graph.rewrite import Rewriter, map_bodies, rewrite
+
+
+def everywhere(g: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """`change` applied to every body, innermost first, and to the graph itself; a body that several nodes share, once."""
+    done: dict[int, Graph] = {}
+
+    def once(graph: Graph) -> Graph:
+        if id(graph) not in done:
+            done[id(graph)] = change(rewrite(graph, into_bodies) if has_bodies(graph) else graph)
+        return done[id(graph)]
+
+    def into_bodies(node: Node, rewriter: Rewriter) -> None:
+        rewriter.keep(node, map_bodies(rewriter.rebuilt(node), once))
+
+    return once(g)
+
+
+def has_bodies(g: Graph) -> bool:
+    """Is there a graph inside this one?"""
+    return any(node.subgraph is not None or holds_body(node) for node in g.nodes)
+
+
+def holds_body(node: Node) -> bool:
+    """Has the node a body among its attributes, as If, Loop and Scan have?"""
+    return any(isinstance(value, Body) for value in node.attrs.values())
+
+
+def control_targets(g: Graph) -> frozenset[Node]:
+    """The nodes that some other has to come after: they stay what they are."""
+    return frozenset(target for node in g.nodes if node.after for target in node.after)

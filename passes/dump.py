@@ -1,0 +1,57 @@
+"""Text forms of the graph between passes, for those who want to see what each did."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+from graph.errors import PassError
+from graph.graph import Graph
+
+DumpTarget = Callable[[str, str], None]
+"""Gets a title ("01-FoldConstants") and the text form."""
+
+
+def dumper(target: str | PathLike[str] | DumpTarget | None) -> Callable[[str, Graph], None]:
+    """A function that writes one numbered dump for each stage; it does nothing where nobody asked."""
+    if target is None:
+        return _nothing
+    write = target if callable(target) else folder_target(Path(target))
+    numbers = itertools.count()
+
+    def dump(stage: str, graph: Graph) -> None:
+        write(f"{next(numbers):02d}-{stage}", str(graph))
+
+    return dump
+
+
+def folder_target(folder: Path) -> DumpTarget:
+    """One file for each title, never half-written; the folder is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PassError(f"no dumps can be written there: {error.strerror}", where=str(folder)) from error
+
+    def write(title: str, text: str) -> None:
+        path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', title)}.txt"
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=folder, suffix=".part", delete=False
+        ) as aside:
+            try:
+                aside.write(text)
+                aside.close()
+                os.replace(aside.name, path)
+            except BaseException:
+                os.unlink(aside.name)
+                raise
+
+    return write
+
+
+def _nothing(stage: str, graph: Graph) -> None:
+    """Nobody asked for dumps."""

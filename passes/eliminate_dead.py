@@ -1,0 +1,57 @@
+"""EliminateDead: leave out the nodes that no output needs."""
+
+from __future__ import annotations
+
+from graph.graph import Graph
+from graph.node import Node
+from graph.order import reachable
+from graph.rewrite import Rewriter, map_bodies, rewrite
+from passes.bodies import everywhere, holds_body
+from passes.registry import REQUESTS, register_pass
+
+
+@register_pass("EliminateDead", keeps=("shape", "dtype", *REQUESTS))
+def eliminate_dead(g: Graph) -> Graph:
+    """The graph, and each body in it, without nodes that no output needs. Graph inputs stay, used or not. Linear."""
+    return everywhere(g, _eliminate)
+
+
+def _eliminate(g: Graph) -> Graph:
+    g = _without_idle_captures(g)
+    needed = reachable([*g.inputs, *(entry.node for entry in g.outputs)])
+    return g if len(needed) == len(g.nodes) else g.evolve(nodes=())
+
+
+def _without_idle_captures(g: Graph) -> Graph:
+    """What no body of a node reads need not be captured."""
+    if not any(node.captures for node in g.nodes):
+        return g
+    return rewrite(g, _release)
+
+
+def _release(node: Node, rewriter: Rewriter) -> None:
+    made = rewriter.rebuilt(node)
+    if made.captures and holds_body(made):
+        idle = set.intersection(*(_idle(body, len(made.captures)) for _, body in made.bodies))
+        if idle:
+            count = len(made.captures)
+            captures = tuple(entry for i, entry in enumerate(made.captures) if i not in idle)
+            made = map_bodies(made, lambda body: _narrowed(body, {i - count for i in idle})).evolve(
+                captures=captures
+            )
+    rewriter.keep(node, made)
+
+
+def _idle(body: Graph, count: int) -> set[int]:
+    """Which of the last `count` inputs nothing reads."""
+    bound = body.inputs[len(body.inputs) - count :]
+    read = {e.node for node in body.nodes for e in node.reads} | {e.node for e in body.outputs}
+    return {i for i, node in enumerate(bound) if node not in read}
+
+
+def _narrowed(body: Graph, out: set[int]) -> Graph:
+    """The body without these inputs, numbered from the end."""
+    count = len(body.inputs)
+    gone = {body.inputs[count + i] for i in out}
+    inputs = [node for node in body.inputs if node not in gone]
+    return body.evolve(inputs=inputs, nodes=[node for node in body.nodes if node not in gone])

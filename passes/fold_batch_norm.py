@@ -1,0 +1,174 @@
+"""FoldBatchNorm: work a batch norm at inference into the weights of the op before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+from passes.bodies import control_targets, everywhere
+from passes.constants import Namer, as_constant, made_constant
+from passes.registry import REQUESTS, register_pass
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True)
+class _Fold:
+    """One op and the batch norm after it."""
+
+    op: Node
+    """The convolution, or Gemm."""
+    norm: Node
+    """The batch norm, its only reader."""
+    weight: Array
+    """The op's weights, scaled."""
+    bias: Array
+    """The op's bias, scaled and shifted."""
+
+
+@register_pass("FoldBatchNorm", keeps=("shape", "dtype", *REQUESTS))
+def fold_batch_norm(g: Graph) -> Graph:
+    """Conv, ConvTranspose, Gemm or MatMul with constant weights, read by a BatchNormalization alone, becomes one op.
+
+    It keeps its name, the value keeps the batch norm's. New weights are computed in float64. Linear."""
+    namer = Namer(g)
+    return everywhere(g, lambda body: _fold_all(body, namer))
+
+
+def _fold_all(g: Graph, namer: Namer) -> Graph:
+    folds = [
+        fold for node in g.nodes if node.op == "BatchNormalization" and (fold := _fold(node, g)) is not None
+    ]
+    if not folds:
+        return g
+    pinned = control_targets(g)
+    folds = [f for f in folds if not ({f.op, f.norm} & pinned)]
+    by_op = {fold.op: fold for fold in folds}
+    norms = {fold.norm for fold in folds}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        fold = by_op.get(node)
+        if fold is not None:
+            made = rewriter.keep(node, _folded(rewriter.rebuilt(node), fold, namer))
+            rewriter.replace(fold.norm[0], made[0])
+        elif node not in norms:
+            rewriter.keep(node)
+
+    return rewrite(g, visit)
+
+
+def _fold(norm: Node, g: Graph) -> _Fold | None:
+    """How the batch norm goes into the op before it; None if it cannot."""
+    x = norm.inputs[0]
+    if x is None or not _is_inference(norm, g) or norm.after or not _is_only_reader(x, g):
+        return None
+    op = x.node
+    factors = _scale_and_shift(norm)
+    weight = as_constant(op.inputs[1]) if len(op.inputs) > 1 else None
+    if factors is None or weight is None or op.domain or op.after or op.affinity != norm.affinity:
+        return None
+    scale, shift = factors
+    bias = as_constant(op.inputs[2]) if len(op.inputs) > 2 else None
+    if len(op.inputs) > 2 and op.inputs[2] is not None and bias is None:
+        return None
+    if op.op in ("Conv", "ConvTranspose"):
+        made = _conv(op, weight, bias, scale, shift)
+    elif op.op in ("Gemm", "MatMul") and g.opsets.get("", 1) >= 7:
+        made = _gemm(op, weight, bias, scale, shift)
+    else:
+        return None
+    if made is None or not all(np.isfinite(part).all() for part in made):
+        return None
+    return _Fold(op, norm, *made)
+
+
+def _is_inference(norm: Node, g: Graph) -> bool:
+    """Does it use the given mean and variance, for each channel, and return nothing else?"""
+    version = g.opsets.get("", 1)
+    if norm.domain or any(norm.output_names[1:]) or len(norm.inputs) < 5:
+        return False
+    if version < 7 and not norm.attrs.get("is_test", 0):
+        return False
+    return not norm.attrs.get("training_mode", 0) and norm.attrs.get("spatial", 1) == 1
+
+
+def _is_only_reader(entry: NodeEntry, g: Graph) -> bool:
+    index = g.index
+    number = index.number.get(entry.node)
+    return number is not None and len(index.consumers[number]) == 1 and entry not in g.outputs
+
+
+def _scale_and_shift(norm: Node) -> tuple[Array, Array] | None:
+    """The batch norm as y = x·scale + shift, in float64."""
+    parts = [as_constant(entry) for entry in norm.inputs[1:5]]
+    if any(part is None for part in parts):
+        return None
+    gamma, beta, mean, variance = (np.asarray(part, np.float64) for part in parts)
+    with np.errstate(all="ignore"):
+        scale = gamma / np.sqrt(variance + norm.attrs.get("epsilon", 1e-5))
+        return scale, beta - mean * scale
+
+
+def _conv(
+    op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array
+) -> tuple[Array, Array] | None:
+    """Output channels are axis 0 of a convolution's weights; of a transposed one axis 1, within each group."""
+    groups = op.attrs.get("group", 1)
+    wide = weight.astype(np.float64)
+    if op.op == "Conv":
+        channels = weight.shape[0]
+        factors = scale
+    else:
+        channels = weight.shape[1] * groups
+        if weight.shape[0] % groups or scale.size != channels:
+            return None
+        factors = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
+    if scale.size != channels or (bias is not None and bias.size != channels):
+        return None
+    made = wide * factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))
+    moved = shift if bias is None else bias * scale + shift
+    return made.astype(weight.dtype), moved.astype(weight.dtype)
+
+
+def _gemm(
+    op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array
+) -> tuple[Array, Array] | None:
+    """The columns of the product are the channels; what is added is made beta·C again."""
+    x = op.inputs[0]
+    if op.op == "MatMul" and (x is None or not isinstance(x.type, TensorType) or x.type.rank != 2):
+        return None
+    transposed = bool(op.attrs.get("transB", 0))
+    if weight.ndim != 2 or weight.shape[0 if transposed else 1] != scale.size:
+        return None
+    if bias is not None and bias.ndim and bias.shape[-1] not in (1, scale.size):
+        return None
+    made = weight.astype(np.float64) * (scale[:, None] if transposed else scale)
+    moved = shift if bias is None else op.attrs.get("beta", 1.0) * bias.astype(np.float64) * scale + shift
+    return made.astype(weight.dtype), moved.astype(weight.dtype)
+
+
+def _folded(op: Node, fold: _Fold, namer: Namer) -> Node:
+    """The op with the new weights; a MatMul becomes a Gemm."""
+    old_weight = op.inputs[1]
+    assert old_weight is not None
+    old_bias = op.inputs[2] if len(op.inputs) > 2 else None
+    value = fold.norm.output_names[0]
+    weight = made_constant(fold.weight, namer(f"{value}_weight"), old_weight.node)
+    bias = made_constant(fold.bias, namer(f"{value}_bias"), (old_bias or old_weight).node)
+    changes: dict[str, Any] = {}
+    if op.op == "MatMul":
+        changes["op"] = "Gemm"
+    if op.attrs.get("beta", 1.0) != 1.0:
+        changes["attrs"] = {name: v for name, v in op.attrs.items() if name != "beta"}
+    return op.evolve(
+        inputs=(op.inputs[0], weight[0], bias[0]),
+        output_names=fold.norm.output_names[:1],
+        output_types=fold.norm.output_types[:1],
+        **changes,
+    )

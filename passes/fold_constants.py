@@ -1,0 +1,159 @@
+"""FoldConstants: compute now what depends on constants alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.interpret import evaluate_node
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType, dtype_name, numpy_dtype
+from passes.bodies import control_targets, everywhere
+from passes.constants import as_constant, made_constant, unused
+from passes.infer import infer
+from passes.registry import REQUESTS, register_pass
+from passes.shape_values import ShapeValues
+
+LIMIT = 16 << 20
+"""No node is folded whose outputs take more bytes than this."""
+
+GROWTH = 1 << 20
+"""Nor one whose outputs take more bytes than what it reads and this: a file should not swell by what is cheap to compute."""
+
+
+@register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
+def fold_constants(g: Graph, *, limit: int = LIMIT, growth: int = GROWTH) -> Graph:
+    """Replace nodes whose inputs are all constant by their values, and shape arithmetic on known sizes by its results.
+
+    What is random, has a body, cannot be computed in numpy or gives no tensors stays, and so does a node whose outputs
+    would take more than `limit` bytes, or `growth` bytes more than what it reads. Sizes are known before anything is
+    computed: from the types, or else by inference on the node alone. Linear in nodes, plus the computing."""
+    return everywhere(g, lambda body: _fold_all(body, limit, growth))
+
+
+def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
+    pinned = control_targets(g)
+    shapes = ShapeValues()
+    names = {node.name for node in g.nodes}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        arrays = None
+        if made.is_op and not made.after and node not in pinned and not made.bodies:
+            arrays = _folded(made, g, shapes, limit, growth)
+        if arrays is None:
+            rewriter.keep(node, made)
+            return
+        for entry, array in zip(node.outputs, arrays, strict=True):
+            if entry.name:
+                rewriter.replace(entry, _constant(entry, array, names)[0])
+
+    return rewrite(g, visit)
+
+
+def _folded(
+    node: Node, g: Graph, shapes: ShapeValues, limit: int, growth: int
+) -> list[np.ndarray[Any, Any]] | None:
+    """The node's outputs, if they are known now."""
+    known = shapes.learn(node, g.opsets.get("", 1))
+    if known is not None:
+        return [known]
+    if (
+        not node.inputs
+        or any(entry is not None and entry.node.value is None for entry in node.inputs)
+        or is_random(node)
+    ):
+        return None
+    read = sum(
+        entry.node.value.nbytes for entry in node.inputs if entry is not None and entry.node.value is not None
+    )
+    size = _output_bytes(node, g)
+    if size is None or size > limit or size > read + growth:
+        return None
+    return _computed(node, g)
+
+
+def _computed(node: Node, g: Graph) -> list[np.ndarray[Any, Any]] | None:
+    """The outputs by numpy; None if it cannot compute them, or they are not what the types say."""
+    try:
+        made = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets)
+    except PartitaError:
+        return None
+    arrays = []
+    for entry, value in zip(node.outputs, made, strict=True):
+        if entry.name and not (isinstance(value, np.ndarray) and _agrees(entry, value)):
+            return None
+        arrays.append(value)
+    return arrays
+
+
+def _agrees(entry: NodeEntry, array: np.ndarray[Any, Any]) -> bool:
+    known = entry.type
+    if known is None:
+        return True
+    if not isinstance(known, TensorType) or known.dtype != dtype_name(array.dtype):
+        return False
+    if known.shape is None:
+        return True
+    return len(known.shape) == array.ndim and all(
+        not isinstance(a, int) or a == b for a, b in zip(known.shape, array.shape, strict=True)
+    )
+
+
+def _constant(entry: NodeEntry, array: np.ndarray[Any, Any], names: set[str]) -> Node:
+    """A constant in the node's stead: it has its place, and the value's name."""
+    node = entry.node
+    alone = sum(map(bool, node.output_names)) == 1
+    if not (array.flags.owndata and array.flags.c_contiguous):
+        array = np.array(array, copy=True, order="C")
+    name = node.name if alone else unused(entry.name, names)
+    return made_constant(array, name, node).evolve(output_names=(entry.name,))
+
+
+def _output_bytes(node: Node, g: Graph) -> int | None:
+    """The bytes that the outputs will take, found without computing them."""
+    if not _all_static(node):
+        node = _inferred(node, g)
+    if _all_static(node):
+        return sum(_bytes(entry.type) for entry in node.outputs if entry.name)
+    if node.op in _BOUNDED and not node.domain:
+        sizes = [
+            entry.node.value.size
+            for entry in node.inputs
+            if entry is not None and entry.node.value is not None
+        ]
+        return 8 * sum(sizes) * max(2, *(_rank(entry) for entry in node.inputs))
+    return None
+
+
+_BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
+"""Ops whose output sizes depend on the data and are bounded by the input's size times its rank."""
+
+
+def _rank(entry: NodeEntry | None) -> int:
+    """The number of dimensions of a constant."""
+    value = as_constant(entry)
+    return 0 if value is None else value.ndim
+
+
+def _all_static(node: Node) -> bool:
+    return all(isinstance(e.type, TensorType) and e.type.is_static for e in node.outputs if e.name)
+
+
+def _bytes(known: Any) -> int:
+    return math.prod(known.shape) * numpy_dtype(known.dtype).itemsize
+
+
+def _inferred(node: Node, g: Graph) -> Node:
+    """The node typed by inference on it and its constants alone."""
+    alone = Graph([entry for entry in node.outputs if entry.name], opsets=g.opsets)
+    try:
+        return next(n for n in infer(alone).nodes if n.name == node.name)
+    except PartitaError:
+        return node

@@ -1,0 +1,19 @@
+"""InferShape: find the types of all values, and show their shapes as g.attrs["shape"]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graph.graph import Graph
+from graph.types import Dim
+from passes.infer import infer
+from passes.registry import REQUESTS, register_pass
+from passes.views import shape_view
+
+
+@register_pass("InferShape", provides=("shape",), keeps=("dtype", "partition_report", *REQUESTS))
+def infer_shape(g: Graph, *, shapes: Mapping[str, Sequence[Dim]] | None = None, strict: bool = True) -> Graph:
+    """ONNX's inference with data propagation. `shapes` gives shapes of inputs by name; without `strict` a contradiction is no
+    error and leaves types unknown. Linear."""
+    made = infer(g, shapes, strict)
+    return made.evolve(attrs={**made.attrs, "shape": shape_view(made)})

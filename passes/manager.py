@@ -1,0 +1,238 @@
+"""Applying passes: what each needs is checked before it runs, and what it returns afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import attrs
+
+from graph.errors import PartitaError, PassError, did_you_mean
+from graph.graph import Graph
+from passes.dump import DumpTarget, dumper
+from passes.registry import PassInfo, pass_info, pass_names, providers
+from passes.trace import PassRecord, PassTrace
+from passes.views import TypeView
+
+OnPass = Callable[[PassRecord, Graph, Graph], None]
+"""Called after each pass with its record, the graph before and the graph after."""
+
+
+@attrs.define(slots=True)
+class Settings:
+    """What holds for every run of passes that does not say otherwise."""
+
+    verify: bool = True
+    """Is the graph verified after each pass? False saves the time."""
+
+
+settings = Settings()
+"""The one set of settings there is."""
+
+
+def apply_pass(
+    g: Graph,
+    passes: str | Sequence[str],
+    *,
+    verify: bool | None = None,
+    trace: PassTrace | None = None,
+    on_pass: OnPass | None = None,
+    dump: str | PathLike[str] | DumpTarget | None = None,
+    **options: Any,
+) -> Graph:
+    """The graph after one pass, or after several in order; a pipeline's name stands for the passes in it.
+
+    `options` go to the passes that take them; `FoldConstants={"limit": 0}` gives options to that pass alone.
+    `verify` (by default `settings.verify`) checks the graph after each pass; `trace` is filled with what ran and how long
+    it took; `on_pass` is called after each pass; `dump`, a folder or a function of a title and a text, gets the text form
+    before the first pass and after each."""
+    if not isinstance(g, Graph):
+        raise PassError(
+            f"passes are applied to a Graph, not to {type(g).__name__}",
+            remedy="Load the model first: pt.load(...)",
+        )
+    infos = [pass_info(name) for name in pass_names(passes)]
+    given = _options_by_pass(infos, options)
+    checked = settings.verify if verify is None else verify
+    write = dumper(dump)
+    write("input", g)
+    done: list[str] = []
+    for info in infos:
+        made, record = _run(g, info, given[info.name], done, checked)
+        done.append(info.name)
+        write(info.name, made)
+        if trace is not None:
+            trace.records.append(record)
+        if on_pass is not None:
+            on_pass(record, g, made)
+        g = made
+    return g
+
+
+def _run(
+    g: Graph, info: PassInfo, options: Mapping[str, Any], done: Sequence[str], verified: bool
+) -> tuple[Graph, PassRecord]:
+    """One pass, with all that is checked around it."""
+    _check_needs(g, info, done)
+    before = dict(g.attrs)
+    start = time.perf_counter()
+    try:
+        made = info.run(g, **options)
+    except Exception as error:
+        raise _failure(info, done, error) from error
+    seconds = time.perf_counter() - start
+    _check_result(g, made, info, before, done)
+    changed = is_changed(g, made)
+    made, dropped = _with_true_attributes(g, made, info, changed)
+    _check_provided(made, info, done)
+    start = time.perf_counter()
+    if verified and changed:
+        _verify(made, info, done)
+    record = PassRecord(
+        info.name,
+        seconds,
+        time.perf_counter() - start if verified else 0.0,
+        len(g),
+        len(made),
+        changed,
+        dropped,
+    )
+    return made, record
+
+
+def is_changed(before: Graph, after: Graph) -> bool:
+    """Do the two differ in more than what passes leave for each other?"""
+    if before is after:
+        return False
+    return (
+        len(before.nodes) != len(after.nodes)
+        or any(a is not b for a, b in zip(before.nodes, after.nodes, strict=True))
+        or any(
+            getattr(before, part) != getattr(after, part)
+            for part in ("inputs", "outputs", "output_names", "opsets")
+        )
+    )
+
+
+def _options_by_pass(infos: Sequence[PassInfo], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """To each pass the options that it takes; one that no pass takes is an error."""
+    given: dict[str, dict[str, Any]] = {info.name: {} for info in infos}
+    for option, value in options.items():
+        if option in given and isinstance(value, Mapping):
+            continue
+        takers = [info for info in infos if info.accepts(option)]
+        if not takers:
+            raise _unknown_option(option, infos)
+        for info in takers:
+            given[info.name][option] = value
+    for info in infos:
+        own = options.get(info.name)
+        for option, value in own.items() if isinstance(own, Mapping) else ():
+            if not info.accepts(option):
+                raise _unknown_option(option, [info])
+            given[info.name][option] = value
+    return given
+
+
+def _unknown_option(option: str, infos: Sequence[PassInfo]) -> PassError:
+    known = sorted(
+        {name for info in infos for name in info.options or ()}
+        | {info.name for info in infos if len(infos) > 1}
+    )
+    names = list(dict.fromkeys(info.name for info in infos))
+    hint = did_you_mean(option, known) or (f"There are {', '.join(known)}" if known else "It takes none")
+    if len(names) == 1:
+        return PassError(f"there is no option {option!r}", where=f"pass {names[0]!r}", remedy=hint)
+    return PassError(f"none of the passes {', '.join(names)} has an option {option!r}", remedy=hint)
+
+
+def _check_needs(g: Graph, info: PassInfo, done: Sequence[str]) -> None:
+    for need in info.needs:
+        if need in g.attrs:
+            continue
+        names = " or ".join(map(repr, providers(need)))
+        raise PassError(
+            f"the pass needs the graph attribute {need!r}, which is not there",
+            where=_where(info, done),
+            remedy=f"Run {names} before it"
+            if names
+            else f"No registered pass provides it; set g.attrs[{need!r}]",
+        )
+
+
+def _check_result(
+    g: Graph, made: Any, info: PassInfo, before: Mapping[str, Any], done: Sequence[str]
+) -> None:
+    if not isinstance(made, Graph):
+        remedy = "End it with `return g`" if made is None else None
+        raise PassError(
+            f"the pass returned {type(made).__name__}, not a Graph", where=_where(info, done), remedy=remedy
+        )
+    touched = [
+        k for k in before.keys() | g.attrs.keys() if k not in before or before[k] is not g.attrs.get(k)
+    ]
+    if touched:
+        raise PassError(
+            f"the pass changed the graph that it was given: g.attrs[{min(touched)!r}]",
+            where=_where(info, done),
+            remedy="Return another graph: g.evolve(attrs={**g.attrs, ...})",
+        )
+
+
+def _with_true_attributes(
+    g: Graph, made: Graph, info: PassInfo, changed: bool
+) -> tuple[Graph, tuple[str, ...]]:
+    """The graph without those attributes that were true of the one before and may not be any more."""
+    stale = {
+        k
+        for k, v in made.attrs.items()
+        if changed and k not in info.keeps and k in g.attrs and g.attrs[k] is v
+    }
+    stale -= set(info.provides)
+    views = {
+        k: v
+        for k, v in made.attrs.items()
+        if isinstance(v, TypeView) and k not in stale and v.graph is not made
+    }
+    if not stale and not views:
+        return made, ()
+    if made is g:
+        return g, ()
+    for name in stale:
+        del made.attrs[name]
+    made.attrs.update((name, view.seen_on(made)) for name, view in views.items())
+    return made, tuple(sorted(stale))
+
+
+def _check_provided(made: Graph, info: PassInfo, done: Sequence[str]) -> None:
+    for name in info.provides:
+        if name not in made.attrs:
+            raise PassError(
+                f"the pass declares that it provides the graph attribute {name!r} and did not",
+                where=_where(info, done),
+                remedy="Set it in the graph it returns, or take it out of provides=",
+            )
+
+
+def _verify(made: Graph, info: PassInfo, done: Sequence[str]) -> None:
+    from graph.verify import verify
+
+    try:
+        verify(made)
+    except PartitaError as error:
+        raise _failure(info, done, error, "the pass returned a graph that is not well formed: ") from error
+
+
+def _failure(info: PassInfo, done: Sequence[str], error: Exception, said: str = "") -> PassError:
+    """The pass's error anew, with the pass and those that ran before it."""
+    at = [note for note in getattr(error, "__notes__", ()) if note.startswith("node ")]
+    mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
+    inner = mine.where or (at[0] if at else None)
+    where = _where(info, done) + (f", {inner}" if inner else "")
+    return PassError(said + mine.cause, where=where, remedy=mine.remedy)
+
+
+def _where(info: PassInfo, done: Sequence[str]) -> str:
+    return f"pass {info.name!r}" + (f" (after {', '.join(done)})" if done else "")

@@ -1,0 +1,121 @@
+"""MergeCommon: compute once what is computed twice from the same values."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from graph.graph import Graph
+from graph.node import Body, Node
+from graph.ops import is_random, spec_of
+from graph.rewrite import Rewriter, rewrite
+from graph.sparse import SparseTensor
+from passes.bodies import control_targets, everywhere
+from passes.registry import REQUESTS, register_pass
+
+_SAMPLE = 64
+"""How many elements of an array go into its hash; arrays that agree in them are compared in full."""
+
+
+@register_pass("MergeCommon", keeps=("shape", "dtype", *REQUESTS))
+def merge_common(g: Graph) -> Graph:
+    """Nodes of the same op, attributes, inputs and affinity become one, and so do equal constants; the first stays.
+
+    Random ops, ops that nobody has declared (they may keep state) and nodes with control dependencies are never merged.
+    Calls are merged if they share one body object. Linear in nodes, and in the bytes of constants that look alike."""
+    return everywhere(g, _merge)
+
+
+def _merge(g: Graph) -> Graph:
+    pinned = control_targets(g)
+    arrays: dict[Hashable, list[Node]] = {}
+    seen: dict[Hashable, Node] = {}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if made.value is not None:
+            first = None if "onnx.input" in made.metadata else _equal_constant(made, arrays)
+        elif made.is_variable or made.after or node in pinned or not _is_repeatable(made, g):
+            first = None
+        else:
+            first = seen.setdefault(_key(made), made)
+        if first is None or first is made:
+            rewriter.keep(node, made)
+            return
+        for old, new in zip(node.outputs, first.outputs, strict=True):
+            rewriter.replace(old, new)
+
+    return rewrite(g, visit)
+
+
+def _equal_constant(node: Node, arrays: dict[Hashable, list[Node]]) -> Node:
+    """The first constant that is equal to this one, bit for bit; this one if there is none."""
+    array = node.value
+    assert array is not None
+    same_sample = arrays.setdefault((node.affinity, node.output_types, _sample(array)), [])
+    for other in same_sample:
+        assert other.value is not None
+        if other.value is array or _same_bits(other.value, array):
+            return other
+    same_sample.append(node)
+    return node
+
+
+def _sample(array: np.ndarray[Any, Any]) -> Hashable:
+    step = max(1, array.size // _SAMPLE)
+    some = array.reshape(-1)[::step] if array.flags.c_contiguous else array.flat[::step]
+    return _array_key(np.ascontiguousarray(some))
+
+
+def _same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    if a.dtype == object:
+        return a.tolist() == b.tolist()
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    return (
+        np.array_equal(a.view(np.uint8).reshape(-1), b.view(np.uint8).reshape(-1))
+        if a.ndim
+        else a.tobytes() == b.tobytes()
+    )
+
+
+def _is_repeatable(node: Node, g: Graph) -> bool:
+    """Does the node make the same values each time it runs?"""
+    if node.subgraph is None and spec_of(node.op or "", node.domain, g.opsets.get(node.domain, 1)) is None:
+        return False
+    return not is_random(node) and all(
+        _is_repeatable(n, body) for _, body in node.bodies for n in body.nodes if n.is_op
+    )
+
+
+def _key(node: Node) -> Hashable:
+    return (
+        node.op,
+        node.domain,
+        node.affinity,
+        node.inputs,
+        node.captures,
+        id(node.subgraph),
+        tuple(map(bool, node.output_names)),
+        tuple(sorted((name, _canonical(value)) for name, value in node.attrs.items())) if node.attrs else (),
+    )
+
+
+def _canonical(value: Any) -> tuple[str, Hashable]:
+    """An attribute by type and content: 1 differs from 1.0, and 0.0 from -0.0."""
+    if isinstance(value, float):
+        return ("float", struct.pack("<d", value))
+    if isinstance(value, np.ndarray):
+        return ("array", _array_key(value))
+    if isinstance(value, (Body, SparseTensor)):
+        return ("object", id(value))
+    if isinstance(value, (list, tuple)):
+        return ("list", tuple(map(_canonical, value)))
+    return (type(value).__name__, value)
+
+
+def _array_key(array: np.ndarray[Any, Any]) -> Hashable:
+    content = tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
+    return (str(array.dtype), array.shape, content)

@@ -1,0 +1,170 @@
+"""PlanMemory: give values that are never alive at the same time the same memory."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+
+import attrs
+
+from graph.errors import PassError
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType, Type, numpy_dtype
+from passes.registry import register_pass
+
+_PACKED = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
+"""Bits of the element types that take less than a byte."""
+
+
+@attrs.frozen(slots=True)
+class MemoryPlan:
+    """Where in one block of memory each value that the graph computes lies."""
+
+    peak: int
+    """The size of the block."""
+    naive: int
+    """What it would be if every value had memory of its own."""
+    at_once: int
+    """The most bytes alive at the same time: no plan can have a lower peak."""
+    offsets: Mapping[str, int]
+    """The first byte of each value by name."""
+    sizes: Mapping[str, int]
+    """The bytes of each value, rounded up to the alignment."""
+    workspaces: Mapping[str, tuple[int, int]]
+    """The first byte and the size of what the bodies of a node need while it runs, by node name."""
+    unknown: tuple[str, ...]
+    """The values whose size is not known: not planned."""
+
+    def __str__(self) -> str:
+        share = f" ({self.peak / self.naive:.0%})" if self.naive else ""
+        rest = f", {len(self.unknown)} values of unknown size" if self.unknown else ""
+        return f"peak {self.peak:,} bytes of {self.naive:,}{share}, {len(self.offsets)} values{rest}"
+
+
+@register_pass("PlanMemory", needs=("shape",), provides=("memory_plan",))
+def plan_memory(g: Graph, *, alignment: int = 64) -> Graph:
+    """Attach a `MemoryPlan` as g.attrs["memory_plan"].
+
+    Values live from the node that makes them to the last that reads them; outputs live to the end. Graph inputs and
+    constants belong to others and are not planned."""
+    if alignment < 1:
+        raise PassError(f"the alignment is a positive number of bytes, not {alignment}")
+    return g.evolve(attrs={**g.attrs, "memory_plan": plan(g, alignment)})
+
+
+def plan(g: Graph, alignment: int = 64, known: dict[int, MemoryPlan] | None = None) -> MemoryPlan:
+    """Best fit in the order of execution, O(n log n); a body that several nodes share is planned once."""
+    known = {} if known is None else known
+    last = _last_uses(g)
+    arena = _Arena()
+    offsets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    workspaces: dict[str, tuple[int, int]] = {}
+    unknown: list[str] = []
+    ending: dict[int, list[tuple[int, int]]] = {}
+    for i, node in enumerate(g.nodes):
+        if not node.is_op:
+            continue
+        for entry in node.outputs:
+            size = _bytes(entry.type, alignment)
+            if not entry.name:
+                continue
+            if size is None:
+                unknown.append(entry.name)
+                continue
+            offset = offsets[entry.name] = arena.take(size)
+            sizes[entry.name] = size
+            ending.setdefault(last.get(entry, i), []).append((offset, size))
+        inner = _workspace(node, alignment, known)
+        if inner:
+            offset = arena.take(inner)
+            workspaces[node.name] = (offset, inner)
+            arena.give(offset, inner)
+        for offset, size in ending.pop(i, ()):
+            arena.give(offset, size)
+    naive = sum(sizes.values()) + sum(size for _, size in workspaces.values())
+    return MemoryPlan(arena.size, naive, arena.most_taken, offsets, sizes, workspaces, tuple(unknown))
+
+
+def _last_uses(g: Graph) -> dict[NodeEntry, int]:
+    """The number of the last node that reads each value; an output's lies after all nodes."""
+    last = {entry: i for i, node in enumerate(g.nodes) for entry in node.reads}
+    last.update(dict.fromkeys(g.outputs, len(g.nodes)))
+    return last
+
+
+def _workspace(node: Node, alignment: int, known: dict[int, MemoryPlan]) -> int:
+    """What the bodies of the node need while it runs; of several only one runs at a time."""
+    most = 0
+    for _, body in node.bodies:
+        if id(body) not in known:
+            known[id(body)] = plan(body, alignment, known)
+        most = max(most, known[id(body)].peak)
+    return most
+
+
+def _bytes(known: Type | None, alignment: int) -> int | None:
+    if not isinstance(known, TensorType) or not known.is_static or known.dtype == "string":
+        return None
+    count = math.prod(known.shape or ())  # type: ignore[arg-type]
+    bits = _PACKED.get(known.dtype) or 8 * numpy_dtype(known.dtype).itemsize
+    return -(-count * bits // (8 * alignment)) * alignment
+
+
+class _Arena:
+    """Free blocks by size and by place; neighbours grow together."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.taken = 0
+        self.most_taken = 0
+        self._by_size: list[tuple[int, int]] = []
+        self._starts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+
+    def take(self, size: int) -> int:
+        """The offset of a block of that size: the smallest free one that is large enough, or the end."""
+        if not size:
+            return 0
+        self.taken += size
+        self.most_taken = max(self.most_taken, self.taken)
+        i = bisect_left(self._by_size, (size, 0))
+        if i < len(self._by_size):
+            found, offset = self._by_size[i]
+        elif self.size in self._ends:
+            offset = self._ends[self.size]
+            found = self.size - offset
+        else:
+            offset, found = self.size, 0
+        if found:
+            self._forget(offset, found)
+        if found > size:
+            self._remember(offset + size, found - size)
+        self.size = max(self.size, offset + size)
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        """Free a block."""
+        if not size:
+            return
+        self.taken -= size
+        before = self._ends.get(offset)
+        if before is not None:
+            self._forget(before, offset - before)
+            offset, size = before, size + offset - before
+        behind = self._starts.get(offset + size)
+        if behind is not None:
+            self._forget(offset + size, behind)
+            size += behind
+        self._remember(offset, size)
+
+    def _remember(self, offset: int, size: int) -> None:
+        insort(self._by_size, (size, offset))
+        self._starts[offset] = size
+        self._ends[offset + size] = offset
+
+    def _forget(self, offset: int, size: int) -> None:
+        del self._by_size[bisect_left(self._by_size, (size, offset))]
+        del self._starts[offset], self._ends[offset + size]

@@ -1,0 +1,146 @@
+"""Shape arithmetic: integer vectors of which some elements are known because they are sizes of values of known type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+from passes.constants import as_constant, ints
+
+Vector = np.ndarray[Any, Any]
+"""An object array of at most one dimension: integers where an element is known, None where it is not."""
+
+
+class ShapeValues:
+    """What is known of the integer vectors met so far; give it the nodes in order."""
+
+    def __init__(self) -> None:
+        self._known: dict[NodeEntry, Vector] = {}
+
+    def learn(self, node: Node, version: int) -> np.ndarray[Any, Any] | None:
+        """Look at the next node; its output, if that is fully known now."""
+        rule = _RULES.get(node.op or "")
+        if rule is None or node.domain or not node.inputs:
+            return None
+        vector = rule(self, node, version)
+        if vector is None:
+            return None
+        if any(item is None for item in vector.reshape(-1)):
+            self._known[node[0]] = vector
+            return None
+        return vector.astype(np.int64)
+
+    def of(self, entry: NodeEntry | None) -> Vector | None:
+        """What is known of a value, constants included."""
+        value = as_constant(entry)
+        if value is not None:
+            return value.astype(object) if value.dtype == np.int64 and value.ndim < 2 else None
+        return None if entry is None else self._known.get(entry)
+
+    def all_of(self, node: Node) -> list[Vector] | None:
+        """The same for all inputs, if something is known of one and the rank of each."""
+        found = [self.of(entry) for entry in node.inputs]
+        return None if any(vector is None for vector in found) else [v for v in found if v is not None]
+
+
+def _shape(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    sizes = _sizes(node.inputs[0])
+    if sizes is None:
+        return None
+    return _vector(sizes[node.attrs.get("start", 0) : node.attrs.get("end", len(sizes))])
+
+
+def _size(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    sizes = _sizes(node.inputs[0])
+    if sizes is None or None in sizes:
+        return None
+    count = 1
+    for size in sizes:
+        count *= size or 0
+    return np.array(count, object)
+
+
+def _sizes(entry: NodeEntry | None) -> list[int | None] | None:
+    known = None if entry is None else entry.type
+    if not isinstance(known, TensorType) or known.shape is None:
+        return None
+    return [size if isinstance(size, int) else None for size in known.shape]
+
+
+def _vector(items: list[Any]) -> Vector:
+    made = np.empty(len(items), object)
+    made[:] = items
+    return made
+
+
+def _gather(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    vector, where = values.of(node.inputs[0]), as_constant(node.inputs[1])
+    if (
+        vector is None
+        or vector.ndim != 1
+        or where is None
+        or where.ndim > 1
+        or node.attrs.get("axis", 0) not in (0, -1)
+    ):
+        return None
+    if where.size and not -len(vector) <= where.min() <= where.max() < len(vector):
+        return None
+    made = np.empty(where.shape, object)
+    made[...] = vector[where]
+    return made
+
+
+def _slice(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    vector = values.of(node.inputs[0])
+    if vector is None or vector.ndim != 1:
+        return None
+    old = version < 10
+    starts, ends = (ints(node, i, name if old else "") for i, name in ((1, "starts"), (2, "ends")))
+    steps = ints(node, 4, "") if len(node.inputs) > 4 and node.inputs[4] is not None else [1]
+    if starts is None or ends is None or steps is None or not len(starts) == len(ends) == len(steps) == 1:
+        return None
+    # ONNX clamps as Python does, save that an end before the first element cannot be said by a negative number.
+    end = None if steps[0] < 0 and ends[0] < -len(vector) else ends[0]
+    return vector[starts[0] : end : steps[0]] if steps[0] else None
+
+
+def _concat(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    vectors = values.all_of(node)
+    if vectors is None or any(v.ndim != 1 for v in vectors):
+        return None
+    return np.concatenate(vectors)
+
+
+def _unsqueeze(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    vector, axes = values.of(node.inputs[0]), ints(node, 1, "axes")
+    return vector.reshape(1) if vector is not None and vector.ndim == 0 and axes in ([0], [-1]) else None
+
+
+def _squeeze(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    vector = values.of(node.inputs[0])
+    return vector.reshape(()) if vector is not None and vector.size == 1 else None
+
+
+def _cast(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    return values.of(node.inputs[0]) if node.attrs.get("to") in (7, "INT64") else None
+
+
+def _identity(values: ShapeValues, node: Node, version: int) -> Vector | None:
+    return values.of(node.inputs[0])
+
+
+_RULES: dict[str, Callable[[ShapeValues, Node, int], Vector | None]] = {
+    "Shape": _shape,
+    "Size": _size,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Cast": _cast,
+    "Identity": _identity,
+}

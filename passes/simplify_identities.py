@@ -1,0 +1,198 @@
+"""SimplifyIdentities: leave out what only hands its input on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.protos import DTYPE_NAMES
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+from passes.bodies import control_targets, everywhere
+from passes.constants import as_constant, ints
+from passes.registry import REQUESTS, register_pass
+
+Rule = Callable[[Node, Graph], "NodeEntry | None"]
+"""(node, graph) -> the value that its first output equals, if it only hands it on."""
+
+
+@register_pass("SimplifyIdentities", keeps=("shape", "dtype", *REQUESTS))
+def simplify_identities(g: Graph) -> Graph:
+    """Leave out Identity, Dropout at inference, and every Cast, Reshape, Transpose, Slice, Pad, Concat and the like that
+    changes nothing; make one of two Transposes or Reshapes in a row. What the types say is used, so it pays to run
+    InferShape before. Linear."""
+    return everywhere(g, _simplify)
+
+
+def _simplify(g: Graph) -> Graph:
+    pinned = control_targets(g)
+    read = {entry for node in g.nodes for entry in node.reads} | set(g.outputs)
+    returned = set(g.outputs)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if (
+            not made.is_op
+            or made.domain
+            or made.after
+            or node in pinned
+            or any(e in read for e in node.outputs[1:])
+        ):
+            rewriter.keep(node, made)
+            return
+        made = _joined(made)
+        same = next((e for rule in _RULES.get(made.op or "", ()) if (e := rule(made, g)) is not None), None)
+        if same is None or (node[0] in returned and same.type != node[0].type):
+            rewriter.keep(node, made)
+        else:
+            rewriter.replace(node[0], same)
+
+    return rewrite(g, visit)
+
+
+def _input(node: Node, i: int) -> NodeEntry | None:
+    return node.inputs[i] if i < len(node.inputs) else None
+
+
+def _hands_on(node: Node, g: Graph) -> NodeEntry | None:
+    return node.inputs[0]
+
+
+def _only_one(node: Node, g: Graph) -> NodeEntry | None:
+    return node.inputs[0] if len(node.inputs) == 1 else None
+
+
+def _dropout(node: Node, g: Graph) -> NodeEntry | None:
+    """Dropout drops something only in training: up to opset 6 unless is_test is set, from 12 on if an input says so."""
+    version = g.opsets.get("", 1)
+    if version < 7:
+        return node.inputs[0] if node.attrs.get("is_test", 0) else None
+    mode = _input(node, 2)
+    if mode is None:
+        return node.inputs[0]
+    value = as_constant(mode)
+    return node.inputs[0] if value is not None and not value.any() else None
+
+
+def _cast(node: Node, g: Graph) -> NodeEntry | None:
+    """A Cast to the type that the value has."""
+    x, y = node.inputs[0], node[0]
+    if x is None or not isinstance(x.type, TensorType):
+        return None
+    if isinstance(y.type, TensorType):
+        wanted = y.type.dtype
+    else:
+        wanted = DTYPE_NAMES.get(node.attrs.get("to", 0), "")
+    return x if wanted == x.type.dtype else None
+
+
+def _same_shape(node: Node, g: Graph) -> NodeEntry | None:
+    """An op that keeps the elements in order and gives the shape that the value has, symbols counting as sizes."""
+    x = node.inputs[0]
+    return x if x is not None and _equal_shapes(x, node[0]) else None
+
+
+def _equal_shapes(x: NodeEntry, y: NodeEntry) -> bool:
+    a, b = x.type, y.type
+    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape == b.shape and _is_named(a)
+
+
+def _is_named(known: TensorType) -> bool:
+    return known.shape is not None and None not in known.shape
+
+
+def _tile(node: Node, g: Graph) -> NodeEntry | None:
+    if g.opsets.get("", 1) < 6:
+        return None
+    repeats = _input(node, 1)
+    value = None if repeats is None else as_constant(repeats)
+    return node.inputs[0] if value is not None and (value == 1).all() else None
+
+
+def _slice(node: Node, g: Graph) -> NodeEntry | None:
+    """A Slice that gives all elements, forwards."""
+    x, steps = node.inputs[0], _input(node, 4)
+    if x is None or not (isinstance(x.type, TensorType) and x.type.is_static and _equal_shapes(x, node[0])):
+        return None
+    if steps is None:
+        return x
+    value = as_constant(steps)
+    return x if value is not None and (value > 0).all() else None
+
+
+def _pad(node: Node, g: Graph) -> NodeEntry | None:
+    """A Pad by nothing."""
+    pads = ints(node, 1, "pads" if g.opsets.get("", 1) > 1 else "paddings")
+    return node.inputs[0] if pads is not None and not any(pads) else None
+
+
+def _transpose(node: Node, g: Graph) -> NodeEntry | None:
+    perm = _permutation(node)
+    return node.inputs[0] if perm is not None and perm == sorted(perm) else None
+
+
+def _permutation(node: Node) -> list[int] | None:
+    """The order of the axes; by default they are reversed, which needs the rank."""
+    if "perm" in node.attrs:
+        return list(node.attrs["perm"])
+    x = node.inputs[0]
+    rank = x.type.rank if x is not None and isinstance(x.type, TensorType) else None
+    return None if rank is None else list(range(rank))[::-1]
+
+
+def _back_again(node: Node, g: Graph) -> NodeEntry | None:
+    """The second of two ops that only change the shape, where it restores the shape before the first."""
+    first = _origin(node)
+    x = None if first is None else first.inputs[0]
+    return x if x is not None and _equal_shapes(x, node[0]) else None
+
+
+def _origin(node: Node) -> Node | None:
+    """The op before it, if that only changes the shape."""
+    x = node.inputs[0]
+    return x.node if x is not None and x.node.op in _SHAPE_OPS and not x.node.domain else None
+
+
+def _joined(node: Node) -> Node:
+    """The node doing the work of the one before it too, where it can."""
+    x = node.inputs[0] if node.inputs else None
+    if x is None or x.node.domain or x.node.after:
+        return node
+    if node.op == x.node.op == "Transpose":
+        inner, outer = _permutation(x.node), _permutation(node)
+        if inner is not None and outer is not None:
+            return node.evolve(inputs=x.node.inputs, attrs={**node.attrs, "perm": [inner[i] for i in outer]})
+    if node.op == "Reshape" and _origin(node) is not None and _says_all(node):
+        return node.evolve(inputs=(x.node.inputs[0], *node.inputs[1:]))
+    return node
+
+
+def _says_all(node: Node) -> bool:
+    """Does the Reshape take no size from its input by position?"""
+    shape = ints(node, 1, "shape")
+    return shape is not None and (0 not in shape or bool(node.attrs.get("allowzero", 0)))
+
+
+_SHAPE_OPS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "Identity": (_hands_on,),
+    "Dropout": (_dropout,),
+    "Cast": (_cast,),
+    "CastLike": (_cast,),
+    "Reshape": (_same_shape, _back_again),
+    "Flatten": (_same_shape, _back_again),
+    "Squeeze": (_same_shape, _back_again),
+    "Unsqueeze": (_same_shape, _back_again),
+    "Expand": (_same_shape,),
+    "Tile": (_tile,),
+    "Slice": (_slice,),
+    "Pad": (_pad,),
+    "Transpose": (_transpose,),
+    "Concat": (_only_one,),
+    "Sum": (_only_one,),
+    "Mean": (_only_one,),
+    "Max": (_only_one,),
+    "Min": (_only_one,),
+}

@@ -1,0 +1,124 @@
+"""Symbolic sizes: putting sizes in for them, and joining what two sources say of a type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from graph.errors import TypeMismatch
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, map_bodies, rewrite
+from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+
+_GENERATED = re.compile(r"unk__\d+")
+"""How ONNX's inference names a size that it cannot tell."""
+
+
+def merged(a: Type | None, b: Type | None) -> Type | None:
+    """What both say together. A size beats a symbol, the first's symbol the second's; a contradiction is an error."""
+    if a is None or b is None or a == b:
+        return a if b is None else b
+    if isinstance(a, (TensorType, SparseTensorType)) and type(a) is type(b):
+        assert isinstance(b, (TensorType, SparseTensorType))
+        if a.dtype == b.dtype:
+            return attrs.evolve(a, shape=_merged_shape(a, b))
+    elif isinstance(a, (SequenceType, OptionalType)) and type(a) is type(b):
+        assert isinstance(b, (SequenceType, OptionalType))
+        return attrs.evolve(a, element=merged(a.element, b.element))
+    elif isinstance(a, MapType) and isinstance(b, MapType) and a.key == b.key:
+        return attrs.evolve(a, value=merged(a.value, b.value))
+    raise TypeMismatch(f"{a} and {b} contradict each other")
+
+
+def _merged_shape(
+    a: TensorType | SparseTensorType, b: TensorType | SparseTensorType
+) -> tuple[Dim, ...] | None:
+    if a.shape is None or b.shape is None:
+        return a.shape if b.shape is None else b.shape
+    if len(a.shape) != len(b.shape):
+        raise TypeMismatch(f"{a} and {b} contradict each other")
+    return tuple(_merged_dim(m, n, a, b) for m, n in zip(a.shape, b.shape, strict=True))
+
+
+def _merged_dim(m: Dim, n: Dim, a: Type, b: Type) -> Dim:
+    if isinstance(m, int) and isinstance(n, int):
+        if m != n:
+            raise TypeMismatch(f"{a} and {b} contradict each other")
+        return m
+    if isinstance(n, int):
+        return n
+    return n if m is None else m
+
+
+def bound(node: Node, shape: Sequence[Dim], symbols: dict[str, Dim]) -> TensorType:
+    """The input's type with this shape; what its symbols stand for is added to `symbols`."""
+    declared = node[0].type
+    if not isinstance(declared, TensorType):
+        raise TypeMismatch(f"a shape is given for a value of type {declared}", where=f"input {node.name!r}")
+    made = TensorType(declared.dtype, shape)
+    for old, new in zip(declared.shape or (), made.shape or (), strict=False):
+        if isinstance(old, str) and symbols.setdefault(old, new) != new:
+            raise TypeMismatch(
+                f"{old!r} would be both {symbols[old]} and {new}", where=f"input {node.name!r}"
+            )
+    try:
+        merged(declared, made)
+    except TypeMismatch:
+        raise TypeMismatch(
+            f"the shape {made} is given for an input declared {declared}",
+            where=f"input {node.name!r}",
+            remedy="Only symbolic and unknown sizes can be given",
+        ) from None
+    return made
+
+
+def map_types(g: Graph, symbols: Mapping[str, Dim]) -> Graph:
+    """The graph with these symbols replaced in all types, in its bodies too."""
+    if not symbols:
+        return g
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        types = tuple([_substituted(known, symbols) for known in node.output_types])
+        if types != node.output_types:
+            made = made.evolve(output_types=types)
+        rewriter.keep(node, map_bodies(made, lambda body: map_types(body, symbols)) if made.bodies else made)
+
+    return rewrite(g, visit)
+
+
+def _substituted(known: Type | None, symbols: Mapping[str, Dim]) -> Type | None:
+    if isinstance(known, (TensorType, SparseTensorType)):
+        if known.shape is None or not any(isinstance(size, str) and size in symbols for size in known.shape):
+            return known
+        return attrs.evolve(
+            known, shape=tuple(symbols.get(d, d) if isinstance(d, str) else d for d in known.shape)
+        )
+    if isinstance(known, (SequenceType, OptionalType)):
+        return attrs.evolve(known, element=_substituted(known.element, symbols))
+    if isinstance(known, MapType):
+        return attrs.evolve(known, value=_substituted(known.value, symbols))
+    return known
+
+
+def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:
+    """The symbols that ONNX made up in this graph: outside it they would say what is not so."""
+    found = {
+        s
+        for node in g.nodes
+        for known in node.output_types
+        for s in _symbols(known)
+        if _GENERATED.fullmatch(s)
+    }
+    return found - {s for known in given for s in _symbols(known)}
+
+
+def _symbols(known: Type | None) -> Iterable[str]:
+    if isinstance(known, (TensorType, SparseTensorType)):
+        return [size for size in known.shape or () if isinstance(size, str)]
+    if isinstance(known, (SequenceType, OptionalType)):
+        return _symbols(known.element)
+    return _symbols(known.value) if isinstance(known, MapType) else ()

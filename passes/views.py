@@ -1,0 +1,76 @@
+"""`g.attrs["shape"]` and `g.attrs["dtype"]`: the types of a graph's values, looked up, never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from graph.errors import GraphError, did_you_mean
+from graph.graph import Graph
+from graph.node import NodeEntry
+from graph.types import Dim, SparseTensorType, TensorType, Type
+
+
+class TypeView(Mapping[str, Any]):
+    """One aspect of the types of a graph's values, by value name or by entry; None where it is unknown."""
+
+    __slots__ = ("aspect", "graph", "_of", "_by_name")
+
+    def __init__(self, aspect: str, of: Callable[[Type | None], Any], graph: Graph) -> None:
+        self.aspect = aspect
+        """What is shown: "shape" or "dtype"."""
+        self.graph = graph
+        """The graph whose values these are."""
+        self._of = of
+        self._by_name: dict[str, NodeEntry] | None = None
+
+    def seen_on(self, graph: Graph) -> TypeView:
+        """The same view of another graph."""
+        return TypeView(self.aspect, self._of, graph)
+
+    def __getitem__(self, key: str | NodeEntry) -> Any:
+        if isinstance(key, NodeEntry):
+            return self._of(key.type)
+        entry = self._names().get(key)
+        if entry is None:
+            hint = did_you_mean(str(key), self._names())
+            raise GraphError(f"there is no value {key!r}", where=f"graph {self.graph.name!r}", remedy=hint)
+        return self._of(entry.type)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, NodeEntry) or key in self._names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __repr__(self) -> str:
+        return f"<{self.aspect} of the {len(self)} values of {self.graph.name!r}>"
+
+    def _names(self) -> dict[str, NodeEntry]:
+        if self._by_name is None:
+            values = (
+                (name, node, i) for node in self.graph.nodes for i, name in enumerate(node.output_names)
+            )
+            self._by_name = {name: NodeEntry(node, i) for name, node, i in values if name}
+        return self._by_name
+
+
+def shape_view(graph: Graph) -> TypeView:
+    """The shapes of the graph's values."""
+    return TypeView("shape", _shape, graph)
+
+
+def dtype_view(graph: Graph) -> TypeView:
+    """The element types of the graph's values."""
+    return TypeView("dtype", _dtype, graph)
+
+
+def _shape(known: Type | None) -> tuple[Dim, ...] | None:
+    return known.shape if isinstance(known, (TensorType, SparseTensorType)) else None
+
+
+def _dtype(known: Type | None) -> str | None:
+    return known.dtype if isinstance(known, (TensorType, SparseTensorType)) else None
