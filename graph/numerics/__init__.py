@@ -6,7 +6,6 @@ goes to ONNX's reference implementation.
 
 from . import (  # noqa: F401  importing a family fills the table
     activations,
-    adapted,
     arithmetic,
     attention,
     casts,
@@ -23,6 +22,7 @@ from . import (  # noqa: F401  importing a family fills the table
     recurrent,
     reductions,
     resize,
+    sampling,
     softmax,
 )
 from .evaluate import NoNumerics, evaluate, supports

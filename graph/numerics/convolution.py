@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .registry import numerics
-from .windows import Window, extent, split_padding, window
+from .windows import Window, extent, overlaid, split_padding, window
 
 
 @numerics("Conv", widen=True)
@@ -152,12 +152,7 @@ def conv_transpose(
     weights = w.reshape(group, per_group, -1).transpose(0, 2, 1)
     parts = np.matmul(weights, x.reshape(batch, group, per_group, -1))
     parts = parts.reshape(batch, group * out_channels, *kernel, *sizes)
-    y = np.zeros((batch, group * out_channels, *(f + e for f, e in zip(full, extra))), x.dtype)
-    for tap in np.ndindex(*kernel):
-        slices = [
-            slice(t * d, t * d + (i - 1) * s + 1, s) for t, d, i, s in zip(tap, dilations, sizes, strides)
-        ]
-        y[(slice(None), slice(None), *slices)] += parts[(slice(None), slice(None), *tap)]
+    y = overlaid(parts, strides, dilations, [f + e for f, e in zip(full, extra, strict=True)])
     y = _cropped(y, before, after)
     return y if b is None else y + b.reshape(-1, *(1,) * n)
 
@@ -191,3 +186,27 @@ def _cropped(y: np.ndarray, before: Sequence[int], after: Sequence[int]) -> np.n
         y = np.pad(y, [(0, 0), (0, 0), *more])
     slices = [slice(max(0, b), size - max(0, a)) for b, a, size in zip(before, after, y.shape[2:])]
     return y[(slice(None), slice(None), *slices)]
+
+
+@numerics("Col2Im", widen=True)
+def col2im(
+    x: np.ndarray,
+    image_shape: np.ndarray,
+    block_shape: np.ndarray,
+    *,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Add columns of blocks back into the image they were taken from."""
+    n = len(block_shape)
+    kernel, image = block_shape.tolist(), image_shape.tolist()
+    strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
+    padded = [size + b + a for size, b, a in zip(image, pads[:n], pads[n:], strict=True)]
+    places = [
+        (size - extent(k, d)) // s + 1
+        for size, k, d, s in zip(padded, kernel, dilations, strides, strict=True)
+    ]
+    channels = x.shape[1] // int(np.prod(kernel))
+    parts = x.reshape(x.shape[0], channels, *kernel, *places)
+    return _cropped(overlaid(parts, strides, dilations, padded), pads[:n], pads[n:])

@@ -213,7 +213,9 @@ def _taps(places: np.ndarray, step: _Axis, length: int, method: _Method) -> tupl
     offsets = np.arange(first, 2 - first)
     base = np.ceil(places).astype(np.int64) - 1
     distance = np.abs(offsets - (places.astype(np.float64) - base)[:, None]) * shrink
-    weights = _cubic(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
+    weights = (
+        cubic_kernel(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
+    )
     indices = base[:, None] + offsets
     if method.exclude_outside:
         weights = np.where((indices < 0) | (indices >= length), 0, weights)
@@ -222,7 +224,7 @@ def _taps(places: np.ndarray, step: _Axis, length: int, method: _Method) -> tupl
     return indices, weights
 
 
-def _cubic(d: np.ndarray, a: float) -> np.ndarray:
+def cubic_kernel(d: np.ndarray, a: float) -> np.ndarray:
     """Keys' cubic convolution kernel."""
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a

@@ -107,3 +107,19 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
     """Halve each total; the odd one goes to the end for SAME_UPPER, to the beginning for SAME_LOWER."""
     small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
     return (large, small) if auto_pad == "SAME_LOWER" else (small, large)
+
+
+def overlaid(
+    parts: np.ndarray, strides: Sequence[int], dilations: Sequence[int], sizes: Sequence[int]
+) -> np.ndarray:
+    """Lay windows (N, C, *kernel, *places) over each other and add: the transpose of taking windows."""
+    n = len(sizes)
+    kernel, places = parts.shape[2 : 2 + n], parts.shape[2 + n :]
+    y = np.zeros((*parts.shape[:2], *sizes), parts.dtype)
+    for tap in np.ndindex(*kernel):
+        slices = [
+            slice(t * d, t * d + (p - 1) * s + 1, s)
+            for t, d, p, s in zip(tap, dilations, places, strides, strict=True)
+        ]
+        y[(slice(None), slice(None), *slices)] += parts[(slice(None), slice(None), *tap)]
+    return y

@@ -86,12 +86,27 @@ WINDOWED = [
     Case("RoiAlign", [X, ROIS, i64(0, 1)], {"output_height": 3, "output_width": 2}),
     Case("RoiAlign", [X, ROIS, i64(0, 1)], {"output_height": 2, "mode": "max", "sampling_ratio": 2}),
     Case("LRN", [X], {"size": 3, "alpha": 0.3, "bias": 2.0, "beta": 0.6}),
+    Case("RoiAlign", [X, ROIS, i64(0, 1)], {"output_height": 3, "output_width": 2, "spatial_scale": 0.7}),
+    Case(
+        "RoiAlign", [X, ROIS * 2 - 3, i64(0, 1)], {"output_height": 3, "output_width": 2, "sampling_ratio": 3}
+    ),
+    Case(
+        "Col2Im",
+        [f32(2, 24, 12), i64(7, 6), i64(3, 2)],
+        {"strides": [2, 2], "pads": [1, 0, 1, 1], "dilations": [1, 1]},
+    ),
+    Case(
+        "DeformConv",
+        [f32(2, 4, 6, 5), f32(6, 2, 3, 2), f32(2, 24, 3, 4), f32(6), f32(2, 12, 3, 4)],
+        {"group": 2, "offset_group": 2, "strides": [2, 1], "pads": [1, 0, 1, 0]},
+    ),
     Case("Col2Im", [f32(1, 5, 5), i64(5, 5), i64(1, 5)]),
 ]
 # With aligned corners onnxruntime measures with the rounded length, ONNX's own tests with scale * length.
 MODES = ("half_pixel", "pytorch_half_pixel", "asymmetric")
 SCALES = np.array([1, 1, 1.6, 2], np.float32)
 DOWN = np.array([1, 1, 0.6, 0.5], np.float32)
+PLACES = f32(2, 3, 5, 2) * 0.8
 RESIZE = [
     *(Case("Upsample", [X], {"scales": [1.0, 1.0, 2.0, 3.0], "mode": mode}, until=8) for mode in ("nearest", "linear")),
     *(Case("Upsample", [X, np.array([1, 1, 2, 1.5], np.float32)], {"mode": mode}, since=9, until=9)
@@ -111,6 +126,9 @@ RESIZE = [
          {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.0}, since=13),
     Case("Resize", [X, np.zeros(0, np.float32), SCALES],
          {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5}, since=11),
-    Case("GridSample", [X, (f32(2, 3, 5, 2) * 0.6).clip(-1.2, 1.2)], {"padding_mode": "border", "align_corners": 1}),
-    Case("GridSample", [X, (f32(2, 3, 5, 2) * 0.6).clip(-1.2, 1.2)], {"padding_mode": "reflection"}),
+    *(Case("GridSample", [X, PLACES], {"padding_mode": p, "align_corners": a, "mode": m}, until=19)
+      for p in ("zeros", "border", "reflection") for a in (0, 1) for m in ("nearest", "bilinear", "bicubic")),
+    *(Case("GridSample", [X, PLACES], {"padding_mode": p, "align_corners": a, "mode": m}, since=20)
+      for p in ("zeros", "border", "reflection") for a in (0, 1) for m in ("nearest", "linear", "cubic")),
+    *(Case("GridSample", [f32(1, 2, 3, 4, 5), f32(1, 2, 3, 4, 3)], {"padding_mode": p}, since=20) for p in ("zeros", "border")),
 ]  # fmt: skip

@@ -1,0 +1,162 @@
+"""Values between the pixels: GridSample, DeformConv, RoiAlign."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from . import fallback
+from .registry import numerics
+from .resize import cubic_kernel
+from .windows import window
+
+
+@numerics("GridSample", widen=True)
+def grid_sample(
+    x: np.ndarray, grid: np.ndarray, *, align_corners: int = 0, mode: str, padding_mode: str = "zeros"
+) -> np.ndarray:
+    """Sample at the places of the grid, -1 to 1 from border to border, last axis first."""
+    sizes = np.array(x.shape[2:])
+    low, high = (0 * sizes, sizes - 1) if align_corners else (0 * sizes - 0.5, sizes - 0.5)
+    places = ((grid[..., ::-1] + 1) / 2 * (high - low) + low).astype(grid.dtype)
+    if mode == "nearest":
+        places = np.rint(places)
+    if padding_mode == "border" and "cubic" not in mode:  # there the pixels are clipped, not the place
+        places = places.clip(0, sizes - 1)
+    elif padding_mode == "reflection":
+        places = _reflected(places, low, high)
+    flat = places.reshape(len(x), -1, len(sizes))
+    y = np.stack(
+        [_sample(image, at, mode, padding_mode, low, high) for image, at in zip(x, flat, strict=True)]
+    )
+    return y.reshape(*x.shape[:2], *grid.shape[1:-1]).astype(x.dtype)
+
+
+def _sample(
+    image: np.ndarray,
+    places: np.ndarray,
+    mode: str = "linear",
+    padding: str = "zeros",
+    low: np.ndarray | int = 0,
+    high: np.ndarray | int = 0,
+) -> np.ndarray:
+    """The image (C, *sizes) at places (P, axes): (C, P), each a weighted sum of the pixels around."""
+    sizes = np.array(image.shape[1:])
+    taps = {"nearest": range(1), "linear": range(2), "bilinear": range(2)}.get(mode, range(-1, 3))
+    base = np.floor(places)
+    y = np.zeros((image.shape[0], len(places)), image.dtype)
+    for tap in product(taps, repeat=len(sizes)):
+        pixels = base + np.array(tap)
+        distance = np.abs(places - pixels)
+        weights = cubic_kernel(distance, -0.75) if len(taps) == 4 else 1 - distance
+        weight = weights.prod(axis=1)
+        if padding == "zeros":
+            weight = weight * ((pixels >= 0) & (pixels < sizes)).all(axis=1)
+        elif padding == "reflection":
+            pixels = np.trunc(_reflected(pixels, low, high))
+        indices = pixels.clip(0, sizes - 1).astype(np.int64)
+        y += image[(slice(None), *indices.T)] * weight.astype(image.dtype)
+    return y
+
+
+def _reflected(places: np.ndarray, low: Any, high: Any) -> np.ndarray:
+    """Places mirrored at the borders until they are inside."""
+    span = np.maximum(high - low, np.finfo(np.float32).tiny)
+    offset = np.abs(places - low) % (2 * span)
+    return low + np.where(offset > span, 2 * span - offset, offset)
+
+
+@numerics("DeformConv", widen=True)
+def deform_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    offset: np.ndarray,
+    b: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    *,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    offset_group: int = 1,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Convolution whose taps are moved by learned offsets and weighed by a mask."""
+    geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, "NOTSET")
+    n, taps = len(geometry.kernel), int(np.prod(geometry.kernel))
+    shape = (*geometry.kernel, *geometry.outputs)
+    regular = [
+        g.astype(x.dtype).reshape(taps, *geometry.outputs) for g in _regular_places(geometry.kernel, geometry)
+    ]
+    moved = offset.reshape(len(x), offset_group, taps, n, *geometry.outputs) + np.stack(regular, axis=1)
+    places = np.moveaxis(moved, 3, -1).reshape(len(x), offset_group, -1, n)
+    channels = x.reshape(len(x), offset_group, -1, *x.shape[2:])
+    seen = np.stack(
+        [[_sample(c, p) for c, p in zip(*pair, strict=True)] for pair in zip(channels, places, strict=True)]
+    )
+    if mask is not None:
+        seen = seen * mask.reshape(len(x), offset_group, 1, -1)
+    columns = seen.reshape(len(x), group, w.shape[1] * taps, int(np.prod(shape[n:])))
+    y = np.matmul(w.reshape(group, -1, w.shape[1] * taps), columns)
+    y = y.reshape(len(x), w.shape[0], *geometry.outputs)
+    return y if b is None else y + b.reshape(-1, *(1,) * n)
+
+
+def _regular_places(kernel: Sequence[int], geometry: Any) -> list[np.ndarray]:
+    """Where each tap of each window would look without offsets, one array (*kernel, *outputs) for each axis."""
+    n = len(kernel)
+    places = []
+    for i in range(n):
+        tap = np.arange(kernel[i]) * geometry.dilations[i]
+        start = np.arange(geometry.outputs[i]) * geometry.strides[i] - geometry.before[i]
+        along = [1] * (2 * n)
+        along[i], along[n + i] = len(tap), len(start)
+        places.append(np.broadcast_to((tap[:, None] + start).reshape(along), (*kernel, *geometry.outputs)))
+    return places
+
+
+@numerics("RoiAlign", widen=True)
+def roi_align(
+    x: np.ndarray,
+    rois: np.ndarray,
+    images: np.ndarray,
+    *,
+    coordinate_transformation_mode: str = "output_half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> np.ndarray:
+    """Bins of each region, averaged over sampled points; opset 16 added the shift by half a pixel."""
+    if mode == "max":
+        attrs = {
+            "coordinate_transformation_mode": coordinate_transformation_mode,
+            "mode": mode,
+            "output_height": output_height,
+            "output_width": output_width,
+            "sampling_ratio": sampling_ratio,
+            "spatial_scale": spatial_scale,
+        }
+        return fallback.run("RoiAlign", [x, rois, images], attrs, "", 16, 1)[0]
+    half = coordinate_transformation_mode == "half_pixel"
+    y = np.zeros((len(rois), x.shape[1], output_height, output_width), x.dtype)
+    for i, (left, top, right, bottom) in enumerate(rois * x.dtype.type(spatial_scale) - (0.5 if half else 0)):
+        rows = _bins(top, bottom, output_height, x.shape[2], sampling_ratio, half)
+        columns = _bins(left, right, output_width, x.shape[3], sampling_ratio, half)
+        y[i] = rows @ x[images[i]] @ columns.T
+    return y
+
+
+def _bins(start: float, end: float, count: int, length: int, ratio: int, half: bool) -> np.ndarray:
+    """How much each of ``length`` pixels weighs in each of ``count`` bins of one axis."""
+    extent = end - start if half else max(end - start, 1.0)
+    points = ratio or max(int(np.ceil(extent / count)), 1)
+    places = start + (np.arange(count * points) + 0.5) * extent / (count * points)
+    known = (places >= -1) & (places <= length)
+    places = places.clip(0, length - 1)
+    weights = np.clip(1 - np.abs(places[:, None] - np.arange(length)), 0, 1) * known[:, None]
+    return (weights.reshape(count, points, length).mean(axis=1)).astype(np.float32)
