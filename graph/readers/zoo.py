@@ -2,7 +2,8 @@
 
 They come with one constant for every weight, so that all activations are equal and a wrong kernel shows nothing. Here each
 generated weight is drawn anew from a seed of its own name: He-scaled where it multiplies, near one or zero where it scales or
-shifts; and each batch norm gets the mean and variance of what it sees, node by node, as training would have left them."""
+shifts; each batch norm gets the mean and variance of what it sees, node by node, as training would have left them; and the
+last layer is scaled so that a final softmax is not saturated."""
 
 from __future__ import annotations
 
@@ -57,8 +58,7 @@ def _light(name: str) -> Graph:
 def _weights(name: str) -> Weights:
     graph = _light(name)
     drawn = {value.name: _draw(value, readers) for value, readers in _generated(graph).items()}
-    if any(node.op == "BatchNormalization" for node in graph.nodes):
-        drawn.update(_calibrated(_with_weights(graph, drawn)))
+    drawn.update(_calibrated(_with_weights(graph, drawn)))
     for array in drawn.values():
         array.flags.writeable = False
     return drawn
@@ -148,7 +148,7 @@ def _shapes_alone(graph: Graph) -> set[Node]:
 
 
 def _calibrated(graph: Graph) -> Weights:
-    """Mean and variance for each batch norm, from running the graph once on noise; those found before count for what follows."""
+    """The weights that follow from running the graph once on noise; those found first count for what comes after them."""
     found: Weights = {}
     random = np.random.default_rng(0)
     values: dict[NodeEntry, np.ndarray] = {}
@@ -160,13 +160,32 @@ def _calibrated(graph: Graph) -> Weights:
             continue
         read = [None if entry is None else values[entry] for entry in node.inputs]
         if node.op == "BatchNormalization":
-            for position, statistic in ((3, np.mean), (4, np.var)):
-                entry = node.inputs[position]
-                assert entry is not None
-                measured = statistic(read[0], axis=(0, 2, 3)).astype(np.float32)
-                found[entry.name] = values[entry] = read[position] = np.maximum(measured, _FLOOR) if position == 4 else measured
+            read[3:5] = _statistics(read[0])
+            found.update(zip((entry.name for entry in node.inputs[3:5] if entry), read[3:5], strict=True))
         values.update(zip(node.outputs, evaluate_node(node, read, graph.opsets), strict=True))
+    found.update(_tempered(graph, values))
     return found
+
+
+def _statistics(seen: np.ndarray) -> list[np.ndarray]:
+    """Mean and variance of each channel."""
+    return [seen.mean((0, 2, 3), dtype=np.float32), np.maximum(seen.var((0, 2, 3), dtype=np.float32), _FLOOR)]
+
+
+def _tempered(graph: Graph, values: Mapping[NodeEntry, np.ndarray]) -> Weights:
+    """The last layer's weights, such that what a final softmax sees has a deviation of one: a saturated one shows nothing."""
+    last = graph.outputs[0].node
+    if last.op != "Softmax":
+        return {}
+    logits = last.inputs[0]
+    layer = last
+    while layer.op not in ("Conv", "Gemm"):
+        source = layer.inputs[0]
+        assert source is not None
+        layer = source.node
+    assert logits is not None
+    scale = 1 / values[logits].std()
+    return {entry.name: values[entry] * scale for entry in layer.inputs[1:] if entry is not None}
 
 
 _FLOOR = np.float32(1e-3)
