@@ -1,12 +1,14 @@
-"""Types and plain attribute values: how they are printed."""
+"""Types and attribute values: how they are printed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from graph.errors import WriteError
+from graph.node import Body
 from graph.sparse import SparseTensor
 from graph.text.arrays import array_type, print_payload
 from graph.text.words import quoted, quoted_bytes, word
@@ -42,8 +44,8 @@ def print_array(array: np.ndarray[Any, Any], big: int | None) -> str:
     return f"{print_type(array_type(array))} {print_payload(array, big)}"
 
 
-def print_plain(value: Any, big: int | None, where: str, depth: int = 0) -> str:
-    """An attribute value that holds no graph."""
+def print_value(value: Any, big: int | None, where: str, body: Callable[[Any], str], depth: int = 0) -> str:
+    """An attribute value; `body` prints the graphs in it."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None:
@@ -63,13 +65,15 @@ def print_plain(value: Any, big: int | None, where: str, depth: int = 0) -> str:
     if isinstance(value, (list, tuple)):
         if depth > MAX_NESTING:
             raise WriteError(f"lists nest more than {MAX_NESTING} deep", where=where)
-        items = ", ".join(print_plain(item, big, where, depth + 1) for item in value)
+        items = ", ".join([print_value(item, big, where, body, depth + 1) for item in value])
         return f"[{items}]" if isinstance(value, list) else f"({items})"
+    if isinstance(value, Body):
+        return body(value)
     if isinstance(value, (TensorType, SparseTensorType, SequenceType, OptionalType, MapType)):
         return f"type {print_type(value)}"
     if isinstance(value, SparseTensor):
         parts = [value.values, value.indices, list(value.shape)]
-        return f"sparse({', '.join(print_plain(part, big, where, depth) for part in parts)})"
+        return f"sparse({', '.join(print_value(part, big, where, body, depth) for part in parts)})"
     raise WriteError(
         f"an attribute holds {value!r:.80}, which has no written form",
         where=where,

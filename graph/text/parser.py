@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,25 @@ def parse(text: str, constants: Graph | Mapping[str, np.ndarray[Any, Any]] | Non
         raise ReadError(f"the text form of a graph is a string, not {type(text).__name__}", remedy="Use load for files")
     with collector_paused():
         return _Parser(text, constants).document()
+
+
+def parse_type(text: str) -> Type | None:
+    """A type alone."""
+    parser = _Parser(text, None)
+    return parser.alone(parser.type)
+
+
+def parse_array(text: str, constants: Any = None) -> np.ndarray[Any, Any]:
+    """The type and content of an array alone."""
+    parser = _Parser(text, constants)
+    return parser.alone(parser.array)
+
+
+def parse_value(text: str, functions: Mapping[str, Graph], constants: Any = None) -> Any:
+    """An attribute's value alone; `func LABEL` in it is looked up in `functions`."""
+    parser = _Parser(text, constants)
+    parser.functions.update(functions)
+    return parser.alone(parser.attribute)
 
 
 class _Tail:
@@ -70,6 +89,13 @@ class _Parser(Reader):
         made = self.graph(self.name("the graph's name"))
         if lexer.kind != "end":
             lexer.expected("the end of the text after the graph")
+        return made
+
+    def alone(self, read: Callable[[], Any]) -> Any:
+        """What `read` reads, which must be all there is."""
+        made = read()
+        if self.lexer.kind != "end":
+            self.lexer.expected("the end of the text")
         return made
 
     def function(self) -> None:

@@ -21,9 +21,9 @@ from typing import Any
 from graph.errors import WriteError
 from graph.graph import Graph
 from graph.nested import bodies_of
-from graph.node import Body, Node, NodeEntry
+from graph.node import Node, NodeEntry
 from graph.text.arrays import array_type, print_payload
-from graph.text.literals import MAX_NESTING, print_plain, print_type
+from graph.text.literals import MAX_NESTING, print_type, print_value
 from graph.text.words import quoted, word
 
 BIG = 16
@@ -155,13 +155,12 @@ class _Printer:
 
     def value(self, value: Any, where: str, indent: str) -> str:
         """An attribute's value."""
-        if isinstance(value, Graph):
-            label = self.labels.get(id(value))
-            return self.graph(value, f"graph {word(value.name)}", indent) if label is None else f"func {word(label)}"
-        if isinstance(value, (list, tuple)) and any(isinstance(item, Body) for item in value):
-            items = ", ".join(self.value(item, where, indent) for item in value)
-            return f"[{items}]" if isinstance(value, list) else f"({items})"
-        return print_plain(value, self.big, where)
+        return print_value(value, self.big, where, lambda body: self.body(body, indent))
+
+    def body(self, body: Graph, indent: str) -> str:
+        """A graph as an attribute's value: the name of one that is printed apart, or the graph itself."""
+        label = self.labels.get(id(body))
+        return self.graph(body, f"graph {word(body.name)}", indent) if label is None else f"func {word(label)}"
 
 
 class _References:

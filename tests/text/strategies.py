@@ -17,9 +17,11 @@ FIXED = (
     "int4 uint4 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128"
 ).split()
 
+OPS = (("Conv", ""), ("Call", "partita"), ("const", ""), ("F x", "a.b"), ("null", ""))
+
 odd_names = st.sampled_from(
-    ["a b", 'say "hi"', "/layer/0/Conv", "naïve", "λ", "7", "_", "a.b", "x\ny", "back\\slash", "const", "input", "call", "%", "\u2028",
-     "name", "opset", "metadata", "graph", "func", "inf", "true"]
+    ["a b", 'say "hi"', "/layer/0/Conv", "naïve", "λ", "7", "_", "a.b", "x\ny", "back\\slash", "%", "\u2028"]
+    + "const input call name opset metadata graph func inf true".split()
 )
 texts = st.one_of(st.text(max_size=6), odd_names)
 names = st.one_of(st.from_regex(r"[a-z]{1,3}", fullmatch=True), odd_names, st.text(min_size=1, max_size=4))
@@ -29,7 +31,9 @@ tensor_types = st.builds(TensorType, st.sampled_from([*FIXED, "string"]), shapes
 types = st.recursive(
     st.one_of(st.none(), tensor_types, st.builds(SparseTensorType, st.just("float32"), shapes)),
     lambda inner: st.one_of(
-        st.builds(SequenceType, inner), st.builds(OptionalType, inner), st.builds(MapType, st.sampled_from(["int64", "string"]), inner)
+        st.builds(SequenceType, inner),
+        st.builds(OptionalType, inner),
+        st.builds(MapType, st.sampled_from(["int64", "string"]), inner),
     ),
     max_leaves=3,
 )
@@ -48,7 +52,8 @@ def arrays(draw: Any) -> np.ndarray:
     dtype = numpy_dtype(name)
     if name == "bool" or "int" in name:
         low, high = (0, 1) if name == "bool" else (-8, 7) if name == "int4" else (0, 15) if name == "uint4" else (0, 100)
-        return np.array(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)), np.int64).astype(dtype).reshape(shape)
+        numbers = draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+        return np.array(numbers, np.int64).astype(dtype).reshape(shape)
     data = draw(st.binary(min_size=count * dtype.itemsize, max_size=count * dtype.itemsize))
     if name == "float4_e2m1fn":
         data = bytes(byte & 15 for byte in data)
@@ -61,7 +66,9 @@ scalars = st.one_of(
 )
 sparse = st.builds(SparseTensor, arrays(), arrays(), st.lists(st.integers(0, 9), max_size=2).map(tuple))
 values = st.recursive(
-    st.one_of(scalars, arrays(), sparse), lambda inner: st.one_of(st.lists(inner, max_size=3), st.lists(inner, max_size=2).map(tuple)), max_leaves=4
+    st.one_of(scalars, arrays(), sparse),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.lists(inner, max_size=2).map(tuple)),
+    max_leaves=4,
 )
 attributes = st.dictionaries(texts, values, max_size=3)
 metadata = st.dictionaries(texts, texts, max_size=2)
@@ -93,7 +100,8 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
     for i in range(draw(st.integers(1, 6))):
         name = fresh(i)
         kind = draw(st.sampled_from(["input", "input", "const", "op", "op", "call", "body"]))
-        common: dict[str, Any] = {"attrs": frozen_attrs(draw(attributes)), "metadata": draw(metadata), "affinity": draw(affinities)}
+        common: dict[str, Any] = {"metadata": draw(metadata), "affinity": draw(affinities)}
+        common["attrs"] = frozen_attrs(draw(attributes))
         count = 1 if kind in ("input", "const") else draw(st.integers(0, 3))
         results = tuple(draw(st.one_of(st.just(name), names, st.just(""))) for _ in range(count))
         made_types = draw(st.lists(types, min_size=count, max_size=count).map(tuple))
@@ -115,8 +123,9 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
                     common["attrs"] = frozen_attrs({**common["attrs"], "body": body})
             captures = tuple(e for e in (entry(),) if e is not None and draw(st.booleans()))
             after = tuple(draw(st.lists(st.sampled_from(made), max_size=1))) if made else ()
-            op, domain = draw(st.sampled_from([("Conv", ""), ("Call", "partita"), ("const", ""), ("F x", "a.b"), ("null", "")]))
-            node = Node(name, op, inputs, output_names=results, output_types=made_types, domain=domain, captures=captures, after=after, **common)
+            op, domain = draw(st.sampled_from(OPS))
+            node = Node(name, op, inputs, domain=domain, captures=captures, after=after,
+                        output_names=results, output_types=made_types, **common)
         made.append(node)
     choices = [n for n in made if n.output_names]
     outputs = [e for e in draw(st.lists(st.builds(entry), max_size=3)) if e is not None] if choices else []

@@ -1,0 +1,122 @@
+"""Writing NNVM's JSON form (see `graph.nnvm`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from graph import nnvm
+from graph.errors import WriteError
+from graph.graph import Graph
+from graph.nested import bodies_of
+from graph.node import Node, NodeEntry
+from graph.text.literals import MAX_NESTING, print_array, print_type, print_value
+from graph.text.words import quoted
+from graph.types import TensorType
+
+
+def to_nnvm_json(graph: Graph) -> str:
+    """The graph as JSON text, with its arrays inside. `graph.readers.nnvm.from_nnvm_json` reads it back exactly. Linear."""
+    return json.dumps(_Writer().graph(graph, 0), indent=1)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def graph(self, graph: Graph, depth: int) -> dict[str, Any]:
+        """One graph, its bodies inside the nodes that come first to them."""
+        if depth > MAX_NESTING:
+            raise WriteError(f"graphs nest more than {MAX_NESTING} deep", where=f"graph {graph.name!r}")
+        number = self.numbers.setdefault(id(graph), len(self.numbers))
+        position = {node: i for i, node in enumerate(graph.nodes)}
+        nodes = [self.node(node, position, depth) for node in graph.nodes]
+        rows = [0]
+        for node in graph.nodes:
+            rows.append(rows[-1] + len(node.output_names))
+        types = [t for node in graph.nodes for t in node.output_types]
+        return {
+            "nodes": nodes,
+            "arg_nodes": [i for i, node in enumerate(graph.nodes) if not node.is_op],
+            "node_row_ptr": rows,
+            "heads": [_entry(entry, position) for entry in graph.outputs],
+            "attrs": {
+                nnvm.FORM: ["int", nnvm.FORM_VERSION],
+                "number": ["int", number],
+                "name": ["str", graph.name],
+                "opsets": ["list_str", _in_turn({key: str(version) for key, version in graph.opsets.items()})],
+                "inputs": ["list_int", [position[node] for node in graph.inputs]],
+                "output_names": ["list_str", list(graph.output_names)],
+                "metadata": ["list_str", _in_turn(graph.metadata)],
+                "types": ["list_str", [print_type(t) for t in types]],
+                "shape": ["list_shape", [_shape(t) for t in types]],
+                "dtype": ["list_int", [_dtype(t) for t in types]],
+            },
+        }
+
+    def node(self, node: Node, position: Mapping[Node, int], depth: int) -> dict[str, Any]:
+        """One node."""
+        subgraphs = [self.graph(body, depth + 1) for body in bodies_of(node) if id(body) not in self.numbers]
+        made: dict[str, Any] = {"op": node.op if node.is_op else nnvm.NULL, "name": node.name}
+        attributes = self.attributes(node)
+        if attributes:
+            made["attrs"] = attributes
+        made["inputs"] = [_entry(entry, position) for entry in node.reads]
+        if node.after:
+            made["control_deps"] = [position[other] for other in node.after]
+        if subgraphs:
+            made["subgraphs"] = subgraphs
+        return made
+
+    def attributes(self, node: Node) -> dict[str, str]:
+        """The node's attributes, and what NNVM has no field for, as strings."""
+        where = f"node {node.name!r}"
+        made = {
+            nnvm.ESCAPE + key if key.startswith(nnvm.PREFIX) else key: print_value(value, None, where, self.reference)
+            for key, value in node.attrs.items()
+        }
+        absent = [i for i, entry in enumerate(node.inputs) if entry is None]
+        extra = {
+            nnvm.OP: nnvm.NULL if node.is_op and node.op == nnvm.NULL else None,
+            nnvm.DOMAIN: node.domain or None,
+            nnvm.OUTPUTS: None if node.output_names == (node.name,) else _strings(node.output_names),
+            nnvm.ABSENT: str(absent) if absent else None,
+            nnvm.CAPTURES: str(len(node.captures)) if node.captures else None,
+            nnvm.CALL: None if node.subgraph is None else str(self.numbers[id(node.subgraph)]),
+            nnvm.AFFINITY: node.affinity,
+            nnvm.METADATA: _strings(_in_turn(node.metadata)) if node.metadata else None,
+            nnvm.VALUE: None if node.value is None else print_array(node.value, None),
+        }
+        made.update((key, text) for key, text in extra.items() if text is not None)
+        return made
+
+    def reference(self, body: Graph) -> str:
+        """How an attribute names a body."""
+        number = self.numbers.get(id(body))
+        if number is None:
+            raise WriteError("a graph stands in a list inside a list", where=f"graph {body.name!r}")
+        return f'func "{number}"'
+
+
+def _entry(entry: NodeEntry, position: Mapping[Node, int]) -> list[int]:
+    return [position[entry.node], entry.index, 0]
+
+
+def _in_turn(pairs: Mapping[str, str]) -> list[str]:
+    return [text for pair in pairs.items() for text in pair]
+
+
+def _strings(texts: Any) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def _shape(made: Any) -> list[int]:
+    """Sizes, -1 where unknown; a type without sizes is empty."""
+    shape = made.shape if isinstance(made, TensorType) else None
+    return [dim if isinstance(dim, int) else -1 for dim in shape or ()]
+
+
+def _dtype(made: Any) -> int:
+    known = isinstance(made, TensorType) and made.dtype in nnvm.DTYPES
+    return nnvm.DTYPES.index(made.dtype) if known else -1
