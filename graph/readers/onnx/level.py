@@ -274,7 +274,8 @@ class Level:
         metadata = {item.key: item.value for item in proto.metadata_props}
         if proto.doc_string:
             metadata[marks.DOC] = proto.doc_string
-        return self.finish(outputs, inputs, proto.name, [item.name for item in proto.output], metadata)
+        names = [marks.own_name(item) or item.name for item in proto.output]
+        return self.finish(outputs, inputs, proto.name, names, metadata)
 
     def read_types(self, proto: Any) -> None:
         """The types that a GraphProto states for its values."""
@@ -306,10 +307,12 @@ class Level:
             self.arrays[item.name] = array
             return
         position = self.input_positions.get(item.name)
-        metadata = NOTHING if position is None else frozen_attrs({marks.INPUT: str(position)})
-        node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=metadata)
-        if marks.AFFINITY in noted:
-            node.affinity = noted[marks.AFFINITY]
+        metadata = {} if position is None else {marks.INPUT: str(position)}
+        metadata.update((key, value) for key, value in noted.items() if key not in (marks.NAME, marks.AFFINITY))
+        if item.doc_string:
+            metadata[marks.DOC] = item.doc_string
+        node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=frozen_attrs(metadata))
+        node.affinity = noted.get(marks.AFFINITY)
 
     def outputs(self, names: list[str], where: str) -> list[NodeEntry]:
         """The values that the graph returns."""

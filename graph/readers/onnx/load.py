@@ -22,7 +22,7 @@ from graph.types import Dim, Type
 PRODUCER = "partita"
 """The producer that Partita writes into files."""
 
-_MODEL_FIELDS = {
+MODEL_FIELDS = {
     "onnx.producer_name": "producer_name",
     "onnx.producer_version": "producer_version",
     "onnx.model_domain": "domain",
@@ -94,7 +94,7 @@ def _metadata(model: Any) -> dict[str, str]:
     """What the model says about itself, the graph's own words included."""
     found = {item.key: item.value for item in model.graph.metadata_props}
     found.update((item.key, item.value) for item in model.metadata_props)
-    for key, field in _MODEL_FIELDS.items():
+    for key, field in MODEL_FIELDS.items():
         value = getattr(model, field)
         if value and not (field == "producer_name" and value == PRODUCER):
             found[key] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -27,6 +27,7 @@ NAME = "partita.name"
 """On an initializer or input: its name, where the file has to use another."""
 
 OUTPUT = "partita.output"
+"""On an Identity: it only gives a value another name, for ONNX's sake."""
 """On an Identity: it only gives a graph output a name of its own."""
 
 CAPTURES = "partita.captures"
@@ -65,6 +66,11 @@ def captures(text: str, where: str) -> Captures:
     if not all(is_name_list(names) and len(names) == len(lists[0]) for names in lists):
         raise damaged(CAPTURES, where)
     return Captures(tuple(lists[0]), data["inner"])
+
+
+def to_json(names: Sequence[str]) -> str:
+    """Names as text."""
+    return json.dumps(list(names), separators=(",", ":"))
 
 
 def name_list(text: str, count: int, where: str) -> list[str]:

@@ -1,0 +1,101 @@
+"""From Python values to AttributeProtos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graph.errors import WriteError
+from graph.node import Body
+from graph.protos import write_type
+from graph.sparse import SparseTensor
+from graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType
+from graph.writers.onnx.tensors import Aside, write_tensor
+
+NUMBERS = {
+    "FLOAT": 1, "INT": 2, "STRING": 3, "TENSOR": 4, "GRAPH": 5, "FLOATS": 6, "INTS": 7, "STRINGS": 8, "TENSORS": 9,
+    "SPARSE_TENSOR": 11, "SPARSE_TENSORS": 12, "TYPE_PROTO": 13, "TYPE_PROTOS": 14,
+}  # fmt: skip
+"""The number of each kind of attribute."""
+
+_TYPES = (TensorType, SparseTensorType, SequenceType, OptionalType, MapType)
+_MANY = {"SPARSE_TENSORS": "sparse_tensors", "TENSORS": "tensors", "TYPE_PROTOS": "type_protos"}
+
+
+def write_attribute(
+    proto: Any, name: str, value: Any, kind: str | None, where: str, write_body: Callable[[Any, Any], None], aside: Aside | None
+) -> None:
+    """Fill an AttributeProto; `kind` is what the op's schema asks for, None if there is none."""
+    kind = kind or _kind(value, name, where)
+    proto.name = name
+    proto.type = NUMBERS[kind]
+    try:
+        _fill(proto, value, kind, write_body, aside)
+    except (TypeError, ValueError, AttributeError):
+        raise WriteError(f"the attribute {name!r} is to be {kind}, not {value!r:.80}", where=where) from None
+
+
+def _fill(proto: Any, value: Any, kind: str, write_body: Callable[[Any, Any], None], aside: Aside | None) -> None:
+    if kind == "INT":
+        proto.i = value
+    elif kind == "INTS":
+        proto.ints.extend(value)
+    elif kind == "FLOAT":
+        proto.f = value
+    elif kind == "FLOATS":
+        proto.floats.extend(value)
+    elif kind == "STRING":
+        proto.s = _bytes(value)
+    elif kind == "STRINGS":
+        proto.strings.extend([_bytes(item) for item in value])
+    elif kind == "GRAPH":
+        write_body(proto.g, value)
+    elif kind == "TENSOR":
+        write_tensor(proto.t, value, aside=aside)
+    elif kind == "SPARSE_TENSOR":
+        _write_sparse(proto.sparse_tensor, value)
+    elif kind == "TYPE_PROTO":
+        proto.tp.SetInParent()
+        write_type(proto.tp, value)
+    else:
+        write = {"TENSORS": write_tensor, "SPARSE_TENSORS": _write_sparse, "TYPE_PROTOS": write_type}[kind]
+        for item in value:
+            write(getattr(proto, _MANY[kind]).add(), item)
+
+
+def _write_sparse(proto: Any, value: SparseTensor) -> None:
+    write_tensor(proto.values, value.values)
+    write_tensor(proto.indices, value.indices)
+    proto.dims.extend(value.shape)
+
+
+def _kind(value: Any, name: str, where: str) -> str:
+    """The kind that fits a value where no schema tells."""
+    if isinstance(value, (list, tuple)):
+        if not value:
+            return "INTS"
+        kinds = {_kind(item, name, where) for item in value}
+        kind = "FLOAT" if kinds == {"INT", "FLOAT"} else kinds.pop()
+        if not kinds or kind == "FLOAT":
+            return f"{kind}S"
+    elif isinstance(value, (bool, int, np.integer)):
+        return "INT"
+    elif isinstance(value, (float, np.floating)):
+        return "FLOAT"
+    elif isinstance(value, (str, bytes)):
+        return "STRING"
+    elif isinstance(value, np.ndarray):
+        return "TENSOR"
+    elif isinstance(value, Body):
+        return "GRAPH"
+    elif isinstance(value, SparseTensor):
+        return "SPARSE_TENSOR"
+    elif isinstance(value, _TYPES):
+        return "TYPE_PROTO"
+    raise WriteError(f"ONNX has no attribute for {name!r}: {value!r:.80}", where=where)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

@@ -1,0 +1,240 @@
+"""Calls as model-local functions: callee before caller, equal bodies share one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph.build import CALL_DOMAIN
+from graph.call_record import BodyRecord, CallRecord
+from graph.errors import WriteError
+from graph.function_names import canonical, names_inside
+from graph.graph import Graph
+from graph.node import CONSTANT, Node, NodeEntry
+from graph.readers.onnx import marks
+from graph.writers.onnx.attributes import write_attribute
+from graph.writers.onnx.level import LevelWriter
+
+if TYPE_CHECKING:
+    from graph.writers.onnx.model import Writing
+
+Array = np.ndarray[Any, Any]
+
+INSIDE = 1024
+"""Constants of up to this many bytes that are used once stay inside the function."""
+
+
+class Functions:
+    """The functions of one model."""
+
+    def __init__(self, writing: Writing, graph: Graph) -> None:
+        self.writing = writing
+        """The model."""
+        self.uses: Counter[int] = Counter()
+        """How many constants, in the graph and all bodies, hold each array."""
+        self._names: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._made: dict[tuple[str, bytes], Any] = {}
+        self._taken: set[tuple[str, str]] = set()
+        self._bodies: dict[tuple[int, str, tuple[str, ...]], FunctionWriter] = {}
+        self._has_calls = False
+        self._survey(graph, set())
+
+    def _survey(self, graph: Graph, seen: set[int]) -> None:
+        """Count the uses of arrays; know all names, so that new initializers shadow nothing."""
+        if id(graph) in seen:
+            return
+        seen.add(id(graph))
+        for node in graph.nodes:
+            if node.value is not None:
+                self.uses[id(node.value)] += 1
+            elif node.attrs or node.subgraph is not None:
+                self._has_calls |= node.subgraph is not None
+                for _, body in node.bodies:
+                    self._survey(body, seen)
+        if self._has_calls:
+            self._names.update(name for node in graph.nodes for name in node.output_names)
+            self._names.update(graph.output_names)
+
+    def fresh(self, name: str) -> str:
+        """A name that no value of the model has."""
+        made = name
+        while made in self._names:
+            count = self._counts[name] = self._counts.get(name, 0) + 1
+            made = f"{name}_{count}"
+        self._names.add(made)
+        return made
+
+    def write_call(self, level: LevelWriter, node: Node) -> None:
+        """The call, and its function if no equal one is there."""
+        assert node.subgraph is not None and node.op is not None
+        if len(node.inputs) != len(node.subgraph.inputs):
+            raise WriteError(
+                f"the call has {len(node.inputs)} inputs and its body {len(node.subgraph.inputs)}",
+                where=f"call {node.name!r}",
+                remedy="Connect the call before saving",
+            )
+        body = self._body(node)
+        function, names = self._shared(node, body)
+        proto = level.proto.node.add(op_type=function.name, name=node.name, domain=function.domain or None)
+        proto.input.extend(["" if entry is None else level.names.of(entry) for entry in node.inputs])
+        proto.input.extend([level.array_name(array, hint) for array, hint in body.arrays])
+        for name, value in node.attrs.items():
+            write_attribute(proto.attribute.add(), name, value, None, f"call {node.name!r}", _no_body, self.writing.aside)
+        shown = level.names.changed.get(node, node.output_names)
+        proto.output.extend(body.direct(shown))
+        record = CallRecord(
+            node.op, node.domain, tuple(zip(node.output_names, shown, strict=True)), body.record(names)
+        )
+        if record != _plain_record(function, proto):
+            self.writing.note(proto, marks.CALL, record.to_json())
+        else:
+            _trim(proto)
+        self.writing.describe(proto, node)
+        self._go_around(level, node, body, shown, list(proto.input), list(proto.output))
+
+    def _body(self, node: Node) -> FunctionWriter:
+        assert node.subgraph is not None
+        key = (id(node.subgraph), node.domain, tuple(node.attrs))
+        if key not in self._bodies:
+            self._bodies[key] = FunctionWriter(self.writing, node)
+        return self._bodies[key]
+
+    def _shared(self, node: Node, body: FunctionWriter) -> tuple[Any, tuple[str, ...] | None]:
+        """The function in the file, and the names inside the body if they differ from those there."""
+        key = (node.domain, canonical(body.proto))
+        known = self._made.get(key)
+        if known is None:
+            title = node.name if node.domain == CALL_DOMAIN else node.op or node.name
+            body.proto.name = self._title(node.domain, title)
+            known = self._made[key] = self.writing.model.functions.add()
+            known.CopyFrom(body.proto)
+            self.writing.opsets.setdefault(node.domain, 1)
+            return known, None
+        mine, theirs = names_inside(body.proto), names_inside(known)
+        return known, None if mine == theirs else (*mine[0], *mine[1])
+
+    def _title(self, domain: str, wanted: str) -> str:
+        name, count = wanted, 0
+        while (domain, name) in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add((domain, name))
+        return name
+
+    def _go_around(
+        self, level: LevelWriter, node: Node, body: FunctionWriter, shown: Any, inputs: list[str], outputs: list[str]
+    ) -> None:
+        """Outputs that the function does not make, or makes under another name."""
+        for (_, kind, which), name in zip(body.outputs, shown, strict=True):
+            if not name or (kind == "output" and outputs[which] == name):
+                continue
+            source = outputs[which] if kind == "output" else inputs[which + (kind == "constant") * len(node.inputs)]
+            if not source:
+                raise WriteError(f"the output {name!r} is an input that is absent", where=f"call {node.name!r}")
+            level.write_identity(source, name)
+
+
+class FunctionWriter(LevelWriter):
+    """Writes the body of a call as a FunctionProto."""
+
+    def __init__(self, writing: Writing, node: Node) -> None:
+        import onnx
+
+        assert node.subgraph is not None
+        super().__init__(writing, node.subgraph, onnx.FunctionProto())
+        self.arrays: list[tuple[Array, str]] = []
+        """The arrays that the call has to bring, with a name to go by."""
+        self.constants: list[tuple[str, str, int] | None] = []
+        """The constant of the body that each is; None: one of a call inside."""
+        self.outputs: list[tuple[str, str, int]] = []
+        """For each output its own name, what it is, and which of these."""
+        self._write(node)
+
+    def _write(self, node: Node) -> None:
+        graph, names = self.graph, self.names
+        for variable in graph.inputs:
+            names.bind(NodeEntry(variable, 0), names.fresh(variable.output_names[0]))
+        names.bind_rest([n for n in graph.nodes if not n.is_variable], set())
+        self.proto.domain = node.domain
+        self.proto.input.extend([names.of(NodeEntry(variable, 0)) for variable in graph.inputs])
+        self.proto.attribute.extend(node.attrs)
+        self._write_nodes()
+        self._find_outputs()
+        self._state_types()
+        if self.proto.value_info:
+            self.writing.need(10)
+        for domain, version in self.writing.opsets.items():
+            item = self.proto.opset_import.add()
+            item.domain, item.version = domain, version
+
+    def _write_constant(self, node: Node, late: bool) -> None:
+        array = node.value
+        assert array is not None
+        once = self.writing.functions.uses[id(array)] == 1
+        if array.nbytes <= INSIDE and once and self.may_be_node(array):
+            self.write_constant_node(node)
+            return
+        name = self.names.of(NodeEntry(node, 0))
+        self.shared.setdefault(id(array), name)
+        self.proto.input.append(name)
+        self.arrays.append((array, name))
+        self.constants.append((node.name, node.output_names[0], len(self.proto.node)))
+
+    def add_array(self, array: Array, hint: str) -> str:
+        """One more input, for a call inside."""
+        name = self.shared[id(array)] = self.names.fresh(hint)
+        self.passing.add(name)
+        self.proto.input.append(name)
+        self.arrays.append((array, hint))
+        self.constants.append(None)
+        return name
+
+    def _find_outputs(self) -> None:
+        """An output that is an input or such a constant goes around the function, as does one that is there already."""
+        inputs = {node: i for i, node in enumerate(self.graph.inputs)}
+        brought = {noted[0]: i for i, noted in enumerate(self.constants) if noted is not None}
+        made: dict[str, int] = {}
+        for entry, own in zip(self.graph.outputs, self.graph.output_names, strict=True):
+            if entry.node in inputs:
+                self.outputs.append((own, "input", inputs[entry.node]))
+            elif entry.node.op == CONSTANT and entry.node.name in brought:
+                self.outputs.append((own, "constant", brought[entry.node.name]))
+            else:
+                name = self.names.of(entry)
+                self.outputs.append((own, "output", made.setdefault(name, len(made))))
+        self.proto.output.extend(made)
+
+    def direct(self, shown: Any) -> list[str]:
+        """The names, in the caller, of what the function itself makes."""
+        first: dict[int, str] = {}
+        for (_, kind, which), name in zip(self.outputs, shown, strict=True):
+            if kind == "output" and (name or which not in first) and not first.get(which):
+                first[which] = name
+        return [first[which] for which in range(len(self.proto.output))]
+
+    def record(self, names: tuple[str, ...] | None) -> BodyRecord:
+        """What the file notes about the body."""
+        graph = self.graph
+        metadata = tuple(sorted(graph.metadata.items()))
+        return BodyRecord(graph.name, len(graph.inputs), tuple(self.constants), tuple(self.outputs), names, metadata)
+
+
+def _plain_record(function: Any, proto: Any) -> CallRecord:
+    """What reading somebody else's function would find."""
+    outputs = tuple([(name, "output", i) for i, name in enumerate(function.output)])
+    body = BodyRecord(function.name, len(function.input), outputs=outputs)
+    return CallRecord(function.name, function.domain, tuple([(name, name) for name in proto.output]), body)
+
+
+def _trim(proto: Any) -> None:
+    """Leave out what is absent at the end."""
+    for names in (proto.input, proto.output):
+        while names and not names[-1]:
+            names.pop()
+
+
+def _no_body(proto: Any, graph: Any) -> None:
+    raise WriteError("a call cannot have a graph as an attribute", where="call")

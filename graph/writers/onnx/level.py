@@ -1,0 +1,278 @@
+"""One graph, body or function as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph.errors import WriteError
+from graph.graph import Graph
+from graph.node import CONSTANT, Node, NodeEntry
+from graph.ops.schemas import OpSpec, spec_of
+from graph.readers.onnx import marks
+from graph.readers.onnx.free_names import free_of_node
+from graph.types import TensorType, dtype_name
+from graph.writers.onnx.attributes import write_attribute
+from graph.writers.onnx.names import FileNames, bind_outputs
+from graph.writers.onnx.tensors import write_tensor
+
+if TYPE_CHECKING:
+    from graph.writers.onnx.model import Writing
+
+Array = np.ndarray[Any, Any]
+
+
+class LevelWriter:
+    """Writes one graph into a GraphProto (or the nodes of a function into a FunctionProto)."""
+
+    def __init__(self, writing: Writing, graph: Graph, proto: Any, outer: LevelWriter | None = None) -> None:
+        self.writing = writing
+        """What the whole model shares."""
+        self.graph = graph
+        """The graph to be written."""
+        self.proto = proto
+        """Where it goes."""
+        self.outer = outer
+        """The graph around, if this is the body of a node."""
+        self.names = FileNames(None if outer is None else outer.names)
+        """The names of its values in the file."""
+        self.typed: set[str] = set()
+        """The names whose types are stated elsewhere than in value_info."""
+        self.shared: dict[int, str] = {}
+        """The initializers (and, in a function, inputs) that hold an array, by its identity: bodies of calls may read them."""
+        self.passing: set[str] = set()
+        """Names that stand for no value of the graph, only for arrays on their way to calls inside."""
+        self._specs: dict[tuple[str, str], OpSpec | None] = {}
+
+    # whole graphs
+
+    def write_main(self) -> None:
+        """The outermost graph."""
+        graph, names = self.graph, self.names
+        self.proto.name = graph.name or "net"
+        bound = set()
+        for node in graph.inputs:
+            names.bind(NodeEntry(node, 0), names.fresh(node.output_names[0]))
+            bound.add(NodeEntry(node, 0))
+        outputs = bind_outputs(names, graph, bound, fixed=True)
+        names.bind_rest(graph.nodes, bound)
+        self._write_inputs(graph.inputs)
+        self._write_nodes()
+        self._write_outputs(outputs)
+
+    def write_body(self, captures: tuple[NodeEntry, ...]) -> None:
+        """The body of a node, which knows the captured values by their outer names."""
+        assert self.outer is not None
+        graph, names, outer = self.graph, self.names, self.outer
+        self.proto.name = graph.name or "body"
+        count = len(graph.inputs) - len(captures)
+        bound = set()
+        for node, entry in zip(graph.inputs[count:], captures, strict=True):
+            names.bind(NodeEntry(node, 0), outer.names.of(entry))
+            bound.add(NodeEntry(node, 0))
+        for node in graph.inputs[:count]:
+            names.bind(NodeEntry(node, 0), names.fresh(node.output_names[0]))
+            bound.add(NodeEntry(node, 0))
+        outputs = bind_outputs(names, graph, bound, fixed=False)
+        names.bind_rest(graph.nodes, bound)
+        self.typed.update(outer.names.of(entry) for entry in captures)
+        self._write_inputs(graph.inputs[:count])
+        self._write_nodes()
+        self._write_outputs(outputs)
+        for key, value in graph.metadata.items():
+            if key == marks.DOC:
+                self.proto.doc_string = value
+            else:
+                self.writing.note(self.proto, key, value)
+
+    def _write_inputs(self, inputs: tuple[Node, ...]) -> None:
+        waiting = {}
+        if self.outer is None:
+            places = ((node, node.metadata.get(marks.INPUT)) for node in self.graph.nodes if node.is_constant and node.metadata)
+            waiting = {int(place): node for node, place in places if place is not None and place.isdigit()}
+        for node in inputs:
+            while len(self.proto.input) in waiting:
+                self._write_value(self.proto.input, NodeEntry(waiting.pop(len(self.proto.input)), 0))
+            self._write_value(self.proto.input, NodeEntry(node, 0))
+        for place in sorted(waiting):
+            self._write_value(self.proto.input, NodeEntry(waiting[place], 0))
+
+    def _write_value(self, items: Any, entry: NodeEntry, name: str | None = None, own: str | None = None) -> None:
+        item = items.add()
+        item.name = self.names.of(entry) if name is None else name
+        own = entry.name if own is None else own
+        self.typed.add(item.name)
+        if item.name != own:
+            self.writing.note(item, marks.NAME, own)
+        if entry.type is not None:
+            self.writing.type(item.type, entry.type)
+
+    def _write_outputs(self, outputs: list[tuple[str, NodeEntry | None]]) -> None:
+        for (name, source), entry, own in zip(outputs, self.graph.outputs, self.graph.output_names, strict=True):
+            if source is not None:
+                self.write_identity(self.names.of(source), name)
+            self._write_value(self.proto.output, entry, name, own)
+        self._state_types()
+
+    def write_identity(self, source: str, name: str) -> None:
+        """An Identity that only gives a value another name; reading the file leaves it out."""
+        proto = self.proto.node.add(op_type="Identity", input=[source], output=[name])
+        self.writing.note(proto, marks.OUTPUT, "")
+
+    def _state_types(self) -> None:
+        """Types of the values in between."""
+        names, typed, items = self.names, self.typed, self.proto.value_info
+        changed = names.changed
+        for node in self.graph.nodes:
+            if node.op == CONSTANT and node.value is not None:
+                continue
+            shown = changed.get(node, node.output_names) if changed else node.output_names
+            for name, made in zip(shown, node.output_types, strict=True):
+                if made is not None and name and name not in typed:
+                    item = items.add()
+                    item.name = name
+                    self.writing.type(item.type, made)
+
+    # nodes
+
+    def _write_nodes(self) -> None:
+        started = False
+        for node in self.graph.nodes:
+            if node.value is not None and node.op == CONSTANT:
+                self._write_constant(node, started)
+            elif node.op is not None:
+                started = True
+                self.write_op(node)
+
+    def write_op(self, node: Node) -> None:
+        """An op or a call."""
+        writing = self.writing
+        if node.after:
+            writing.check_control(node)
+        if node.subgraph is not None:
+            writing.functions.write_call(self, node)
+            return
+        of = self.names.of
+        changed = self.names.changed.get(node)
+        proto = self.proto.node.add(
+            op_type=node.op, name=node.name, domain=node.domain or None,
+            input=["" if entry is None else of(entry) for entry in node.inputs], output=changed or node.output_names,
+        )  # fmt: skip
+        if changed:
+            writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
+        if node.attrs:
+            self.write_attributes(proto, node)
+        if node.metadata or node.affinity is not None:
+            writing.describe(proto, node)
+
+    def write_attributes(self, proto: Any, node: Node) -> None:
+        """The attributes of an op; its bodies are written around the captured values."""
+        spec = self._spec(node)
+        kinds = {} if spec is None else spec.attributes
+        where = f"node {node.name!r} ({node.op})"
+
+        def body(target: Any, graph: Graph) -> None:
+            LevelWriter(self.writing, graph, target, self).write_body(node.captures)
+
+        for name, value in node.attrs.items():
+            known = kinds.get(name)
+            write_attribute(
+                proto.attribute.add(), name, value, known.kind if known else None, where, body, self.writing.aside
+            )
+            if isinstance(value, np.ndarray):
+                self.writing.need_dtype(value.dtype)
+        if node.captures or any(isinstance(value, Graph) for value in node.attrs.values()):
+            self._note_captures(proto, node)
+
+    def _note_captures(self, proto: Any, node: Node) -> None:
+        """Say which values are captured, and as what, where the bodies do not tell by themselves."""
+        outer = [self.names.of(entry) for entry in node.captures]
+        own = [entry.name for entry in node.captures]
+        count = len(own)
+        inner = {key: [n.output_names[0] for n in body.inputs[len(body.inputs) - count :]] for key, body in node.bodies}
+        natural = [name for name in free_of_node(proto) if name in self.names.own and name not in self.passing]
+        if outer != natural or any(names != own for names in inner.values()):
+            self.writing.note(proto, marks.CAPTURES, marks.Captures(tuple(outer), inner).to_json())
+
+    def _spec(self, node: Node) -> OpSpec | None:
+        key = (node.op or "", node.domain)
+        if key not in self._specs:
+            self._specs[key] = spec_of(*key, self.graph.opsets.get(node.domain, 1))
+        return self._specs[key]
+
+    # constants
+
+    def _write_constant(self, node: Node, late: bool) -> None:
+        """Among the initializers; one that comes after an op, or whose node has a name of its own, stays in its place."""
+        assert node.value is not None
+        self.writing.need_dtype(node.value.dtype)
+        if self._elided(node.value):
+            self._write_elided(node)
+        elif (late or node.name != node.output_names[0]) and marks.INPUT not in node.metadata and self.may_be_node(node.value):
+            self.write_constant_node(node)
+        else:
+            self._write_initializer(node)
+
+    def _elided(self, array: Array) -> bool:
+        return self.writing.elide_above is not None and array.nbytes > self.writing.elide_above
+
+    def _write_elided(self, node: Node) -> None:
+        items = self.proto.input if self.outer is None else self.proto.value_info
+        self._write_value(items, NodeEntry(node, 0))
+
+    def _write_initializer(self, node: Node) -> None:
+        assert node.value is not None
+        name = self.names.of(NodeEntry(node, 0))
+        proto = self.proto.initializer.add()
+        write_tensor(proto, node.value, name, self.writing.aside)
+        self.shared.setdefault(id(node.value), name)
+        if name != node.output_names[0]:
+            self.writing.note(proto, marks.NAME, node.output_names[0])
+        self.writing.describe(proto, node)
+
+    def may_be_node(self, array: Array) -> bool:
+        """Does the op Constant, at the graph's opset, take such an array?"""
+        return dtype_name(array.dtype) in self._constant_dtypes
+
+    @cached_property
+    def _constant_dtypes(self) -> frozenset[str]:
+        version = self.graph.opsets.get("")
+        spec = None if version is None else spec_of(CONSTANT, "", version)
+        return frozenset() if spec is None else spec.outputs[0].types
+
+    def write_constant_node(self, node: Node) -> None:
+        """A constant as an op."""
+        changed = self.names.changed.get(node)
+        proto = self.proto.node.add(op_type=CONSTANT, name=node.name, output=changed or node.output_names)
+        attribute = proto.attribute.add(name="value", type=4)
+        assert node.value is not None
+        write_tensor(attribute.t, node.value, aside=self.writing.aside)
+        if changed:
+            self.writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
+        self.writing.describe(proto, node)
+
+    # what calls need
+
+    def array_name(self, array: Array, hint: str) -> str:
+        """The name by which the body of a call gets at an array that it cannot hold."""
+        if id(array) in self.shared:
+            return self.shared[id(array)]
+        return self.add_array(array, hint) if self.outer is None else self.outer.array_name(array, hint)
+
+    def add_array(self, array: Array, hint: str) -> str:
+        """A new initializer for it."""
+        name = self.writing.functions.fresh(hint)
+        self.shared[id(array)] = name
+        if self._elided(array):
+            item = self.proto.input.add()
+            item.name = name
+            self.writing.type(item.type, TensorType(dtype_name(array.dtype), array.shape))
+            return name
+        proto = self.proto.initializer.add()
+        write_tensor(proto, array, name, self.writing.aside)
+        self.writing.need_dtype(array.dtype)
+        self.writing.note(proto, marks.HOISTED, "")
+        return name

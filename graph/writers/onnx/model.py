@@ -1,0 +1,126 @@
+"""Writing a graph as a ModelProto."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph.errors import WriteError
+from graph.graph import Graph
+from graph.node import Node
+from graph.pauses import collector_paused
+from graph.protos import FIRST_IR, first_ir, write_type
+from graph.readers.onnx import marks
+from graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
+from graph.types import Type, dtype_name
+from graph.writers.onnx.tensors import Aside
+
+OLDEST_IR = 4
+"""The oldest IR version that is written; before it each constant had to be an input."""
+
+
+def to_model(graph: Graph, *, elide_constants_above: int | None = None, drop_control: bool = False) -> Any:
+    """The graph as an ONNX ModelProto of the lowest IR version that fits.
+
+    Calls become model-local functions. With `elide_constants_above` constants of more bytes than that become inputs: enough
+    for inference of shapes, and small. Control dependencies cannot be expressed and are an error unless dropped."""
+    with collector_paused():
+        return Writing(graph, elide_constants_above, drop_control).model
+
+
+class Writing:
+    """One model as it is being written."""
+
+    def __init__(
+        self, graph: Graph, elide_above: int | None = None, drop_control: bool = False, aside: Aside | None = None
+    ) -> None:
+        import onnx
+
+        from graph.writers.onnx.functions import Functions
+        from graph.writers.onnx.level import LevelWriter
+
+        self.elide_above = elide_above
+        """Constants of more bytes become inputs; None: none do."""
+        self.drop_control = drop_control
+        """May control dependencies be left out?"""
+        self.aside = aside
+        """Where large arrays go; None: into the model."""
+        self.opsets = dict(graph.opsets)
+        """The opsets that the file imports."""
+        self.ir = OLDEST_IR
+        """The IR version that is needed so far."""
+        self._types: dict[int, tuple[Any, Type]] = {}
+        self.model = onnx.ModelProto()
+        """The model."""
+        self.functions = Functions(self, graph)
+        level = LevelWriter(self, graph, self.model.graph)
+        level.write_main()
+        self._finish(graph)
+
+    def need(self, ir: int) -> None:
+        """Something needs this IR version."""
+        self.ir = max(self.ir, ir)
+
+    def type(self, proto: Any, made: Type | None) -> None:
+        """Fill a TypeProto."""
+        if made is None:
+            return
+        known = self._types.get(id(made))
+        if known is None:
+            self.need(first_ir(made))
+            write_type(proto, made)
+            self._types[id(made)] = proto, made
+        else:
+            proto.CopyFrom(known[0])
+
+    def need_dtype(self, dtype: Any) -> None:
+        """An array of this element type is written."""
+        self.need(FIRST_IR.get(dtype_name(dtype), OLDEST_IR))
+
+    def note(self, proto: Any, key: str, value: str) -> None:
+        """Add to what the file says about a node, tensor or value."""
+        self.need(10)
+        item = proto.metadata_props.add()
+        item.key, item.value = key, value
+
+    def describe(self, proto: Any, node: Node) -> None:
+        """Write the node's metadata and affinity."""
+        for key, value in node.metadata.items():
+            if key == marks.DOC:
+                proto.doc_string = value
+            elif key != marks.INPUT:
+                self.note(proto, key, value)
+        if node.affinity is not None:
+            self.note(proto, marks.AFFINITY, node.affinity)
+
+    def check_control(self, node: Node) -> None:
+        """ONNX has no control dependencies."""
+        if node.after and not self.drop_control:
+            raise WriteError(
+                f"ONNX cannot say that it comes after {', '.join(repr(n.name) for n in node.after)}",
+                where=f"node {node.name!r} ({node.op})",
+                remedy="Save with drop_control=True to leave control dependencies out",
+            )
+
+    def _finish(self, graph: Graph) -> None:
+        import onnx.helper
+
+        model = self.model
+        metadata = dict(graph.metadata)
+        model.producer_name = PRODUCER
+        for key, field in MODEL_FIELDS.items():
+            if key in metadata:
+                setattr(model, field, metadata.pop(key))
+        model.graph.doc_string = metadata.pop(marks.DOC, "")
+        version = metadata.pop("onnx.model_version", "")
+        if version.isdigit():
+            model.model_version = int(version)
+        for key, value in metadata.items():
+            item = model.metadata_props.add()
+            item.key, item.value = key, value
+        for domain, number in self.opsets.items():
+            item = model.opset_import.add()
+            item.domain, item.version = domain, number
+        if model.functions:
+            self.need(8)
+        self.need(onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
+        model.ir_version = self.ir

@@ -1,0 +1,65 @@
+"""From arrays to TensorProtos."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from graph.protos import DTYPE_NUMBERS
+from graph.types import dtype_name
+
+Array = np.ndarray[Any, Any]
+
+BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
+"""The width of the element types that a file packs."""
+
+EXTERNAL_FROM = 1024
+"""Arrays of fewer bytes always stand in the model itself."""
+
+
+class Aside(Protocol):
+    """A file beside the model that takes the large arrays."""
+
+    location: str
+    """Its name, as the model states it."""
+
+    def add(self, array: Array) -> tuple[int, int]:
+        """Append the array; its offset and length."""
+
+
+def write_tensor(proto: Any, array: Array, name: str = "", aside: Aside | None = None) -> None:
+    """Fill a TensorProto; with `aside` a large array goes there."""
+    dtype = dtype_name(array.dtype)
+    proto.data_type = DTYPE_NUMBERS[dtype]
+    proto.dims.extend(array.shape)
+    if name:
+        proto.name = name
+    if dtype == "string":
+        proto.string_data.extend([_bytes(item) for item in array.reshape(-1)])
+    elif aside is not None and array.nbytes >= EXTERNAL_FROM:
+        _refer(proto, aside, packed(array, dtype))
+    else:
+        proto.raw_data = packed(array, dtype).tobytes()
+
+
+def packed(array: Array, dtype: str) -> Array:
+    """The array as a file holds it: elements narrower than a byte share bytes, the first in the lowest bits."""
+    if dtype not in BITS:
+        return array
+    bits = BITS[dtype]
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    stream = np.unpackbits(flat[:, None], axis=1, count=bits, bitorder="little")
+    return np.packbits(stream.reshape(-1), bitorder="little")
+
+
+def _refer(proto: Any, aside: Aside, data: Array) -> None:
+    offset, length = aside.add(data)
+    proto.data_location = 1
+    for key, value in (("location", aside.location), ("offset", str(offset)), ("length", str(length))):
+        item = proto.external_data.add()
+        item.key, item.value = key, value
+
+
+def _bytes(item: Any) -> bytes:
+    return item if isinstance(item, bytes) else str(item).encode()
