@@ -66,7 +66,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 _ML_DTYPES = frozenset(
     "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn "
-    "int4 uint4 int2 uint2".split()
+    "float6_e2m3fn float6_e3m2fn int4 uint4 int2 uint2".split()
 )
 _KNOWN_NAMES = _ML_DTYPES | frozenset(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128 string".split()
