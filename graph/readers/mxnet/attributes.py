@@ -1,0 +1,124 @@
+"""The parameters of an MXNet op: a JSON file holds each as text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NoReturn
+
+from graph.errors import ReadError
+from graph.readers.mxnet.params import DTYPES
+
+__all__ = ["Attributes"]
+
+_TRUE, _FALSE = frozenset({"True", "true", "1"}), frozenset({"False", "false", "0"})
+_NONE = frozenset({"None", ""})
+_INTEGER = re.compile(r"[+-]?\d{1,19}L?")
+
+
+class Attributes:
+    """Reads the parameters of one node by name; what cannot be read is an error that names node and parameter."""
+
+    __slots__ = ("_texts", "where")
+
+    def __init__(self, texts: Mapping[str, str], where: str) -> None:
+        self._texts = texts
+        self.where = where
+        """The node, for messages."""
+
+    def __contains__(self, name: str) -> bool:
+        return self._texts.get(name, "None") not in _NONE
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters that the file gives, be it as None."""
+        return frozenset(self._texts)
+
+    def fail(self, name: str, wanted: str) -> NoReturn:
+        """Refuse the parameter's value."""
+        given = f"{self._texts[name]!r:.80}" if name in self._texts else "missing"
+        raise ReadError(f"the parameter {name!r} is to be {wanted}, and is {given}", where=self.where)
+
+    def string(self, name: str, default: str | None = None) -> str:
+        """A word."""
+        if name in self:
+            return self._texts[name]
+        return self.fail(name, "given") if default is None else default
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
+        """One of these words."""
+        value = self.string(name, default)
+        return value if value in choices else self.fail(name, f"one of {', '.join(choices)}")
+
+    def boolean(self, name: str, default: bool = False) -> bool:
+        """A truth value."""
+        if name not in self:
+            return default
+        text = self._texts[name]
+        return text in _TRUE or (text not in _FALSE and self.fail(name, "True or False"))
+
+    def integer(self, name: str, default: int | None = None, least: int | None = None) -> int:
+        """A whole number."""
+        value = self.optional_integer(name)
+        if value is None:
+            value = self.fail(name, "a whole number") if default is None else default
+        if least is not None and value < least:
+            self.fail(name, f"{least} or more")
+        return value
+
+    def optional_integer(self, name: str) -> int | None:
+        """A whole number, or None."""
+        return self._integer(name, self._texts[name]) if name in self else None
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A number."""
+        if name not in self:
+            return self.fail(name, "a number") if default is None else default
+        try:
+            return float(self._texts[name])
+        except ValueError:
+            self.fail(name, "a number")
+
+    def scalar(self, name: str, default: float | None = None) -> float:
+        """A number other than infinity and nan."""
+        value = self.number(name, default)
+        return value if math.isfinite(value) else self.fail(name, "a finite number")
+
+    def optional_integers(self, name: str) -> tuple[int | None, ...]:
+        """A tuple, as "(2, 2)", "[2,2]" or a single number, that may have None in it; empty if it is not given."""
+        if name not in self:
+            return ()
+        text = self._texts[name].strip()
+        inner = text[1:-1] if text[:1] + text[-1:] in ("()", "[]") else text
+        items = [item.strip() for item in inner.split(",")]
+        if items[-1] == "":
+            items.pop()
+        return tuple(None if item == "None" else self._integer(name, item) for item in items)
+
+    def integers(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """A tuple of whole numbers."""
+        found = self.optional_integers(name)
+        if None in found:
+            self.fail(name, "a tuple of whole numbers")
+        return tuple(i for i in found if i is not None) or default
+
+    def sizes(self, name: str, rank: int, default: int | None, least: int = 1) -> list[int]:
+        """A size for each of `rank` dimensions."""
+        found = self.integers(name, () if default is None else (default,) * rank)
+        if len(found) != rank or any(value < least for value in found):
+            self.fail(name, f"{rank} numbers, each {least} or more")
+        return list(found)
+
+    def dtype(self, name: str, default: str) -> str:
+        """An element type, by name or by MXNet's number."""
+        text = self.string(name, default)
+        known = {str(number): dtype for number, dtype in DTYPES.items()}
+        value = known.get(text, text)
+        return value if value in known.values() else self.fail(name, "an element type")
+
+    def _integer(self, name: str, text: str) -> int:
+        if not _INTEGER.fullmatch(text.strip()):
+            self.fail(name, "a whole number")
+        value = int(text.strip().rstrip("L"))
+        return value if -(2**63) <= value < 2**63 else self.fail(name, "a number of 64 bits")

@@ -1,0 +1,181 @@
+"""What a converter is given: one MXNet node, its inputs already ONNX's, and the means to make nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graph.build import constant, op
+from graph.errors import ReadError
+from graph.node import Node, NodeEntry
+from graph.readers.mxnet.attributes import Attributes
+from graph.readers.mxnet.infer import output_types
+from graph.readers.mxnet.naming import Names
+from graph.types import Dim, TensorType, numpy_dtype
+
+__all__ = ["Conversion"]
+
+
+class Conversion:
+    """One MXNet node on its way.
+
+    The node that makes its value bears its name (`result`); the nodes that help bear the name with a word after it (`helper`)."""
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        inputs: tuple[NodeEntry, ...],
+        params: Attributes,
+        names: Names,
+        after: tuple[Node, ...] = (),
+        metadata: dict[str, str] | None = None,
+    ) -> None:
+        self.kind = kind
+        """MXNet's op."""
+        self.inputs = inputs
+        """The values read."""
+        self.params = params
+        """The op's parameters."""
+        self.where = params.where
+        """The node, for messages."""
+        self._name = name
+        self._names = names
+        self._after = after
+        self._metadata = metadata or {}
+
+    # making nodes -----------------------------------------------------------------------------------
+
+    def result(self, op_type: str, *inputs: NodeEntry | None, shape: Sequence[Dim] | None = None, **attrs: Any) -> NodeEntry:
+        """The value of the MXNet node. `shape` says what is known of it should ONNX's rules not find out."""
+        return self.results(op_type, *inputs, count=1, shape=shape, **attrs)[0]
+
+    def results(
+        self, op_type: str, *inputs: NodeEntry | None, count: int, shape: Sequence[Dim] | None = None, **attrs: Any
+    ) -> tuple[NodeEntry, ...]:
+        """The values of a MXNet node that has several, all made by one node."""
+        values = self._names.outputs(self._name, count)
+        node = self._make(op_type, inputs, self._names.node(self._name), values, shape, attrs)
+        return node.outputs
+
+    def helper(self, what: str, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
+        """The value of a node beside the one that bears the MXNet node's name."""
+        return self.helpers(what, op_type, *inputs, count=1, **attrs)[0]
+
+    def helpers(self, what: str, op_type: str, *inputs: NodeEntry | None, count: int, **attrs: Any) -> tuple[NodeEntry, ...]:
+        """The values of such a node that has several."""
+        title = self._names.fresh(f"{self._name}_{what}")
+        values = (title,) if count == 1 else tuple(self._names.fresh(f"{title}_{i}") for i in range(count))
+        return self._make(op_type, inputs, title, values, None, attrs).outputs
+
+    def extra(self, index: int, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
+        """A further output of the MXNet node, made by a node of its own."""
+        title = self._names.fresh(f"{self._name}_output{index}")
+        return self._make(op_type, inputs, title, (title,), None, attrs)[0]
+
+    def constant(self, what: str, value: Any, dtype: str) -> NodeEntry:
+        """A small constant that the op needs."""
+        array = np.asarray(value, numpy_dtype(dtype))
+        return constant(array, self._names.fresh(f"{self._name}_{what}"))[0]
+
+    def integers(self, what: str, values: Sequence[int]) -> NodeEntry:
+        """Axes, sizes and the like as ONNX takes them."""
+        return self.constant(what, list(values), "int64")
+
+    def like(self, what: str, value: Any, entry: NodeEntry) -> NodeEntry:
+        """A constant with the dtype of this value."""
+        return self.constant(what, value, self.dtype(entry))
+
+    def cast(self, what: str, entry: NodeEntry, dtype: str) -> NodeEntry:
+        """The value in this dtype; itself if it has it."""
+        return entry if self.dtype(entry) == dtype else self.helper(what, "Cast", entry, to=dtype)
+
+    def permuted(self, what: str, entry: NodeEntry, perm: Sequence[int]) -> NodeEntry:
+        """The value with its axes in this order; itself if nothing changes."""
+        if list(perm) == list(range(len(perm))):
+            return entry
+        return self.helper(what, "Transpose", entry, perm=list(perm))
+
+    def _make(
+        self,
+        op_type: str,
+        inputs: Sequence[NodeEntry | None],
+        name: str,
+        values: tuple[str, ...],
+        shape: Sequence[Dim] | None,
+        attrs: dict[str, Any],
+    ) -> Node:
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        made = op(op_type, *inputs, name=name, output_names=values, **attrs)
+        types = list(output_types(made, self.where))
+        if shape is not None and isinstance(types[0], TensorType) and types[0].shape is None:
+            types[0] = TensorType(types[0].dtype, shape)
+        return made.evolve(output_types=tuple(types), after=self._after, metadata=self._metadata)
+
+    # what is known ----------------------------------------------------------------------------------
+
+    def shape(self, entry: NodeEntry) -> tuple[Dim, ...] | None:
+        """The value's shape as far as it is known."""
+        return entry.type.shape if isinstance(entry.type, TensorType) else None
+
+    def dims(self, entry: NodeEntry) -> tuple[Dim, ...]:
+        """The value's shape; an error if not even the number of dimensions is known."""
+        shape = self.shape(entry)
+        return shape if shape is not None else self.unknown(f"the number of dimensions of {entry.name!r}")
+
+    def rank(self, entry: NodeEntry) -> int:
+        """The value's number of dimensions."""
+        return len(self.dims(entry))
+
+    def sizes(self, entry: NodeEntry, axes: Sequence[int]) -> list[int]:
+        """The value's sizes along these axes; an error if one is not known."""
+        dims = self.dims(entry)
+        found = [dims[axis] for axis in axes]
+        known = [size for size in found if isinstance(size, int)]
+        return known if len(known) == len(found) else self.unknown(f"the sizes of {entry.name!r}")
+
+    def dtype(self, entry: NodeEntry) -> str:
+        """The value's element type."""
+        if isinstance(entry.type, TensorType):
+            return entry.type.dtype
+        return self.unknown(f"the element type of {entry.name!r}")
+
+    def is_float(self, entry: NodeEntry) -> bool:
+        """Does the value hold floating-point numbers?"""
+        return "float" in self.dtype(entry)
+
+    def axis(self, value: int, rank: int) -> int:
+        """The axis counted from the front; an error if there is none such."""
+        if not -rank <= value < rank:
+            self.fail(f"there is no axis {value} among {rank} dimensions")
+        return value % rank
+
+    def axes(self, values: Sequence[int], rank: int) -> list[int]:
+        """The same for several, none of them twice."""
+        found = [self.axis(value, rank) for value in values]
+        if len(set(found)) < len(found):
+            self.fail(f"an axis is named twice in {tuple(values)}")
+        return found
+
+    def volume(self, entry: NodeEntry) -> int | None:
+        """The number of elements, where known."""
+        shape = self.shape(entry)
+        sizes = [d for d in shape or () if isinstance(d, int)]
+        return math.prod(sizes) if shape is not None and len(sizes) == len(shape) else None
+
+    # refusing ---------------------------------------------------------------------------------------
+
+    def fail(self, cause: str, remedy: str | None = None) -> NoReturn:
+        """Refuse the node."""
+        raise ReadError(cause, where=self.where, remedy=remedy)
+
+    def unknown(self, what: str) -> NoReturn:
+        """Refuse the node because something about its inputs is not known."""
+        self.fail(
+            f"{what} must be known to read this op, and is not",
+            'Give the shapes of the inputs: shapes={"data": (1, 3, 224, 224)}; and the parameters, if they were left out',
+        )

@@ -1,0 +1,202 @@
+"""From MXNet's symbol to a graph: one node after the other, by the table of converters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph.build import call, constant, variable
+from graph.errors import ReadError, UnknownOp, did_you_mean
+from graph.graph import Graph
+from graph.node import Node, NodeEntry, next_place
+from graph.pauses import collector_paused
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.hints import hinted_shapes
+from graph.readers.mxnet.naming import Names
+from graph.readers.mxnet.ops import converter_of
+from graph.readers.mxnet.symbol import Symbol, SymbolNode
+from graph.types import Dim, TensorType, Type
+
+__all__ = ["to_graph"]
+
+CALL = "_CachedOp"
+"""MXNet's op for a call of a subgraph."""
+
+CTX_GROUP = "mxnet.ctx_group"
+"""The node's metadata key for MXNet's placement annotation."""
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+Shapes = Mapping[str, Sequence[Dim]]
+
+
+def to_graph(symbol: Symbol, arrays: Arrays, shapes: Shapes, name: str) -> Graph:
+    """The graph of a symbol: variables that have an array become constants, the others inputs."""
+    _check_ops(symbol)
+    _check_names(symbol, arrays, shapes, name)
+    with collector_paused():
+        return _Converting(symbol, _variables(symbol, arrays, shapes), name).graph()
+
+
+def _check_ops(symbol: Symbol) -> None:
+    """One error for all the ops that no converter reads."""
+    unknown: dict[str, list[str]] = {}
+    stack = [symbol]
+    while stack:
+        for node in (current := stack.pop()).nodes:
+            if not node.is_variable and node.op != CALL and converter_of(node.op) is None:
+                unknown.setdefault(node.op, []).append(node.name)
+        stack += [body for node in current.nodes if node.op == CALL for body in node.subgraphs]
+    if not unknown:
+        return
+    listed = "; ".join(f"{op} (node {names[0]!r}{_more(len(names) - 1)})" for op, names in unknown.items())
+    raise UnknownOp(
+        f"no converter reads {'this MXNet op' if len(unknown) == 1 else 'these MXNet ops'}: {listed}",
+        remedy="Write one: a function under @graph.readers.mxnet.converter(...) that makes ONNX nodes of the op",
+    )
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count else ""
+
+
+def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> None:
+    counts = Counter(node.name for node in symbol.nodes if node.is_variable)
+    for name, count in counts.items():
+        if count > 1:
+            raise ReadError(f"{count} variables bear the name {name!r}", where=where)
+    for name in shapes:
+        if name not in counts:
+            hint = did_you_mean(name, counts) or f"The variables are {', '.join(counts)}"
+            raise ReadError(f"a shape is given for {name!r}, which is no variable", where=where, remedy=hint)
+    if arrays and counts and not counts.keys() & arrays.keys():
+        raise ReadError(
+            f"none of the {len(arrays)} parameters bears the name of a variable",
+            where=where,
+            remedy="Give the .params file that was saved with this symbol",
+        )
+
+
+def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node]:
+    """The variables and constants, by node number."""
+    known: dict[int, tuple[Dim, ...]] = {}
+    for i, node in enumerate(symbol.nodes):
+        if node.is_variable:
+            shape = _given_shape(node, arrays, shapes)
+            if shape is not None:
+                known[i] = shape
+    known.update(hinted_shapes(symbol, known))
+    made = {}
+    for i, node in enumerate(symbol.nodes):
+        if node.is_variable:
+            array = arrays.get(node.name)
+            dtype = node.hidden.dtype("dtype", "float32")
+            made[i] = variable(node.name, dtype, known.get(i)) if array is None else constant(array, node.name)
+    return made
+
+
+def _given_shape(node: SymbolNode, arrays: Arrays, shapes: Shapes) -> tuple[Dim, ...] | None:
+    """The variable's shape by the array, the caller, or the file, which must not contradict each other."""
+    declared = tuple(d if d > 0 else None for d in node.hidden.integers("shape")) or None
+    given = TensorType("float32", shapes[node.name]).shape if node.name in shapes else declared
+    if node.name not in arrays:
+        return given
+    actual = tuple(arrays[node.name].shape)
+    if given is not None and not _fits(actual, given):
+        raise ReadError(f"the array has the shape {actual}, and {given} was declared", where=node.where)
+    return actual
+
+
+def _fits(actual: tuple[int, ...], declared: tuple[Dim, ...]) -> bool:
+    if len(actual) != len(declared):
+        return False
+    return all(d == a or not isinstance(d, int) for a, d in zip(actual, declared, strict=True))
+
+
+class _Converting:
+    """The values made so far of one symbol."""
+
+    def __init__(self, symbol: Symbol, variables: Mapping[int, Node], name: str) -> None:
+        self.symbol = symbol
+        self.name = name
+        self.names = Names(node.name for node in symbol.nodes)
+        self.values: dict[int, tuple[NodeEntry, ...]] = {}
+        self.variables = dict(variables)
+        self.read: set[int] = set()
+        self.labels: set[int] = set()
+        # The variables' names come first: they are what callers feed by.
+        for node in self.variables.values():
+            self.names.node(node.name)
+
+    def graph(self) -> Graph:
+        """All nodes converted, between the variables and the heads."""
+        for i, node in enumerate(self.symbol.nodes):
+            if node.is_variable:
+                self.variables[i] = self.variables[i].evolve(place=next_place())
+                self.values[i] = self.variables[i].outputs
+            else:
+                self.values[i] = self.converted(node)
+        outputs = [self.entry(head, self.name) for head in self.symbol.heads]
+        # What only training reads, such as the labels of a SoftmaxOutput, is no input of the network in use.
+        unread = self.labels - self.read - {source for source, _ in self.symbol.heads}
+        inputs = [node for i, node in self.variables.items() if node.is_variable and i not in unread]
+        metadata = {"mxnet.version": self.symbol.version} if self.symbol.version else {}
+        return Graph(outputs, inputs, self.name, metadata=metadata)
+
+    def entry(self, source: tuple[int, int], where: str) -> NodeEntry:
+        """The value that stands for this output of a node."""
+        made = self.values[source[0]]
+        if source[1] < len(made):
+            return made[source[1]]
+        node = self.symbol.nodes[source[0]]
+        raise ReadError(
+            f"output {source[1]} of {node.name!r} is read, and in use {node.op} has {len(made)}", where=where
+        )
+
+    def converted(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
+        """The values of one node."""
+        if node.op == CALL:
+            return self.called(node)
+        row = converter_of(node.op)
+        assert row is not None  # _check_ops has seen to it
+        for slot, (source, _) in enumerate(node.inputs):
+            (self.labels if slot in row.labels else self.read).add(source)
+        conversion = Conversion(
+            node.op,
+            node.name,
+            tuple(self.entry(source, node.where) for source in node.inputs),
+            node.params,
+            self.names,
+            tuple(entry.node for i in node.after for entry in self.values[i][:1]),
+            {CTX_GROUP: group} if (group := node.hidden.string("ctx_group", "")) else None,
+        )
+        try:
+            return row(conversion)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ReadError(f"the parameters do not fit the inputs: {error}", where=node.where) from error
+
+    def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
+        """A call: the body's variables are bound to the node's inputs in order."""
+        if len(node.subgraphs) != 1:
+            raise ReadError(f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where)
+        body = node.subgraphs[0]
+        formal = [i for i, inner in enumerate(body.nodes) if inner.is_variable]
+        actual = [self.entry(source, node.where) for source in node.inputs]
+        self.read |= {source for source, _ in node.inputs}
+        if len(formal) != len(actual):
+            raise ReadError(f"the call has {len(actual)} inputs and its body {len(formal)}", where=node.where)
+        variables = {
+            i: variable(body.nodes[i].name, type=_typed(entry.type)) for i, entry in zip(formal, actual, strict=True)
+        }
+        inner = _Converting(body, variables, node.name)
+        graph = inner.graph()
+        if len(graph.inputs) != len(formal):
+            raise ReadError("the body reads labels of training, which a call cannot leave out", where=node.where)
+        made = call(graph, *actual, name=self.names.node(node.name))
+        return made.evolve(output_names=self.names.outputs(node.name, len(graph.outputs))).outputs
+
+
+def _typed(found: Type | None) -> Type:
+    return TensorType("float32") if found is None else found

@@ -1,0 +1,59 @@
+"""`load_mxnet`: a network of MXNet's as a graph of ONNX ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graph.errors import ReadError
+from graph.graph import Graph
+from graph.readers.mxnet.convert import to_graph
+from graph.readers.mxnet.params import read_params
+from graph.readers.mxnet.symbol import parse_symbol
+from graph.types import Dim
+
+__all__ = ["load_mxnet"]
+
+
+def load_mxnet(
+    source: str | Path | bytes | Mapping[str, Any],
+    params: str | Path | bytes | Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+) -> Graph:
+    """The graph of a MXNet symbol: the path of a "-symbol.json" file, or JSON as text, bytes or a dictionary.
+
+    `params` gives the weights: the path of the ".params" file, its bytes, or a mapping from names to arrays. They become
+    constants; without them, the weights are inputs of the graph. No file is opened but those that are named.
+    `shapes` gives shapes to inputs. Many networks load without; an op that must know more says so.
+
+    Each op becomes ONNX's (opset 21), as it is in use, not in training: Dropout passes on, BatchNorm uses its moving
+    statistics, SoftmaxOutput is a softmax and its label no input. The node that makes an op's value bears the op's name,
+    nodes that help it `<name>_<what>`. Values and outputs are called as MXNet calls them: `<name>_output`. MXNet's
+    placement annotation `ctx_group` is kept in the node's metadata under "mxnet.ctx_group".
+
+        g = load_mxnet("resnet-symbol.json", params="resnet-0000.params", shapes={"data": (1, 3, 224, 224)})
+    """
+    content, where, name = _content(source)
+    arrays = {} if params is None else read_params(params)
+    return to_graph(parse_symbol(content, where), arrays, shapes or {}, name)
+
+
+def _content(source: Any) -> tuple[Any, str, str]:
+    """The JSON, what to call it in messages, and the graph's name."""
+    if isinstance(source, Mapping):
+        return source, "symbol", "net"
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), "symbol", "net"
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        return source, "symbol", "net"
+    if not isinstance(source, (str, Path)):
+        raise ReadError(
+            f"a MXNet symbol cannot be read from a {type(source).__name__}",
+            remedy="Give the path of a '-symbol.json' file, or its content",
+        )
+    path = Path(source)
+    try:
+        return path.read_bytes(), str(path), path.stem.removesuffix("-symbol") or "net"
+    except (OSError, ValueError) as error:
+        raise ReadError(f"the symbol file cannot be opened: {error}", where=str(path)) from error

@@ -1,0 +1,46 @@
+"""How each MXNet op is said in ONNX's: one file for each family of ops, one table for all."""
+
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops import (
+    activation,
+    binary,
+    convolution,
+    create,
+    indexing,
+    joining,
+    linear,
+    norm,
+    outputs,
+    pooling,
+    reduce,
+    reshape,
+    resize,
+    scalar,
+    slicing,
+    sorting,
+    unary,
+)
+from graph.readers.mxnet.ops.registry import converter, converter_of
+
+__all__ = [
+    "Conversion",
+    "activation",
+    "binary",
+    "converter",
+    "converter_of",
+    "convolution",
+    "create",
+    "indexing",
+    "joining",
+    "linear",
+    "norm",
+    "outputs",
+    "pooling",
+    "reduce",
+    "reshape",
+    "resize",
+    "scalar",
+    "slicing",
+    "sorting",
+    "unary",
+]

@@ -1,0 +1,93 @@
+"""Activations and softmax."""
+
+from __future__ import annotations
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.registry import converter
+
+ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign"}
+
+
+@converter("Activation", "act_type")
+def activation(c: Conversion) -> NodeEntry:
+    return c.result(ACTIVATIONS[c.params.choice("act_type", tuple(ACTIVATIONS))], c.inputs[0])
+
+
+@converter("LeakyReLU", "act_type slope lower_bound upper_bound", inputs=(1, 2))
+def leaky_relu(c: Conversion) -> NodeEntry:
+    data, params = c.inputs[0], c.params
+    kind = params.choice("act_type", ("leaky", "prelu", "elu", "selu", "gelu", "rrelu"), "leaky")
+    slope = params.number("slope", 0.25)
+    if (kind == "prelu") != (len(c.inputs) == 2):
+        c.fail(f"act_type is {kind}, and the op has {len(c.inputs)} inputs")
+    if kind == "prelu":
+        return c.result("PRelu", data, _slopes(c))
+    if kind == "elu":
+        return c.result("Elu", data, alpha=slope)
+    if kind in ("selu", "gelu"):
+        return c.result(kind.capitalize(), data)
+    if kind == "rrelu":  # in use the mean of the slopes that training draws
+        slope = (params.number("lower_bound", 0.125) + params.number("upper_bound", 0.334)) / 2
+    return c.result("LeakyRelu", data, alpha=slope)
+
+
+def _slopes(c: Conversion) -> NodeEntry:
+    """The slopes, one for each channel, so shaped that they meet axis 1."""
+    data, gamma = c.inputs
+    if c.volume(gamma) == 1 or c.rank(gamma) != 1 or c.rank(data) <= 2:
+        return gamma
+    shape = c.integers("slopes_shape", [-1] + [1] * (c.rank(data) - 2))
+    return c.helper("slopes", "Reshape", gamma, shape)
+
+
+@converter("hard_sigmoid", "alpha beta")
+def hard_sigmoid(c: Conversion) -> NodeEntry:
+    params = c.params
+    return c.result("HardSigmoid", c.inputs[0], alpha=params.number("alpha", 0.2), beta=params.number("beta", 0.5))
+
+
+@converter("softmax softmin log_softmax", "axis temperature dtype use_length", inputs=(1, 2))
+def softmax(c: Conversion) -> NodeEntry:
+    data, params = c.inputs[0], c.params
+    axis = params.integer("axis", -1)
+    if params.boolean("use_length") != (len(c.inputs) == 2):
+        c.fail(f"use_length is {params.boolean('use_length')}, and the op has {len(c.inputs)} inputs")
+    if c.kind == "softmin":
+        data = c.helper("negated", "Neg", data)
+    if "temperature" in params:
+        data = c.helper("cooled", "Div", data, c.like("temperature", params.number("temperature"), data))
+    if "dtype" in params:
+        data = c.cast("cast", data, params.dtype("dtype", "float32"))
+    op = "LogSoftmax" if c.kind == "log_softmax" else "Softmax"
+    if len(c.inputs) == 1:
+        return c.result(op, data, axis=axis)
+    mask = _within_length(c, data, c.inputs[1], c.axis(axis, c.rank(data)))
+    lowest = c.like("lowest", float("-inf"), data)
+    made = c.helper("softmax", op, c.helper("masked", "Where", mask, data, lowest), axis=axis)
+    return c.result("Where", mask, made, c.like("zero", 0.0, data))
+
+
+def _within_length(c: Conversion, data: NodeEntry, length: NodeEntry, axis: int) -> NodeEntry:
+    """Which positions along the axis lie before the length."""
+    (size,) = c.sizes(data, (axis,))
+    count = c.constant("size", size, "int64")
+    steps = c.helper("steps", "Range", c.constant("start", 0, "int64"), count, c.constant("step", 1, "int64"))
+    shape = c.integers("steps_shape", [-1] + [1] * (c.rank(data) - axis - 1))
+    column = c.helper("column", "Unsqueeze", c.cast("length", length, "int64"), c.integers("axis", [axis]))
+    return c.helper("mask", "Less", c.helper("positions", "Reshape", steps, shape), column)
+
+
+@converter("SoftmaxActivation", "mode")
+def softmax_activation(c: Conversion) -> NodeEntry:
+    if c.params.choice("mode", ("instance", "channel"), "instance") == "channel":
+        return c.result("Softmax", c.inputs[0], axis=1)
+    return over_all_but_first(c, c.inputs[0])
+
+
+def over_all_but_first(c: Conversion, data: NodeEntry) -> NodeEntry:
+    """The softmax over everything that belongs to one element of the batch."""
+    if c.rank(data) <= 2:
+        return c.result("Softmax", data, axis=-1)
+    flat = c.helper("softmax", "Softmax", c.helper("flat", "Flatten", data), axis=-1)
+    return c.result("Reshape", flat, c.helper("shape", "Shape", data))

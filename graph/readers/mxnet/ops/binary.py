@@ -1,0 +1,88 @@
+"""Element-wise ops of two inputs, with and without broadcasting.
+
+MXNet's comparisons and logical ops give ones and zeros in the dtype of their inputs, not truth values."""
+
+from __future__ import annotations
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.registry import register
+
+ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
+COMPARISONS = {
+    "equal": ("Equal", False), "not_equal": ("Equal", True), "greater": ("Greater", False), "lesser": ("Less", False),
+    "greater_equal": ("GreaterOrEqual", False), "lesser_equal": ("LessOrEqual", False),
+}  # fmt: skip
+"""ONNX's comparison, and whether its answer is turned round."""
+LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
+
+
+def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
+    """One of MXNet's binary ops by the name that all its spellings share."""
+    if what in ARITHMETIC:
+        return c.result(ARITHMETIC[what], a, b)
+    if what in ("maximum", "minimum"):
+        return c.result("Max" if what == "maximum" else "Min", a, b)
+    if what == "power":
+        return c.result("Pow", a, b)
+    if what == "hypot":
+        squares = c.helper("squares", "Add", c.helper("left", "Mul", a, a), c.helper("right", "Mul", b, b))
+        return c.result("Sqrt", squares)
+    if what == "mod":
+        return _mod(c, a, b)
+    return _truth(c, what, a, b)
+
+
+def _mod(c: Conversion, a: NodeEntry, b: NodeEntry) -> NodeEntry:
+    """What is left of a, with the sign of b; zero for b = 0."""
+    if c.is_float(a):
+        times = c.helper("times", "Floor", c.helper("quotient", "Div", a, b))
+        rest = c.helper("rest", "Sub", a, c.helper("whole", "Mul", times, b))
+    else:
+        one = c.like("one", 1, b)
+        divisor = c.helper("divisor", "Where", c.helper("no_divisor", "Equal", b, c.like("none", 0, b)), one, b)
+        rest = c.helper("rest", "Mod", a, divisor)
+    zero = c.like("zero", 0, a)
+    return c.result("Where", c.helper("by_zero", "Equal", b, zero), zero, rest)
+
+
+def _truth(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
+    if what in LOGICAL:
+        found = c.helper("truth", LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"))
+    else:
+        op, turned = COMPARISONS[what]
+        found = c.helper("truth", op, a, b)
+        found = c.helper("otherwise", "Not", found) if turned else found
+    return c.result("Cast", found, to=c.dtype(a))
+
+
+SPELLINGS = {
+    "add": "elemwise_add broadcast_add broadcast_plus _plus _Plus _add _grad_add",
+    "sub": "elemwise_sub broadcast_sub broadcast_minus _minus _Minus _sub",
+    "mul": "elemwise_mul broadcast_mul _mul _Mul",
+    "div": "elemwise_div broadcast_div _div _Div",
+    "mod": "broadcast_mod _mod _Mod",
+    "power": "broadcast_power _power _Power pow",
+    "maximum": "broadcast_maximum _maximum _Maximum",
+    "minimum": "broadcast_minimum _minimum _Minimum",
+    "hypot": "broadcast_hypot _hypot _Hypot",
+    "equal": "broadcast_equal _equal _Equal",
+    "not_equal": "broadcast_not_equal _not_equal _Not_Equal",
+    "greater": "broadcast_greater _greater _Greater",
+    "greater_equal": "broadcast_greater_equal _greater_equal _Greater_Equal",
+    "lesser": "broadcast_lesser _lesser _Lesser",
+    "lesser_equal": "broadcast_lesser_equal _lesser_equal _Lesser_Equal",
+    "logical_and": "broadcast_logical_and _logical_and _Logical_And",
+    "logical_or": "broadcast_logical_or _logical_or _Logical_Or",
+    "logical_xor": "broadcast_logical_xor _logical_xor _Logical_Xor",
+}
+"""MXNet's names for each op."""
+
+_WHAT = {name: what for what, names in SPELLINGS.items() for name in names.split()}
+
+
+def _binary(c: Conversion) -> NodeEntry:
+    return arithmetic(c, _WHAT[c.kind], *c.inputs)
+
+
+register(" ".join(_WHAT), _binary, inputs=2)

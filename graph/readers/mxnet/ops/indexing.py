@@ -1,0 +1,113 @@
+"""Looking up by index.
+
+MXNet brings an index that lies outside to the border ("clip") or counts it around ("wrap"); ONNX counts negative ones from
+the end and leaves others undefined."""
+
+from __future__ import annotations
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.registry import converter
+
+
+def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: str) -> NodeEntry:
+    """The index as whole numbers within the data's axis."""
+    index = c.cast("index", index, "int64")
+    if mode == "raise":
+        return index
+    count = _size(c, data, axis)
+    if mode == "wrap":
+        return c.helper("wrapped", "Mod", index, count)
+    last = c.helper("last", "Sub", count, c.constant("one", 1, "int64"))
+    if count.node.is_constant:
+        last = c.constant("last", count.node.value - 1, "int64")
+    return c.helper("clipped", "Clip", index, c.constant("first", 0, "int64"), last)
+
+
+def _size(c: Conversion, data: NodeEntry, axis: int) -> NodeEntry:
+    """The size of the axis as a scalar."""
+    shape = c.shape(data)
+    if shape is not None and isinstance(size := shape[axis], int):
+        return c.constant("size", size, "int64")
+    sizes = c.helper("sizes", "Shape", data)
+    return c.helper("size", "Gather", sizes, c.constant("axis", axis, "int64"))
+
+
+@converter("Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic", inputs=2)
+def embedding(c: Conversion) -> NodeEntry:
+    index, weight = c.inputs
+    return c.result("Gather", weight, bounded(c, index, weight, 0, "clip"), axis=0)
+
+
+@converter("take", "axis mode", inputs=2)
+def take(c: Conversion) -> NodeEntry:
+    data, index = c.inputs
+    mode = c.params.choice("mode", ("clip", "wrap", "raise"), "clip")
+    axis = c.params.integer("axis", 0)
+    if axis < 0:
+        axis = c.axis(axis, c.rank(data))
+    return c.result("Gather", data, bounded(c, index, data, axis, mode), axis=axis)
+
+
+@converter("pick choose_element_0index", "axis keepdims mode", inputs=2)
+def pick(c: Conversion) -> NodeEntry:
+    """One element along an axis, for each position of the others."""
+    data, index = c.inputs
+    rank = c.rank(data)
+    axis = c.axis(c.params.integer("axis", -1), rank)
+    chosen = bounded(c, index, data, axis, c.params.choice("mode", ("clip", "wrap"), "clip"))
+    axes = c.integers("axes", [axis])
+    if c.rank(index) < rank:
+        chosen = c.helper("apart", "Unsqueeze", chosen, axes)
+    if c.params.boolean("keepdims") or rank == 1:
+        return c.result("GatherElements", data, chosen, axis=axis)
+    found = c.helper("found", "GatherElements", data, chosen, axis=axis)
+    return c.result("Squeeze", found, axes)
+
+
+@converter("gather_nd", inputs=2)
+def gather_nd(c: Conversion) -> NodeEntry:
+    """MXNet has the coordinates along the first axis of the index, ONNX along the last."""
+    data, index = c.inputs
+    rank = c.rank(index)
+    last = c.permuted("coordinates_last", c.cast("index", index, "int64"), [*range(1, rank), 0])
+    return c.result("GatherND", data, last)
+
+
+@converter("one_hot", "depth on_value off_value dtype")
+def one_hot(c: Conversion) -> NodeEntry:
+    """An index that lies outside gives a row without a one, as with ONNX only those beyond the end do."""
+    depth = c.constant("depth", c.params.integer("depth", least=1), "int64")
+    index = c.cast("index", c.inputs[0], "int64")
+    negative = c.helper("negative", "Less", index, c.constant("first", 0, "int64"))
+    index = c.helper("outside", "Where", negative, depth, index)
+    values = [c.params.number("off_value", 0.0), c.params.number("on_value", 1.0)]
+    return c.result("OneHot", index, depth, c.constant("values", values, c.params.dtype("dtype", "float32")), axis=-1)
+
+
+@converter("ROIPooling", "pooled_size spatial_scale", inputs=2)
+def roi_pooling(c: Conversion) -> NodeEntry:
+    size, scale = c.params.sizes("pooled_size", 2, None), c.params.number("spatial_scale")
+    return c.result("MaxRoiPool", *c.inputs, pooled_shape=size, spatial_scale=scale)
+
+
+@converter("_contrib_ROIAlign", "pooled_size spatial_scale sample_ratio position_sensitive aligned", inputs=2)
+def roi_align(c: Conversion) -> NodeEntry:
+    data, rois = c.inputs
+    if c.params.boolean("position_sensitive"):
+        c.params.fail("position_sensitive", "False")
+    height, width = c.params.sizes("pooled_size", 2, None)
+    columns = c.integers("columns", [1, 4])
+    image, boxes = c.helpers("roi", "Split", rois, columns, count=2, axis=1)
+    flat = c.helper("image_flat", "Squeeze", image, c.integers("axis", [1]))
+    return c.result(
+        "RoiAlign",
+        data,
+        boxes,
+        c.cast("image", flat, "int64"),
+        coordinate_transformation_mode="half_pixel" if c.params.boolean("aligned") else "output_half_pixel",
+        output_height=height,
+        output_width=width,
+        sampling_ratio=max(c.params.integer("sample_ratio", -1), 0),
+        spatial_scale=c.params.number("spatial_scale"),
+    )

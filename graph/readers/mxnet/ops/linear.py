@@ -1,0 +1,81 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.convolution import bias_of
+from graph.readers.mxnet.ops.registry import converter
+
+
+@converter("FullyConnected", "num_hidden no_bias flatten", inputs=(2, 3))
+def fully_connected(c: Conversion) -> NodeEntry:
+    data, weight = c.inputs[:2]
+    bias, hidden = bias_of(c), c.params.integer("num_hidden", least=1)
+    shape = c.shape(data)
+    if not c.params.boolean("flatten", True) and (shape is None or len(shape) != 2):
+        columns = c.helper("columns", "Transpose", weight, perm=[1, 0])
+        if bias is None:
+            return c.result("MatMul", data, columns)
+        return c.result("Add", c.helper("product", "MatMul", data, columns), bias)
+    if shape is None or len(shape) != 2:
+        data = c.helper("flat", "Flatten", data)
+    return c.result("Gemm", data, weight, bias, transB=1, shape=(None, hidden))
+
+
+@converter("dot", "transpose_a transpose_b", inputs=2)
+def dot(c: Conversion) -> NodeEntry:
+    """The last axis of the left side with the first one of the right side; vectors and matrices."""
+    left, right = c.inputs
+    ranks = c.rank(left), c.rank(right)
+    if c.params.boolean("transpose_a") and ranks[0] > 1:
+        # Of more than a matrix MXNet moves the first axis to the end.
+        left = c.helper("left", "Transpose", left, perm=[*range(1, ranks[0]), 0])
+    if c.params.boolean("transpose_b") and ranks[1] > 1:
+        right = c.helper("right", "Transpose", right, perm=[ranks[1] - 1, *range(ranks[1] - 1)])
+    if ranks == (1, 1):
+        row = c.helper("row", "Unsqueeze", left, c.integers("front", [0]))
+        return c.result("MatMul", row, right)
+    if ranks[1] > 2 or 0 in ranks:
+        c.fail(f"only vectors and matrices can stand on the right of dot, not {ranks[1]} dimensions")
+    return c.result("MatMul", left, right)
+
+
+@converter("batch_dot", "transpose_a transpose_b", inputs=2)
+def batch_dot(c: Conversion) -> NodeEntry:
+    return c.result("MatMul", *_sides(c))
+
+
+def _sides(c: Conversion) -> list[NodeEntry]:
+    """Both sides with their last two axes swapped where that is asked for."""
+    sides = list(c.inputs[:2])
+    for i, (name, what) in enumerate((("transpose_a", "left"), ("transpose_b", "right"))):
+        if c.params.boolean(name):
+            rank = c.rank(sides[i])
+            if rank < 2:
+                c.fail(f"a matrix product of {rank} dimensions")
+            sides[i] = c.helper(what, "Transpose", sides[i], perm=[*range(rank - 2), rank - 1, rank - 2])
+    return sides
+
+
+@converter("linalg_gemm2 _linalg_gemm2", "transpose_a transpose_b alpha axis", inputs=2)
+def gemm2(c: Conversion) -> NodeEntry:
+    alpha = _alpha(c)
+    if alpha == 1:
+        return c.result("MatMul", *_sides(c))
+    product = c.helper("product", "MatMul", *_sides(c))
+    return c.result("Mul", product, c.like("alpha", alpha, product))
+
+
+@converter("linalg_gemm _linalg_gemm", "transpose_a transpose_b alpha beta axis", inputs=3)
+def gemm(c: Conversion) -> NodeEntry:
+    product = c.helper("product", "MatMul", *_sides(c))
+    scaled = c.helper("scaled", "Mul", product, c.like("alpha", _alpha(c), product))
+    added = c.helper("added", "Mul", c.inputs[2], c.like("beta", c.params.number("beta", 1.0), product))
+    return c.result("Add", scaled, added)
+
+
+def _alpha(c: Conversion) -> float:
+    if c.params.integer("axis", -2) != -2:
+        c.params.fail("axis", "-2")
+    return c.params.number("alpha", 1.0)

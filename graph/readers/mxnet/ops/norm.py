@@ -1,0 +1,115 @@
+"""Normalizations, with the statistics that a network in use has."""
+
+from __future__ import annotations
+
+import math
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.layout import moved
+from graph.readers.mxnet.ops.registry import converter
+
+BATCH_NORM = "eps fix_gamma use_global_stats output_mean_var axis"
+
+
+@converter("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm", BATCH_NORM, inputs=5)
+def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
+    data, gamma, beta, mean, variance = c.inputs
+    eps = c.params.number("eps", 1e-3)
+    if c.params.boolean("fix_gamma", True):
+        gamma = _ones(c, gamma, mean)
+    statistics = (gamma, beta, mean, variance)
+    axis = c.params.integer("axis", 1)
+    if axis != 1:
+        axis = c.axis(axis, c.rank(data))
+    if axis == 1:
+        made = c.result("BatchNormalization", data, *statistics, epsilon=eps)
+    else:
+        there, back = moved(c.rank(data), axis, 1), moved(c.rank(data), 1, axis)
+        inner = c.helper("norm", "BatchNormalization", c.permuted("axis_to_1", data, there), *statistics, epsilon=eps)
+        made = c.result("Transpose", inner, perm=back)
+    if not c.params.boolean("output_mean_var"):
+        return (made,)
+    shifted = c.helper("shifted", "Add", variance, c.like("eps", eps, variance))
+    inverse = c.extra(2, "Reciprocal", c.helper("deviation", "Sqrt", shifted))
+    return made, c.extra(1, "Identity", mean), inverse
+
+
+def _ones(c: Conversion, gamma: NodeEntry, mean: NodeEntry) -> NodeEntry:
+    """fix_gamma: a scale of one whatever the file holds."""
+    for entry in (gamma, mean):
+        size = c.volume(entry)
+        # The size of an array that is there; a size that is merely declared allocates nothing.
+        if size is not None and entry.node.is_constant:
+            return c.like("ones", [1.0] * size, gamma)
+    one = c.like("one", 1.0, gamma)
+    return c.helper("ones", "Expand", one, c.helper("channels", "Shape", mean))
+
+
+@converter("LayerNorm", "axis eps output_mean_var", inputs=3)
+def layer_norm(c: Conversion) -> tuple[NodeEntry, ...]:
+    data, gamma, beta = c.inputs
+    eps = c.params.number("eps", 1e-5)
+    axis = c.params.integer("axis", -1)
+    if axis == -1 or c.axis(axis, c.rank(data)) == c.rank(data) - 1:
+        made = c.result("LayerNormalization", data, gamma, beta, axis=-1, epsilon=eps)
+    else:
+        rank, front = c.rank(data), c.axis(axis, c.rank(data))
+        last = c.permuted("axis_to_last", data, moved(rank, front, rank - 1))
+        inner = c.helper("norm", "LayerNormalization", last, gamma, beta, axis=-1, epsilon=eps)
+        made = c.result("Transpose", inner, perm=moved(rank, rank - 1, front))
+    if not c.params.boolean("output_mean_var"):
+        return (made,)
+    axes = c.integers("axes", [axis])
+    return (made, *_statistics(c, data, axes, eps))
+
+
+def _statistics(c: Conversion, data: NodeEntry, axes: NodeEntry, eps: float) -> tuple[NodeEntry, NodeEntry]:
+    """Mean, and the deviation with eps inside the root, as MXNet returns them."""
+    mean = c.extra(1, "ReduceMean", data, axes)
+    centred = c.helper("centred", "Sub", data, mean)
+    variance = c.helper("variance", "ReduceMean", c.helper("squares", "Mul", centred, centred), axes)
+    return mean, c.extra(2, "Sqrt", c.helper("shifted", "Add", variance, c.like("eps", eps, data)))
+
+
+@converter("InstanceNorm", "eps", inputs=3)
+def instance_norm(c: Conversion) -> NodeEntry:
+    return c.result("InstanceNormalization", *c.inputs, epsilon=c.params.number("eps", 1e-3))
+
+
+@converter("GroupNorm", "num_groups eps output_mean_var", inputs=3)
+def group_norm(c: Conversion) -> NodeEntry:
+    if c.params.boolean("output_mean_var"):
+        c.params.fail("output_mean_var", "False")
+    groups = c.params.integer("num_groups", 1, least=1)
+    return c.result("GroupNormalization", *c.inputs, epsilon=c.params.number("eps", 1e-5), num_groups=groups)
+
+
+@converter("L2Normalization", "eps mode")
+def l2_normalization(c: Conversion) -> NodeEntry:
+    data = c.inputs[0]
+    mode = c.params.choice("mode", ("instance", "channel", "spatial"), "instance")
+    axes = [1] if mode == "channel" else list(range(1 if mode == "instance" else 2, c.rank(data)))
+    squares = c.helper("squares", "Mul", data, data)
+    total = c.helper("total", "ReduceSum", squares, c.integers("axes", axes))
+    shifted = c.helper("shifted", "Add", total, c.like("eps", c.params.number("eps", 1e-10), data))
+    return c.result("Div", data, c.helper("length", "Sqrt", shifted))
+
+
+@converter("LRN", "alpha beta knorm nsize")
+def lrn(c: Conversion) -> NodeEntry:
+    params = c.params
+    return c.result(
+        "LRN",
+        c.inputs[0],
+        alpha=params.number("alpha", 1e-4),
+        beta=params.number("beta", 0.75),
+        bias=params.number("knorm", 2.0),
+        size=params.integer("nsize", least=1),
+    )
+
+
+@converter("_contrib_div_sqrt_dim")
+def div_sqrt_dim(c: Conversion) -> NodeEntry:
+    (size,) = c.sizes(c.inputs[0], (-1,))
+    return c.result("Div", c.inputs[0], c.like("root", math.sqrt(size), c.inputs[0]))

@@ -1,0 +1,62 @@
+"""Shapes put together from numbers and from sizes that are known only when the network runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+
+__all__ = ["SizeOf", "shape_value", "size_at"]
+
+
+@attrs.frozen(slots=True)
+class SizeOf:
+    """A product of sizes: a number, times those of a value along some axes that are not known yet."""
+
+    entry: NodeEntry
+    """The value."""
+    axes: tuple[int, ...]
+    """Its axes, counted from the front."""
+    factor: int = 1
+    """The number."""
+
+
+Part = int | SizeOf
+"""One dimension of a shape to be; -1 is what remains."""
+
+
+def size_at(c: Conversion, entry: NodeEntry, *axes: int) -> Part:
+    """The product of a value's sizes along these axes: a number as far as they are known."""
+    dims = c.dims(entry)
+    open_axes = tuple(axis for axis in axes if not isinstance(dims[axis], int))
+    factor = math.prod(size for axis in axes if isinstance(size := dims[axis], int))
+    return SizeOf(entry, open_axes, factor) if open_axes else factor
+
+
+def shape_value(c: Conversion, what: str, parts: Sequence[Part], infer: bool = False) -> NodeEntry:
+    """The shape as a value: a constant if all is known, else put together when the network runs.
+
+    `infer`: for Reshape, which finds out a single unknown dimension by itself."""
+    unknown = [i for i, part in enumerate(parts) if isinstance(part, SizeOf)]
+    if infer and len(unknown) == 1 and -1 not in parts:
+        parts = [-1 if i == unknown[0] else part for i, part in enumerate(parts)]
+    known = [part for part in parts if isinstance(part, int)]
+    if len(known) == len(parts):
+        return c.integers(what, known)
+    pieces = [_piece(c, f"{what}_{i}", part) for i, part in enumerate(parts)]
+    return c.helper(what, "Concat", *pieces, axis=0)
+
+
+def _piece(c: Conversion, what: str, part: Part) -> NodeEntry:
+    """The part as an array of one element."""
+    if isinstance(part, int):
+        return c.integers(what, [part])
+    shape = c.helper(f"{what}_of", "Shape", part.entry)
+    sizes = c.helper(f"{what}_sizes", "Gather", shape, c.integers(f"{what}_axes", part.axes))
+    if len(part.axes) > 1:
+        sizes = c.helper(f"{what}_product", "ReduceProd", sizes, c.integers(f"{what}_all", [0]))
+    return sizes if part.factor == 1 else c.helper(what, "Mul", sizes, c.integers(f"{what}_factor", [part.factor]))

@@ -1,0 +1,53 @@
+"""Sorting, and the k first."""
+
+from __future__ import annotations
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.registry import converter
+from graph.readers.mxnet.ops.sizes import shape_value, size_at
+
+
+def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, NodeEntry, NodeEntry, int]:
+    """Data, values and positions in order along the axis (count 0: all of them), and the axis."""
+    data = c.inputs[0]
+    axis = c.params.optional_integer("axis")
+    if "axis" not in c.params.names:
+        axis = -1
+    if axis is None:
+        data, axis = c.helper("flat", "Reshape", data, c.integers("all", [-1])), 0
+    axis = c.axis(axis, c.rank(data))
+    size = c.integers("count", [count]) if count else shape_value(c, "count", [size_at(c, data, axis)])
+    values, positions = c.helpers("ranked", "TopK", data, size, count=2, axis=axis, largest=int(not ascending))
+    return data, values, positions, axis
+
+
+@converter("topk", "axis k ret_typ is_ascend dtype")
+def topk(c: Conversion) -> NodeEntry | tuple[NodeEntry, NodeEntry]:
+    kind = c.params.choice("ret_typ", ("indices", "value", "both", "mask"), "indices")
+    count = max(c.params.integer("k", 1), 0)
+    data, values, positions, axis = _ranked(c, count, c.params.boolean("is_ascend"))
+    dtype = c.params.dtype("dtype", "float32")
+    if kind == "value":
+        return c.result("Identity", values)
+    if kind == "indices":
+        return c.result("Cast", positions, to=dtype)
+    if kind == "both":
+        return c.results("Identity", values, count=1)[0], c.extra(1, "Cast", positions, to=dtype)
+    if "axis" in c.params.names and "axis" not in c.params:
+        c.params.fail("axis", "a number, for a mask")
+    zeros = c.helper("zeros", "Expand", c.like("zero", 0, data), c.helper("shape", "Shape", data))
+    ones = c.helper("ones", "Expand", c.like("one", 1, data), c.helper("ones_shape", "Shape", positions))
+    return c.result("ScatterElements", zeros, positions, ones, axis=axis)
+
+
+@converter("sort", "axis is_ascend")
+def sort(c: Conversion) -> NodeEntry:
+    _, values, _, _ = _ranked(c, 0, c.params.boolean("is_ascend", True))
+    return c.result("Identity", values)
+
+
+@converter("argsort", "axis is_ascend dtype")
+def argsort(c: Conversion) -> NodeEntry:
+    _, _, positions, _ = _ranked(c, 0, c.params.boolean("is_ascend", True))
+    return c.result("Cast", positions, to=c.params.dtype("dtype", "float32"))

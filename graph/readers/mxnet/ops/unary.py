@@ -1,0 +1,121 @@
+"""Element-wise ops of one input."""
+
+from __future__ import annotations
+
+import math
+
+from graph.node import NodeEntry
+from graph.readers.mxnet.conversion import Conversion
+from graph.readers.mxnet.ops.registry import converter, register
+
+SAME_MEANING = {
+    "abs": "Abs", "arccos": "Acos", "arccosh": "Acosh", "arcsin": "Asin", "arcsinh": "Asinh", "arctan": "Atan",
+    "arctanh": "Atanh", "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor",
+    "log": "Log", "negative": "Neg", "reciprocal": "Reciprocal", "relu": "Relu", "sigmoid": "Sigmoid", "sign": "Sign",
+    "sin": "Sin", "sinh": "Sinh", "softsign": "Softsign", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
+}  # fmt: skip
+"""MXNet's ops that ONNX has under another name."""
+
+
+def _same(c: Conversion) -> NodeEntry:
+    return c.result(SAME_MEANING[c.kind], c.inputs[0])
+
+
+register(" ".join(SAME_MEANING), _same)
+
+
+@converter("square")
+def square(c: Conversion) -> NodeEntry:
+    return c.result("Mul", c.inputs[0], c.inputs[0])
+
+
+@converter("rsqrt")
+def rsqrt(c: Conversion) -> NodeEntry:
+    return c.result("Reciprocal", c.helper("root", "Sqrt", c.inputs[0]))
+
+
+FACTORS = {"degrees": 180 / math.pi, "radians": math.pi / 180}
+LOG_BASES = {"log2": 2.0, "log10": 10.0}
+
+
+@converter("degrees radians")
+def scaled(c: Conversion) -> NodeEntry:
+    return c.result("Mul", c.inputs[0], c.like("factor", FACTORS[c.kind], c.inputs[0]))
+
+
+@converter("log2 log10")
+def logarithm(c: Conversion) -> NodeEntry:
+    natural = c.helper("natural", "Log", c.inputs[0])
+    return c.result("Div", natural, c.like("base", math.log(LOG_BASES[c.kind]), c.inputs[0]))
+
+
+@converter("log1p")
+def log1p(c: Conversion) -> NodeEntry:
+    return c.result("Log", c.helper("plus_one", "Add", c.inputs[0], c.like("one", 1, c.inputs[0])))
+
+
+@converter("expm1")
+def expm1(c: Conversion) -> NodeEntry:
+    return c.result("Sub", c.helper("exp", "Exp", c.inputs[0]), c.like("one", 1, c.inputs[0]))
+
+
+@converter("rint")
+def rint(c: Conversion) -> NodeEntry:
+    """The nearest whole number; of two as near, the lower one."""
+    lower = c.helper("lower", "Sub", c.inputs[0], c.like("half", 0.5, c.inputs[0]))
+    return c.result("Ceil", lower)
+
+
+@converter("round")
+def round_away(c: Conversion) -> NodeEntry:
+    """The nearest whole number; of two as near, the one further from zero."""
+    size = c.helper("size", "Abs", c.inputs[0])
+    whole = c.helper("whole", "Floor", c.helper("raised", "Add", size, c.like("half", 0.5, size)))
+    return c.result("Mul", c.helper("sign", "Sign", c.inputs[0]), whole)
+
+
+@converter("fix trunc")
+def towards_zero(c: Conversion) -> NodeEntry:
+    whole = c.helper("whole", "Floor", c.helper("size", "Abs", c.inputs[0]))
+    return c.result("Mul", c.helper("sign", "Sign", c.inputs[0]), whole)
+
+
+@converter("cbrt rcbrt")
+def cube_root(c: Conversion) -> NodeEntry:
+    size = c.helper("size", "Abs", c.inputs[0])
+    root = c.helper("root", "Pow", size, c.like("third", 1 / 3, size))
+    sign = c.helper("sign", "Sign", c.inputs[0])
+    return c.result("Mul", sign, root) if c.kind == "cbrt" else c.result("Div", sign, root)
+
+
+@converter("logical_not")
+def logical_not(c: Conversion) -> NodeEntry:
+    """One where the input is zero, in the input's dtype."""
+    data = c.inputs[0]
+    return c.result("Cast", c.helper("is_zero", "Equal", data, c.like("zero", 0, data)), to=c.dtype(data))
+
+
+@converter("clip", "a_min a_max")
+def clip(c: Conversion) -> NodeEntry:
+    data = c.inputs[0]
+    low, high = (c.params.number(name) for name in ("a_min", "a_max"))
+    return c.result("Clip", data, c.like("min", low, data), c.like("max", high, data))
+
+
+@converter("smooth_l1", "scalar is_int")
+def smooth_l1(c: Conversion) -> NodeEntry:
+    """A parabola around zero, straight lines beyond."""
+    data, sigma = c.inputs[0], c.params.scalar("scalar", 1.0)
+    if sigma == 0:
+        c.params.fail("scalar", "other than 0")
+    size = c.helper("size", "Abs", data)
+    inside = c.helper("inside", "Less", size, c.like("border", 1 / sigma**2, data))
+    parabola = c.helper("parabola", "Mul", c.helper("squares", "Mul", data, data), c.like("scale", sigma**2 / 2, data))
+    return c.result("Where", inside, parabola, c.helper("line", "Sub", size, c.like("offset", 0.5 / sigma**2, data)))
+
+
+@converter("Cast cast amp_cast", "dtype")
+def cast(c: Conversion) -> NodeEntry:
+    if "dtype" not in c.params:
+        c.params.fail("dtype", "given")
+    return c.result("Cast", c.inputs[0], to=c.params.dtype("dtype", "float32"))

@@ -1,0 +1,223 @@
+"""MXNet's parameter files: a list of named arrays in MXNet's own binary form, or a NumPy .npz archive.
+
+Nothing is allocated by a size that the file declares: an array is a view of the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graph.errors import PartitaError, ReadError
+from graph.types import dtype_name, numpy_dtype
+
+__all__ = ["DTYPES", "read_params"]
+
+LIST_MAGIC = 0x112
+"""The first eight bytes of a parameter file."""
+
+V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+"""What an array begins with; anything else is the number of dimensions, as the first releases wrote it."""
+
+MAX_RANK = 32
+"""More dimensions than this are a lie: MXNet's own ops stop far below."""
+
+DTYPES = {
+    0: "float32",
+    1: "float64",
+    2: "float16",
+    3: "uint8",
+    4: "int32",
+    5: "int8",
+    6: "int64",
+    7: "bool",
+    8: "int16",
+    9: "uint16",
+    10: "uint32",
+    11: "uint64",
+    12: "bfloat16",
+}
+"""MXNet's numbers for element types."""
+
+STORAGE = {-1: "undefined", 1: "row_sparse", 2: "csr"}
+"""MXNet's numbers for the ways to store an array that are not dense."""
+
+Array = np.ndarray[Any, Any]
+
+
+def read_params(source: str | Path | bytes | Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays by name, without the "arg:" and "aux:" that MXNet puts before the names.
+
+    `source` is the path of a ".params" or ".npz" file, its bytes, or a mapping from names to arrays."""
+    if isinstance(source, Mapping):
+        return _bare_names(((name, _as_array(name, value)) for name, value in source.items()), "params")
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _from_bytes(memoryview(source).cast("B"), "params")
+    if not isinstance(source, (str, Path)):
+        raise ReadError(
+            f"parameters cannot be read from a {type(source).__name__}",
+            where="params",
+            remedy="Give the path of a .params file, its bytes, or a mapping from names to arrays",
+        )
+    return _from_bytes(_mapped(Path(source)), str(source))
+
+
+def _mapped(path: Path) -> memoryview:
+    """The file's bytes, mapped into memory."""
+    try:
+        if not path.stat().st_size:
+            raise ReadError("the file is empty", where=str(path), remedy="It is to be a file written by MXNet")
+        return memoryview(np.memmap(path, dtype=np.uint8, mode="r"))
+    except (OSError, ValueError) as error:
+        raise ReadError(f"the parameter file cannot be opened: {error}", where=str(path)) from error
+
+
+def _from_bytes(data: memoryview, where: str) -> dict[str, Array]:
+    named = _npz(data, where) if bytes(data[:4]) == b"PK\x03\x04" else _Reader(data, where).arrays()
+    return _bare_names(named, where)
+
+
+def _as_array(name: Any, value: Any) -> Array:
+    if not isinstance(name, str):
+        raise ReadError(f"a parameter's name is text, not {name!r}", where="params")
+    # An MXNet array in the caller's hands, without our importing MXNet.
+    value = value.asnumpy() if hasattr(value, "asnumpy") else value
+    try:
+        array = np.asarray(value)
+        dtype_name(array.dtype)
+    except (ValueError, PartitaError) as error:
+        raise ReadError(f"the value is no array of numbers: {error}", where=f"parameter {name!r}") from error
+    if array.dtype.kind in "OSUT":
+        raise ReadError(f"the value holds {array.dtype}, not numbers", where=f"parameter {name!r}")
+    return array
+
+
+def _bare_names(named: Iterator[tuple[str, Array]] | Any, where: str) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for name, array in named:
+        bare = name[4:] if name.startswith(("arg:", "aux:")) else name
+        if bare in found:
+            raise ReadError(f"the parameter {bare!r} is there twice", where=where)
+        found[bare] = array
+    return found
+
+
+class _Reader:
+    """Reads MXNet's binary form front to back."""
+
+    def __init__(self, data: memoryview, where: str) -> None:
+        self.data = data
+        self.at = 0
+        self.where = where
+
+    def arrays(self) -> list[tuple[str, Array]]:
+        """The named arrays; the file must end with the last name."""
+        if len(self.data) < 16 or self.number("<Q") != LIST_MAGIC:
+            self.fail("this is no MXNet parameter file", "It is to begin with MXNet's number 0x112, as nd.save writes it")
+        self.number("<Q")  # reserved
+        arrays = [self.array(i) for i in range(self.count("arrays"))]
+        names = [self.name(i) for i in range(self.count("names"))]
+        if len(names) != len(arrays):
+            missing = "has no names" if not names else f"has {len(names)} names"
+            self.fail(f"the file {missing} for its {len(arrays)} arrays", "Save a mapping from names to arrays")
+        if self.at != len(self.data):
+            self.fail(f"{len(self.data) - self.at} bytes follow the last name", "The file is damaged")
+        return list(zip(names, arrays, strict=True))
+
+    def fail(self, cause: str, remedy: str | None = None) -> NoReturn:
+        raise ReadError(f"{cause} (at byte {self.at} of {len(self.data)})", where=self.where, remedy=remedy)
+
+    def take(self, size: int, what: str) -> memoryview:
+        if size > len(self.data) - self.at:
+            self.fail(f"the file ends inside {what}, which needs {size} bytes", "The file is cut off or damaged")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, form: str) -> int:
+        return int(struct.unpack(form, self.take(struct.calcsize(form), "a number"))[0])
+
+    def count(self, what: str) -> int:
+        """How many there are: every one takes eight bytes or more, so a count that lies is seen at once."""
+        count = self.number("<Q")
+        if count > (len(self.data) - self.at) // 8 + 1:
+            self.fail(f"the file declares {count} {what}, more than its size can hold", "The file is damaged")
+        return count
+
+    def name(self, index: int) -> str:
+        text = bytes(self.take(self.number("<Q"), f"name {index}"))
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            self.fail(f"name {index} is not text", "The file is damaged")
+
+    def array(self, index: int) -> Array:
+        what = f"array {index}"
+        magic = self.number("<I")
+        if magic in (V2, V3):
+            storage = self.number("<i")
+            if storage != 0:
+                self.fail(
+                    f"{what} is stored as {STORAGE.get(storage, f'kind {storage}')}; only dense arrays are read",
+                    "Save it after array.tostype('default')",
+                )
+        dims = self.dims(magic, what)
+        if not dims and magic != V3:
+            self.fail(f"{what} has no shape: it was saved before it was initialized", "Initialize the parameters first")
+        self.take(8, what)  # the context: the kind and the number of the device it was on
+        flag = self.number("<i")
+        if flag not in DTYPES:
+            self.fail(f"{what} has the unknown element type {flag}", "The file is damaged")
+        dtype = numpy_dtype(DTYPES[flag])
+        data = self.take(math.prod(dims) * dtype.itemsize, what)
+        if DTYPES[flag] == "bool":  # any byte but 0 is true
+            return np.frombuffer(data, np.uint8).reshape(dims) != 0
+        # A copy only where the bytes lie at an address that does not suit the type.
+        return np.require(np.frombuffer(data, dtype).reshape(dims), requirements=["A"])
+
+    def dims(self, magic: int, what: str) -> tuple[int, ...]:
+        modern = magic in (V1, V2, V3)
+        rank = self.number("<i") if modern else magic
+        if not 0 <= rank <= MAX_RANK:
+            self.fail(f"{what} declares {rank} dimensions", "The file is damaged")
+        form = f"<{rank}{'q' if modern else 'I'}"
+        dims = struct.unpack(form, self.take(struct.calcsize(form), what))
+        if any(d < 0 for d in dims):
+            self.fail(f"{what} has the shape {dims}", "Initialize the parameters before they are saved")
+        return tuple(dims)
+
+
+def _npz(data: memoryview, where: str) -> Iterator[tuple[str, Array]]:
+    """The arrays of a NumPy archive; pickled objects are refused."""
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            for member in archive.namelist():
+                yield member.removesuffix(".npy"), _npy(archive.read(member), f"{where}, array {member!r}")
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        raise ReadError(f"the archive is damaged: {error}", where=where) from error
+
+
+def _npy(content: bytes, where: str) -> Array:
+    stream = BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+        if dtype.kind not in "biufV" or dtype.hasobject:
+            raise ReadError(f"the array holds {dtype}, not numbers", where=where)
+        if dtype.kind == "V":  # how NumPy itself writes bfloat16
+            dtype = numpy_dtype("bfloat16") if dtype.itemsize == 2 else dtype
+        array: Array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
+        dtype_name(array.dtype)
+    except (ValueError, EOFError, TypeError, PartitaError) as error:
+        if isinstance(error, ReadError):
+            raise
+        raise ReadError(f"the array is damaged: {error}", where=where) from error
+    return np.require(array, dtype.newbyteorder("="), requirements=["A"])
