@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .halves import is_float
 from .registry import numerics
 
 _NAMES = {
@@ -28,7 +29,7 @@ def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -
         return _text(x)
     dtype = helper.tensor_dtype_to_np_dtype(to)
     if x.dtype.kind in "OSU":
-        x = x.astype(np.float64 if _is_real(dtype) else np.int64 if dtype.kind in "iub" else dtype)
+        x = x.astype(np.float64 if is_float(dtype) else np.int64 if dtype.kind in "iub" else dtype)
     if dtype.name == "float8_e8m0fnu":
         return numpy_helper.to_float8e8m0(x, bool(saturate), round_mode).astype(dtype)
     if dtype.name.startswith("float8") and saturate:
@@ -43,10 +44,6 @@ def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode:
 
     to = _STRING if like.dtype.kind in "OSU" else helper.np_dtype_to_tensor_dtype(like.dtype)
     return cast(x, to=to, saturate=saturate, round_mode=round_mode)
-
-
-def _is_real(dtype: np.dtype) -> bool:
-    return dtype.kind == "f" or "float" in dtype.name
 
 
 def _text(x: np.ndarray) -> np.ndarray:

@@ -35,6 +35,12 @@ def gemm(
     return (y + (c if beta == 1 else beta * c)).astype(a.dtype)
 
 
+@numerics("Det", widen=True)
+def determinant(x: np.ndarray) -> np.ndarray:
+    """Of the matrices in the last two axes."""
+    return np.linalg.det(x)
+
+
 @numerics("MatMulInteger")
 def matmul_integer(
     a: np.ndarray,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .casts import cast
 from .halves import is_half
 from .registry import numerics
 
@@ -142,7 +143,7 @@ def layer_normalization(
     epsilon: float,
     stash_type: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Y, mean, 1 / deviation over the axes from ``axis`` on; float32 statistics for halves."""
+    """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics leave in the stash type."""
     wide = _wide(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
     mean = wide.mean(axis=axes, keepdims=True)
@@ -151,7 +152,7 @@ def layer_normalization(
     y = (centred * inverse).astype(x.dtype) * scale
     if bias is not None:
         y = y + bias
-    return y.astype(x.dtype, copy=False), mean, inverse
+    return y.astype(x.dtype, copy=False), cast(mean, to=stash_type), cast(inverse, to=stash_type)
 
 
 @numerics("MeanVarianceNormalization", widen=True)

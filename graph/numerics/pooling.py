@@ -6,6 +6,7 @@ The windows are taken tap by tap: each place in the kernel is one strided view o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,24 +76,14 @@ def average_pool(
     geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     counted = np.ones((1, 1, *x.shape[2:]), x.dtype)
     if count_include_pad:
-        stated = list(zip(geometry.before, geometry.after))
-        counted = np.pad(counted, [(0, 0), (0, 0), *stated], constant_values=1)
-        counts = _sum(geometry, _grown(counted, geometry))
+        counted = np.pad(
+            counted, [(0, 0), (0, 0), *zip(geometry.before, geometry.after, strict=True)], mode="edge"
+        )
+        bare = replace(geometry, before=(0,) * len(kernel_shape), after=(0,) * len(kernel_shape))
+        counts = _sum(bare, bare.pad(counted, 0))
     else:
         counts = _sum(geometry, geometry.pad(counted, 0))
     return _sum(geometry, geometry.pad(x, 0)) / np.maximum(counts, 1)
-
-
-def _grown(counted: np.ndarray, geometry: Window) -> np.ndarray:
-    """Zeros behind the stated padding, as far as the last window reaches."""
-    bare = Window(
-        geometry.kernel,
-        geometry.strides,
-        geometry.dilations,
-        *((0,) * len(geometry.kernel),) * 2,
-        geometry.outputs,
-    )
-    return bare.pad(counted, 0)
 
 
 @numerics("LpPool", widen=True)

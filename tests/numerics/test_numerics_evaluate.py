@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from graph.numerics import NoNumerics, evaluate, supports
-from graph.numerics.registry import numerics
+from graph.numerics.registry import find, numerics
 
 
 def test_unknown_op_names_cause_place_and_remedy() -> None:
@@ -116,3 +118,22 @@ def test_import_leaves_the_reference_evaluator_alone() -> None:
     check = "import sys, graph.numerics; print('onnx.reference' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_every_meaning_takes_all_attributes_and_inputs_of_its_schemas() -> None:
+    """For each op and opset: a keyword for each attribute, a position for each input."""
+    lacking = []
+    for schema in onnx.defs.get_all_schemas_with_history():
+        meaning = find(schema.name, schema.domain, schema.since_version)
+        if meaning is None or schema.deprecated:
+            continue
+        parameters = inspect.signature(meaning.function).parameters.values()
+        named = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - set(meaning.wants)
+        wanted = set(schema.attributes) - {"consumed_inputs"}
+        places = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            places = schema.max_input
+        needed = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        if not wanted <= named or places < schema.max_input or needed > schema.min_input:
+            lacking.append((schema.name, schema.since_version, wanted - named, places, needed))
+    assert not lacking
