@@ -14,6 +14,12 @@ from graph.ops.custom import custom_op
 from graph.types import TensorType
 
 
+_FAILURES = (
+    ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError, AssertionError, ImportError, MemoryError,
+)  # fmt: skip
+"""What numpy and ONNX's reference raise at values that an op does not take, or for want of a package."""
+
+
 def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The graph's outputs for these values of its inputs, in order (arrays; lists for sequences; None for nothing)."""
     if len(inputs) != len(graph.inputs):
@@ -45,7 +51,7 @@ def evaluate_node(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], 
         return _evaluate(node, inputs, opsets, captured)
     except PartitaError:
         raise
-    except (ValueError, TypeError, IndexError, KeyError, RuntimeError, NotImplementedError, ArithmeticError) as error:
+    except _FAILURES as error:
         shapes = ", ".join("absent" if x is None else _described(x) for x in inputs)
         raise GraphError(
             f"the op cannot be computed: {error}", where=f"node {node.name!r} ({node.op}) on ({shapes})"
