@@ -131,6 +131,7 @@ def quiet_exporter() -> Iterator[None]:
         with warnings.catch_warnings(), redirect_stderr(StringIO()):
             for category in (DeprecationWarning, FutureWarning):
                 warnings.simplefilter("ignore", category)
+            warnings.filterwarnings("ignore", module=r"torch\.(onnx|export)\b")
             yield
     finally:
         logging.disable(disabled)
