@@ -13,7 +13,6 @@ from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
 from graph.types import TensorType
 
-
 _FAILURES = (
     ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError, AssertionError, ImportError, MemoryError,
 )  # fmt: skip
