@@ -97,11 +97,11 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("inputs", _values(summary.inputs)),
         ("outputs", _values(summary.outputs)),
         ("ops", f"{sum(summary.ops.values()):,}: " + ", ".join(f"{count} {op}" for op, count in summary.ops.items())),
-        ("parameters", f"{summary.parameters:,} in {summary.constants:,} arrays, {_size(summary.bytes)}"),
+        ("parameters", f"{summary.parameters:,} in {_counted(summary.constants, 'array')}, {_size(summary.bytes)}"),
         ("opsets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in summary.opsets.items())),
     ]
     if summary.calls or summary.bodies:
-        rows.append(("bodies", f"{summary.bodies} ({summary.calls} calls)"))
+        rows.append(("bodies", f"{summary.bodies:,}, called in {_counted(summary.calls, 'place')}"))
     if summary.symbols:
         rows.append(("dynamic", ", ".join(summary.symbols)))
     return rows
@@ -109,6 +109,10 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
 
 def _values(values: tuple[tuple[str, Type | None], ...]) -> str:
     return "\n".join(name if made is None else f"{name}: {made}" for name, made in values)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _size(count: int) -> str:

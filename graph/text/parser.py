@@ -207,6 +207,11 @@ class _Parser(Reader):
         name, index = self.reference_parts()
         return scope.value(name, start) if index is None else scope.output(name, index, start)
 
+    def earlier_node(self, scope: Scope) -> Node:
+        """A node by name."""
+        start = self.lexer.start
+        return scope.node(self.name("the name of a node"), start)
+
     def optional_value(self, scope: Scope) -> NodeEntry | None:
         """The same, or `_` for an absent one."""
         if self.lexer.at_word("_"):
@@ -326,7 +331,7 @@ class _Parser(Reader):
             elif lexer.token == "after":
                 lexer.advance()
                 lexer.need("(")
-                made.after = tuple(self.listed(lambda: scope.node(self.name("a node"), lexer.start), ")"))
+                made.after = tuple(self.listed(lambda: self.earlier_node(scope), ")"))
             elif lexer.token == "metadata":
                 made.metadata = frozen_attrs(self.metadata())
             else:

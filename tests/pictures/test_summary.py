@@ -1,0 +1,45 @@
+"""A graph in numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph import Graph, TensorType, call, constant, op, variable
+from graph.summary import summarize, summary_text
+
+SHARED = np.zeros((4, 256), np.float32)
+
+
+def network() -> Graph:
+    a = variable("a", "float32", (4, "N"))
+    body = Graph([op("Add", op("Mul", a, constant(SHARED, "k"), name="m"), constant(SHARED, "k2"), name="s")], name="f")
+    x = variable("x", "float32", ("batch", "N"))
+    one = call(body, x, name="one")
+    return Graph([op("Add", one, call(body, one, name="two"), name="y")], name="net [bold]", output_names=["out"])
+
+
+def test_bodies_and_shared_arrays_count_once() -> None:
+    found = summarize(network())
+    assert found.ops == {"Add": 2, "partita::Call": 2, "Mul": 1}
+    assert (found.calls, found.bodies) == (2, 1)
+    assert (found.constants, found.parameters, found.bytes) == (1, 1024, 4096)
+    assert found.inputs == (("x", TensorType("float32", ("batch", "N"))),)
+    assert found.outputs == (("out", None),)
+    assert found.symbols == ("batch", "N")
+    assert found.opsets == {"": 21}
+
+
+def test_the_table() -> None:
+    lines = [line.rstrip() for line in summary_text(summarize(network()), width=60).splitlines()]
+    assert lines == [
+        "net [bold]",
+        "┌────────────┬──────────────────────────────────┐",
+        "│ inputs     │ x: float32[batch, N]             │",
+        "│ outputs    │ out                              │",
+        "│ ops        │ 5: 2 Add, 2 partita::Call, 1 Mul │",
+        "│ parameters │ 1,024 in 1 array, 4.0 KiB        │",
+        "│ opsets     │ ai.onnx 21                       │",
+        "│ bodies     │ 1, called in 2 places            │",
+        "│ dynamic    │ batch, N                         │",
+        "└────────────┴──────────────────────────────────┘",
+    ]

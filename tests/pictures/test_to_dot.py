@@ -1,0 +1,126 @@
+"""DOT text, SVG, and what a notebook shows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from graph import Graph, op, variable
+from graph.pictures import svg, to_dot, to_svg
+from graph.pictures.dot import label
+from graph.text import parse
+
+NET = """
+func f(a: float32[2], k) -> (b, c, a) {
+  b = Relu(a) : float32[2]
+  c = Add(b, k) : float32[2]
+}
+graph net(x: float32[2, N]) -> (r, z, w) {
+  w = const float32[2] [1.0, 2.0]
+  h = Mul(x, w) : float32[2, N] @cuda
+  p, q, r = call f(h, w) : float32[2], ?, ? @cpu
+  z = Add(p, q) : float32[2] after(h)
+}
+"""
+
+needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+
+
+def test_boxes_and_arrows() -> None:
+    assert to_dot(parse("graph g(x: float32[N]) -> (out=y) { y = Relu(x) : float32[N] }")) == """\
+digraph {
+  label="g"; labelloc=t; rankdir=TB; fontname=Helvetica;
+  node [shape=box, style="rounded,filled", fillcolor=white, fontname=Helvetica, fontsize=10];
+  edge [fontname=Helvetica, fontsize=8, color=grey30];
+  n1 [label="x\\nfloat32[N]", shape=ellipse]
+  n2 [label="Relu\\ny", fillcolor="white"]
+  out0 [label="out", shape=ellipse, style=bold]
+  n1 -> n2 [label="float32[N]"]
+  n2 -> out0 [label="float32[N]"]
+}
+"""
+
+
+def test_a_call_is_a_frame_and_its_inputs_are_what_is_bound() -> None:
+    text = to_dot(parse(NET))
+    assert 'subgraph cluster_c3 { label="p @cpu"; style=filled;' in text
+    assert 'n4 [label="Relu\\nb", fillcolor="white"]' in text
+    assert "n2 -> n4 " in text, "the body's input is the outer value"
+    assert "n2 -> out0 " in text, "an output of the body that is its input goes around the call"
+    assert 'n5 [label="Add\\nc\\nw: float32[2]"' in text, "constants stand in the box that reads them"
+    assert 'out2 [label="w\\nw: float32[2]"' in text
+    assert "n2 -> n6 [style=dotted]" in text
+
+
+def test_a_call_of_a_large_body_is_one_box() -> None:
+    chain = "\n".join(f"  y{i + 1} = Relu(y{i})" for i in range(30))
+    text = to_dot(parse(f"func f(y0) -> (y30) {{\n{chain}\n}}\ngraph g(x) -> (z) {{ z = call f(x) }}"))
+    assert 'label="partita::Call\\nz\\nsubgraph: 30 ops"' in text
+    assert "cluster" not in text
+
+
+def test_colours_stand_for_devices_or_for_what_the_caller_says() -> None:
+    assert 'key0 [label="cuda", fillcolor="#a6cee3", shape=note]' in to_dot(parse(NET))
+    assert 'key0 [label="Mul"' in to_dot(parse(NET), colour_by=lambda node: node.op)
+
+
+def test_groups_are_frames() -> None:
+    text = to_dot(parse(NET), groups={"h": "first", "z": "second"}, title="a plan")
+    assert text.startswith('digraph {\n  label="a plan"')
+    assert re.search(r'subgraph cluster_g0 \{\n    label="first".*\n    n2 \[label="Mul', text)
+    assert re.search(r'subgraph cluster_g1 \{\n    label="second".*\n    n6 \[label="Add\\nz', text)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ('say "hi"', r'"say \"hi\""'),
+        ("\\N \\G", r'"\\N \\G"'),
+        ("a\nb\0", r'"a\\u{a}b\\u{0}"'),
+        ("<b>&amp;</b>", '"<b>&amp;amp;</b>"'),
+        ('"]; evil [label="', r'"\"]; evil [label=\""'),
+        ("x" * 500, f'"{"x" * 79}…"'),
+    ],
+)
+def test_hostile_names_mean_just_their_characters(name: str, shown: str) -> None:
+    assert label(name) == shown
+
+
+@needs_dot
+def test_graphviz_draws_hostile_names_as_text() -> None:
+    graph = Graph([op("Relu", variable('"]; evil [x="\\'), name="<script>&lt;\n\0")], name='"}')
+    drawn = to_svg(graph)
+    assert drawn is not None and drawn.startswith("<svg")
+    assert "<script" not in drawn and "&lt;script&gt;&amp;lt;" in drawn
+
+
+@needs_dot
+def test_a_notebook_shows_a_picture_of_a_small_graph() -> None:
+    shown = parse(NET)._repr_mimebundle_()
+    assert set(shown) == {"text/plain", "image/svg+xml"}
+    assert shown["text/plain"] == str(parse(NET))
+
+
+def test_a_notebook_shows_text_without_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(svg.shutil, "which", lambda name: None)
+    assert to_svg(parse(NET)) is None
+    assert set(parse(NET)._repr_mimebundle_()) == {"text/plain"}
+
+
+def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(command: list[str], **options: object) -> None:
+        raise subprocess.TimeoutExpired(command, 1)
+
+    monkeypatch.setattr(svg.shutil, "which", lambda name: name)
+    monkeypatch.setattr(svg.subprocess, "run", slow)
+    assert to_svg(parse(NET)) is None
+
+
+def test_a_notebook_shows_a_summary_of_a_large_graph() -> None:
+    chain = "\n".join(f"  y{i + 1} = Relu(y{i})" for i in range(500))
+    shown = parse(f"graph large(y0: float32[N]) -> (y500) {{\n{chain}\n}}")._repr_mimebundle_()
+    assert set(shown) == {"text/plain"}
+    assert "500 Relu" in shown["text/plain"]
