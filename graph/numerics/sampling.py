@@ -11,7 +11,7 @@ import numpy as np
 from . import fallback
 from .registry import numerics
 from .resize import cubic_kernel
-from .windows import window
+from .windows import Window, window
 
 
 @numerics("GridSample", widen=True)
@@ -87,35 +87,27 @@ def deform_conv(
     """Convolution whose taps are moved by learned offsets and weighed by a mask."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, "NOTSET")
     n, taps = len(geometry.kernel), int(np.prod(geometry.kernel))
-    shape = (*geometry.kernel, *geometry.outputs)
-    regular = [
-        g.astype(x.dtype).reshape(taps, *geometry.outputs) for g in _regular_places(geometry.kernel, geometry)
-    ]
-    moved = offset.reshape(len(x), offset_group, taps, n, *geometry.outputs) + np.stack(regular, axis=1)
-    places = np.moveaxis(moved, 3, -1).reshape(len(x), offset_group, -1, n)
+    moved = offset.reshape(len(x), offset_group, taps, n, *geometry.outputs) + _regular_places(geometry)
+    places = np.moveaxis(moved, 3, -1).reshape(len(x), offset_group, -1, n).astype(x.dtype)
     channels = x.reshape(len(x), offset_group, -1, *x.shape[2:])
     seen = np.stack(
         [[_sample(c, p) for c, p in zip(*pair, strict=True)] for pair in zip(channels, places, strict=True)]
     )
     if mask is not None:
         seen = seen * mask.reshape(len(x), offset_group, 1, -1)
-    columns = seen.reshape(len(x), group, w.shape[1] * taps, int(np.prod(shape[n:])))
+    columns = seen.reshape(len(x), group, w.shape[1] * taps, int(np.prod(geometry.outputs)))
     y = np.matmul(w.reshape(group, -1, w.shape[1] * taps), columns)
     y = y.reshape(len(x), w.shape[0], *geometry.outputs)
     return y if b is None else y + b.reshape(-1, *(1,) * n)
 
 
-def _regular_places(kernel: Sequence[int], geometry: Any) -> list[np.ndarray]:
-    """Where each tap of each window would look without offsets, one array (*kernel, *outputs) for each axis."""
-    n = len(kernel)
-    places = []
-    for i in range(n):
-        tap = np.arange(kernel[i]) * geometry.dilations[i]
-        start = np.arange(geometry.outputs[i]) * geometry.strides[i] - geometry.before[i]
-        along = [1] * (2 * n)
-        along[i], along[n + i] = len(tap), len(start)
-        places.append(np.broadcast_to((tap[:, None] + start).reshape(along), (*kernel, *geometry.outputs)))
-    return places
+def _regular_places(g: Window) -> np.ndarray:
+    """Where each tap of each window would look without offsets: (taps, axes, *outputs)."""
+    n = len(g.kernel)
+    column = (n, *(1,) * n)
+    taps = np.indices(g.kernel).reshape(n, -1).T * np.array(g.dilations)
+    starts = np.indices(g.outputs) * np.reshape(g.strides, column) - np.reshape(g.before, column)
+    return taps.reshape(-1, *column) + starts
 
 
 @numerics("RoiAlign", widen=True)
