@@ -21,6 +21,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+_KINDS = ["", *_TOKEN.groupindex]
+
 
 class Lexer:
     """A cursor over the text that stands on one token."""
@@ -44,13 +46,13 @@ class Lexer:
     def advance(self) -> str:
         """Go to the next token; returns the one left behind."""
         left = self.token
-        match = _TOKEN.match(self.text, self.end)
-        assert match is not None and match.lastgroup is not None  # the last alternative takes anything
-        self.kind = match.lastgroup
-        self.token = match[self.kind]
         self.before = self.end
-        self.start = match.start(self.kind)
-        self.end = match.end()
+        match = _TOKEN.match(self.text, self.end)
+        assert match is not None and match.lastindex is not None  # the last alternative takes anything
+        which = match.lastindex
+        self.kind = _KINDS[which]
+        self.token = match[which]
+        self.start, self.end = match.span(which)
         return left
 
     def shortcut(self, pattern: re.Pattern[str]) -> str | None:
@@ -65,8 +67,8 @@ class Lexer:
     def following(self) -> str:
         """The token after this one."""
         match = _TOKEN.match(self.text, self.end)
-        assert match is not None and match.lastgroup is not None
-        return match[match.lastgroup]
+        assert match is not None and match.lastindex is not None
+        return match[match.lastindex]
 
     @property
     def on_new_line(self) -> bool:
