@@ -8,8 +8,10 @@ import attrs
 
 from graph.errors import PassError
 from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
+from graph.node import Node, NodeEntry
+from graph.ops import spec_of
+from graph.rewrite import Rewriter
+from passes.bodies import control_targets
 from passes.constants import Namer
 from passes.infer import infer
 from passes.opaque import OPAQUE_DOMAIN, hide
@@ -22,7 +24,7 @@ SHOWN = 1 << 16
 @register_pass("ConvertOpset", keeps=REQUESTS)
 def convert_opset(g: Graph, *, opset: int) -> Graph:
     """ONNX's version converter, graph by graph: it drops functions and leaves bodies as they are, so that each body is
-    converted by itself. Node names, inputs and outputs stay; what has no conversion is an error that names the op."""
+    converted by itself. Names, inputs and outputs stay; what has no conversion is an error that says why."""
     if g.opsets.get("", 1) == opset:
         return g
     _check(g, opset)
@@ -35,7 +37,7 @@ def _check(g: Graph, opset: int) -> None:
     newest = onnx_opset_version()
     if isinstance(opset, bool) or not isinstance(opset, int) or not 1 <= opset <= newest:
         raise PassError(f"there is no opset {opset!r}", remedy=f"The onnx package here knows 1 to {newest}")
-    if any(node.after for node in g.nodes):
+    if control_targets(g):
         raise PassError(
             "the graph has control dependencies, which ONNX cannot express",
             remedy="Convert before they are added",
@@ -63,71 +65,89 @@ class _Conversion:
         from graph.readers.onnx import load_onnx
         from graph.writers.onnx import to_model
 
+        opsets = {**g.opsets, "": self.opset}
+        made = [entry for entry in dict.fromkeys(g.outputs) if entry.node.is_op]
+        if not any(node.is_op for node in g.nodes):
+            return g.evolve(opsets=opsets)
         hidden: list[Node] = []
-        shown = hide(g, _holds_graph, hidden)
-        model = to_model(shown, elide_constants_above=SHOWN)
-        made = load_onnx(_converted(model, self.opset, g))
-        return self._restored(g, made, hidden)
-
-    def _restored(self, old: Graph, new: Graph, hidden: list[Node]) -> Graph:
-        """The converter's graph with the old arrays, the hidden nodes and what ONNX cannot say of a node."""
-        before = {node.name: node for node in old.nodes}
-
-        def visit(node: Node, rewriter: Rewriter) -> None:
-            made = rewriter.rebuilt(node)
-            origin = before.get(node.name)
-            if origin is None:
-                made = made.evolve(name=self.namer(node.name)) if node.is_op else made
-            elif origin.value is not None:
-                made = origin
-            elif made.domain == OPAQUE_DOMAIN:
-                made = self._shown(made, hidden[made.attrs["key"]])
-            else:
-                made = made.evolve(affinity=origin.affinity, metadata=origin.metadata)
-            rewriter.keep(node, made)
-
-        made = rewrite(new, visit)
-        opsets = {**old.opsets, "": self.opset}
-        return self._same_border(
-            old, made.evolve(opsets=opsets, name=old.name, attrs=old.attrs, metadata=old.metadata)
+        shown = hide(
+            g.evolve(outputs=made, output_names=[entry.name for entry in made]), _holds_graph, hidden
         )
+        model = to_model(shown, elide_constants_above=SHOWN)
+        new, entries = self._restored(g, load_onnx(_converted(model, self.opset, g)), hidden)
+        return g.evolve(
+            outputs=[entries(entry) for entry in g.outputs],
+            output_names=g.output_names,
+            nodes=new,
+            opsets=opsets,
+        )
+
+    def _restored(self, old: Graph, new: Graph, hidden: list[Node]) -> Any:
+        """The converter's nodes on the old inputs and constants, with the old names and all that it dropped; and a
+        function that finds what stands for an old value."""
+        given = {node.output_names[0]: node for node in old.nodes if not node.is_op}
+        ops = {node.name: node for node in old.nodes if node.is_op}
+        names = {name for node in old.nodes for name in node.output_names}
+        rewriter = Rewriter(new)
+        kept: list[Node] = []
+        for node in new.nodes:
+            if not node.is_op and node.output_names[0] in given:
+                rewriter.keep(node, given[node.output_names[0]])
+            else:
+                kept.append(rewriter.keep(node, self._node(rewriter.rebuilt(node), ops, names, hidden)))
+        found = {name: NodeEntry(node, i) for node in kept for i, name in enumerate(node.output_names)}
+
+        def entry(value: NodeEntry) -> NodeEntry:
+            if not value.node.is_op:
+                return value
+            if value.name not in found:
+                raise PassError(f"the converter lost the value {value.name!r}", where=f"graph {old.name!r}")
+            return found[value.name]
+
+        return kept, entry
+
+    def _node(self, made: Node, ops: dict[str, Node], names: set[str], hidden: list[Node]) -> Node:
+        """One node: a hidden one again, an old one with what ONNX does not carry, or one that the converter added."""
+        if made.domain == OPAQUE_DOMAIN:
+            return self._shown(made, hidden[made.attrs["key"]])
+        origin = ops.get(made.name)
+        if origin is not None and made.is_op:
+            return made.evolve(affinity=origin.affinity, metadata=origin.metadata)
+        name = self.namer(made.name)
+        own = {made.name: name}
+        values = [v if v in names or not v else own.get(v) or self.namer(v) for v in made.output_names]
+        return made.evolve(name=name, output_names=tuple(values))
 
     def _shown(self, made: Node, node: Node) -> Node:
         """A hidden node again, its bodies converted."""
-        if node.op == "Scan":
-            _check_scan(node, self.opset)
+        self._check_op(node)
         count = len(node.inputs)
         attributes = {k: self.run(v) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
-        captures = tuple(entry for entry in made.inputs[count:] if entry is not None)
+        padded = made.inputs + (None,) * (count - len(made.inputs))
         return node.evolve(
-            inputs=made.inputs[:count],
-            captures=captures,
+            inputs=padded[:count],
+            captures=tuple(entry for entry in padded[count:] if entry is not None),
             attrs=attributes,
             subgraph=None if node.subgraph is None else self.run(node.subgraph),
-            output_types=made.output_types,
             place=made.place,
         )
 
-    def _same_border(self, old: Graph, new: Graph) -> Graph:
-        """The converted graph, if its inputs and outputs are those of the old one."""
-        before, after = (
-            [[node.name for node in graph.inputs], list(graph.output_names)] for graph in (old, new)
-        )
-        if before != after:
+    def _check_op(self, node: Node) -> None:
+        """An op with bodies is itself the same in all versions that have it, save Scan, which lost its batch in opset 9."""
+        if node.subgraph is not None or node.domain:
+            return
+        old = next(body.opsets.get("", 1) for _, body in node.bodies)
+        if spec_of(node.op or "", "", self.opset) is None or (
+            node.op == "Scan" and (old < 9) != (self.opset < 9)
+        ):
             raise PassError(
-                f"the converter made {after} of the inputs and outputs {before}",
-                where=f"graph {old.name!r}",
-                remedy="Choose a nearer opset",
+                f"{node.op} has no conversion from opset {old} to {self.opset}",
+                where=f"node {node.name!r} ({node.op})",
             )
-        return new
 
 
 def _holds_graph(node: Node) -> bool:
     return bool(node.bodies)
-
-
-def _check_scan(node: Node, opset: int) -> None:
-    pass
 
 
 def _converted(model: Any, opset: int, g: Graph) -> Any:
@@ -136,8 +156,8 @@ def _converted(model: Any, opset: int, g: Graph) -> Any:
 
     try:
         return convert_version(model, opset)
-    except Exception as error:
-        text = str(error).strip().split("\n")[0]
+    except (RuntimeError, ValueError, TypeError) as error:
+        text = str(error).strip().split("\n")[0].rpartition(" failed: ")[2]
         raise PassError(
             f"ONNX cannot convert it from opset {g.opsets.get('', 1)} to {opset}: {text}",
             where=f"graph {g.name!r}",

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from graph.build import CALL_DOMAIN
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.inline import inline_calls
 from graph.interpret import evaluate_node
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
@@ -29,12 +31,15 @@ GROWTH = 1 << 20
 
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
 def fold_constants(g: Graph, *, limit: int = LIMIT, growth: int = GROWTH) -> Graph:
-    """Replace nodes whose inputs are all constant by their values, and shape arithmetic on known sizes by its results.
+    """Replace nodes whose inputs are all constant by their values, shape arithmetic on known sizes by its results, and an If
+    whose condition is constant by its branch.
 
     What is random, has a body, cannot be computed in numpy or gives no tensors stays, and so does a node whose outputs
     would take more than `limit` bytes, or `growth` bytes more than what it reads. Sizes are known before anything is
     computed: from the types, or else by inference on the node alone. Linear in nodes, plus the computing."""
-    return everywhere(g, lambda body: _fold_all(body, limit, growth))
+    made = everywhere(g, lambda body: _fold_all(body, limit, growth))
+    inlined = inline_calls(made, _is_branch)
+    return made if inlined is made else fold_constants(inlined, limit=limit, growth=growth)
 
 
 def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
@@ -43,7 +48,7 @@ def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
     names = {node.name for node in g.nodes}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        made = _decided(rewriter.rebuilt(node))
         arrays = None
         if made.is_op and not made.after and node not in pinned and not made.bodies:
             arrays = _folded(made, g, shapes, limit, growth)
@@ -55,6 +60,27 @@ def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
                 rewriter.replace(entry, _constant(entry, array, names)[0])
 
     return rewrite(g, visit)
+
+
+_BRANCH = "Branch"
+"""The op of a call that stands for the chosen branch of an If until it is inlined."""
+
+
+def _decided(node: Node) -> Node:
+    """A call of the branch that a constant condition chooses; any other node as it is."""
+    condition = (
+        as_constant(node.inputs[0]) if node.op == "If" and not node.domain and not node.after else None
+    )
+    if condition is None or condition.size != 1:
+        return node
+    branch = node.attrs["then_branch" if condition.item() else "else_branch"]
+    return node.evolve(
+        op=_BRANCH, domain=CALL_DOMAIN, inputs=node.captures, captures=(), attrs={}, subgraph=branch
+    )
+
+
+def _is_branch(node: Node) -> bool:
+    return node.op == _BRANCH and node.domain == CALL_DOMAIN
 
 
 def _folded(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from graph.errors import PassError
 from graph.graph import Graph
+from graph.readers.nnvm import from_nnvm_json
 from passes.registry import register_pass
 
 
 @register_pass("LoadJSON")
 def load_json(g: Graph, *, json: str | None = None) -> Graph:
     """The graph of the text in `json`, or in g.attrs["json"]; as in NNVM, the graph given only carries it."""
-    from graph.readers.nnvm import from_json
-
     text = g.attrs.get("json") if json is None else json
     if not isinstance(text, str):
         raise PassError(
             "there is no JSON text to load", remedy='Give json=..., or set g.attrs["json"] (SaveJSON does)'
         )
-    return from_json(text)
+    return from_nnvm_json(text)

@@ -1,0 +1,54 @@
+"""Tests read as this graph in, that graph out, in the text form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph import Graph
+from graph.interpret import interpret
+from graph.text import parse, print_graph
+from passes import apply_pass
+
+
+def text(body: str, opset: int = 21) -> Graph:
+    """A graph from its text without the line that states the opset."""
+    return parse(f"opset {opset}\n{body}")
+
+
+def check(
+    passes: str | Sequence[str],
+    before: str,
+    after: str,
+    opset: int = 21,
+    constants: Mapping[str, np.ndarray] | None = None,
+    **options: Any,
+) -> Graph:
+    """The passes turn the one text into the other; run again they change nothing."""
+    g = text(before, opset)
+    shown = print_graph(g)
+    made = apply_pass(g, passes, **options)
+    assert print_graph(made) == print_graph(text(after, opset))
+    assert print_graph(g) == shown, "the graph given has changed"
+    assert print_graph(apply_pass(made, passes, **options)) == print_graph(made), "a second run changes it again"
+    return made
+
+
+def unchanged(passes: str | Sequence[str], before: str, opset: int = 21, **options: Any) -> Graph:
+    """The passes find nothing to do and return the graph itself."""
+    g = text(before, opset)
+    made = apply_pass(g, passes, **options)
+    assert print_graph(made) == print_graph(g)
+    assert made.nodes == g.nodes
+    return made
+
+
+def same_values(a: Graph, b: Graph, inputs: Sequence[Any], tolerance: float = 0.0) -> None:
+    """Both graphs have the same border and give the same outputs."""
+    assert [(n.name, n[0].type) for n in a.inputs] == [(n.name, n[0].type) for n in b.inputs]
+    assert a.output_names == b.output_names
+    for x, y in zip(interpret(a, inputs), interpret(b, inputs), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
