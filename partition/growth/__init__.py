@@ -3,6 +3,7 @@
 `largest`, `seed` and `waves` take a device for each node and a yes or no for each edge; `walk` asks a selector edge by
 edge. All keep the whole partition acyclic, with the groups that are fixed already.
 """
+
 from partition.growth.largest import largest
 from partition.growth.observer import WalkObserver
 from partition.growth.seed import Repair, seed

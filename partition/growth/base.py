@@ -1,4 +1,5 @@
 """The base: what both labels allow to lie together, contracted, with the edges that are still open."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

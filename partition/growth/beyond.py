@@ -1,4 +1,5 @@
 """Which nodes lie beyond a growing set of sources? The questions that keep a walk from closing a cycle."""
+
 from __future__ import annotations
 
 import heapq

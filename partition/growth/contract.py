@@ -1,4 +1,5 @@
 """One run of `largest`: contract the open edges of the base, in some order, for as long as any can be."""
+
 from __future__ import annotations
 
 import enum

@@ -1,4 +1,5 @@
 """Groups that were fixed earlier count as one node each: contract them first, then grow around them."""
+
 from __future__ import annotations
 
 import heapq

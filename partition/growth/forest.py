@@ -1,4 +1,5 @@
 """Forests as intervals: is this node below that one? One comparison, after one linear pass."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,11 @@ class Forest:
 
     @classmethod
     def of(cls, parent: list[int], top_down: Sequence[int]) -> Forest:
-        """`top_down` lists all nodes, parents before children. Linear."""
+        """`top_down` lists all nodes, parents before children, by rising numbers or by falling ones.
+
+        Siblings stand in the order of their numbers: who keeps a sorted list of intervals and meets nodes in
+        order appends to it. Linear.
+        """
         count = len(parent)
         size = [1] * count
         for v in reversed(top_down):
@@ -27,12 +32,20 @@ class Forest:
             if p >= 0:
                 size[p] += size[v]
         start = [0] * count
-        free = [0] * (count + 1)  # the next place to hand out below each node; last: to the roots (parent -1)
-        for v in top_down:
-            p = parent[v]
-            start[v] = free[p]
-            free[p] += size[v]
-            free[v] = start[v] + 1
+        if count and top_down[0] == 0:
+            free = [0] * (count + 1)  # the first free place below each node
+            for v in top_down:
+                p = parent[v]
+                start[v] = free[p]
+                free[p] += size[v]
+                free[v] = start[v] + 1
+        else:
+            free = [count] * (count + 1)  # the place behind the last free one
+            for v in top_down:
+                p = parent[v]
+                free[v] = free[p]
+                free[p] -= size[v]
+                start[v] = free[p]
         return cls(parent, start, [s + k for s, k in zip(start, size)])
 
 

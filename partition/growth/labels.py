@@ -1,4 +1,5 @@
 """Labels that rise where a path leaves a device: equal labels cannot close a cycle."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,4 +1,5 @@
 """Growth "largest": groups as large as can be, all devices at once, acyclic by construction."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

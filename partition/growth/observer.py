@@ -1,4 +1,5 @@
 """What a walk tells those who watch it: the report, and a notebook that goes step by step."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

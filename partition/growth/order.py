@@ -1,4 +1,5 @@
 """A list that keeps its order under insertion, so that "which comes first?" is one comparison of numbers."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """A graph under contraction: merge groups of nodes for as long as no cycle comes of it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,5 @@
 """Growth "seed": the algorithm of the HETERO design document, to the letter, then made acyclic as a whole."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """Growth "walk": ask the selector edge by edge, in an order that is part of the contract."""
+
 from __future__ import annotations
 
 import heapq

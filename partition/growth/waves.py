@@ -1,4 +1,5 @@
 """Growth "waves": the fewest calls. Everything of one device that is ready runs as one group, connected or not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -129,10 +129,10 @@ def check(graph, usable, groups, fixed, diary, literal):
     assert starts == [seed for seed, _ in diary.all("finished")]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=400)
 @given(st.data(), moods(), st.sampled_from([8, 0.5, 0.2, -1]))
 def test_groups_and_calls_are_those_of_the_literal_walk(data, mood, patience) -> None:
-    graph = data.draw(graphs(max_nodes=16, devices=2))
+    graph = data.draw(graphs(max_nodes=20, devices=2))
     usable = [bool(producers) or v % 3 > 0 for v, producers in enumerate(graph.preds)]
     compare(graph, usable, mood, [], patience)
 
