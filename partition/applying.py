@@ -1,0 +1,126 @@
+"""From a plan to the partitioned graph: the last steps, shared by PartitionGraph and by `plan.apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from graph.graph import Graph
+from partition.calls import CallMaker, Chosen
+from partition.errors import PartitionError
+from partition.explain import Explanation
+from partition.fingerprint import fingerprint
+from partition.hooks import Hooks, Witness
+from partition.op_index import OpIndex, build_op_index
+from partition.planner import Planned, settle
+from partition.plans import Group, Plan, Reasons
+from partition.property import SubgraphProperty
+from partition.report import PartitionReport
+from partition.splicer import splice
+
+
+def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:
+    """The plan that users see."""
+    nodes = planned.index.nodes
+    groups = tuple(
+        Group(c.name, c.hooks.name, c.index, c.device, tuple([nodes[v].name for v in c.members])) for c in planned.groups
+    )
+    return Plan(
+        planned.index.graph.name,
+        groups,
+        (*planned.notes(), *planned.maker.notes),
+        reasons or Explanation(planned.index, planned.groups, planned.evidence),
+        planned.index.graph,
+        tuple(properties),
+        {c.name: c.dedup for c in planned.groups},
+    )
+
+
+def finish(
+    planned: Planned, properties: Sequence[SubgraphProperty], graph_attrs: Mapping[str, Any], reasons: Reasons | None = None
+) -> Graph:
+    """Splice the calls in, attach the report, and let the properties see the result."""
+    made = splice(planned.index, planned.groups, planned.order, planned.maker.adjusted)
+    calls = tuple(chosen.made.node.name for chosen in planned.groups if chosen.made is not None)
+    made.attrs.clear()
+    made.attrs.update(graph_attrs)
+    made.attrs["partition_report"] = PartitionReport(plan_of(planned, properties, reasons), calls)
+    planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
+    for subject in properties:
+        watched = Witness(made)
+        Hooks(subject, watched).call("post_partition", None, subject.post_partition, made)
+        watched.check(subject.name, "post_partition")
+    planned.witness.check(properties[-1].name if properties else "", "post_partition")
+    return made
+
+
+def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> Graph:
+    """The graph partitioned as the plan says, if it is the graph that the plan was made for."""
+    if g is not plan.graph and fingerprint(g) != plan.fingerprint:
+        raise PartitionError(
+            f"the plan was made for another graph (its name was {plan.graph_name!r})",
+            where=f"graph {g.name!r}",
+            remedy="Plan again: plan(g, ...)",
+        )
+    index, witness = build_op_index(g), Witness(g)
+    properties = _properties(plan, given)
+    chosen = _chosen(plan, index, properties, witness)
+    evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in plan.reasons.evidence] if isinstance(plan.reasons, Explanation) else []
+    taken = {node.name for node in g.nodes} | {group.name for group in plan.groups}
+    planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken), witness)
+    kept: list[Chosen] = []
+    for order in sorted({c.order for c in chosen}):
+        mine = [c for c in chosen if c.order == order]
+        declined = planned.maker.make(mine)
+        kept += [c for k, c in enumerate(mine) if k not in declined]
+        for k, hook in declined.items():
+            planned.maker.notes.append(f"{hook} of {mine[k].hooks.name!r} left the ops of {mine[k].name} as they were")
+            if evidence:
+                evidence[order].declined.update(dict.fromkeys(mine[k].members, hook))
+    if len(kept) < len(chosen):
+        planned.groups = sorted(kept, key=lambda c: c.members[0])
+        planned.order = settle(index, planned.groups)
+    graph_attrs = {key: value for key, value in g.attrs.items() if key != "subgraph_property"}
+    return finish(planned, list(properties.values()), graph_attrs, None if evidence else plan.reasons)
+
+
+def _properties(plan: Plan, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> dict[str, SubgraphProperty]:
+    """By name, the properties that make the calls."""
+    if given is not None:
+        listed = [given] if isinstance(given, SubgraphProperty) else list(given)
+        found = {subject.name: subject for subject in listed}
+        missing = {group.property for group in plan.groups} - found.keys()
+        if missing:
+            raise PartitionError(
+                f"the plan has subgraphs of a property {min(missing)!r}, which is not among those given",
+                where="plan.apply",
+                remedy="Give all of the properties, or none for plain calls",
+            )
+        return found
+    found = {subject.name: subject for subject in plan.properties}
+    for group in plan.groups:
+        if group.property not in found:
+            found[group.property] = plain = SubgraphProperty()
+            plain.name = group.property
+    return found
+
+
+def _chosen(plan: Plan, index: OpIndex, properties: Mapping[str, SubgraphProperty], witness: Witness) -> list[Chosen]:
+    """The plan's groups in numbers."""
+    number = {node.name: v for v, node in enumerate(index.nodes)}
+    orders = {name: i for i, name in enumerate(properties)}
+    live = plan.reasons.groups if isinstance(plan.reasons, Explanation) else None
+    chosen = []
+    for i, group in enumerate(plan.groups):
+        missing = [name for name in group.nodes if name not in number]
+        if missing:
+            raise PartitionError(f"the plan's node {missing[0]!r} is not in the graph", where=f"subgraph {group.name!r}")
+        hooks = Hooks(properties[group.property].for_device(group.device), witness)
+        members = sorted(number[name] for name in group.nodes)
+        order = live[i].order if live is not None else orders[group.property]
+        chosen.append(
+            Chosen(order, group.index, group.device, members, group.name, hooks, plan.dedup_inputs.get(group.name, True))
+        )
+    return chosen

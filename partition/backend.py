@@ -1,0 +1,87 @@
+"""Backends: named, ordered lists of property factories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graph.errors import did_you_mean
+from partition.errors import PartitionError, hook_error, not_a, raised
+from partition.property import SubgraphProperty
+
+PropertyFactory = Callable[[], SubgraphProperty]
+"""A property class, or a function without arguments that makes a property."""
+
+_backends: dict[str, list[PropertyFactory]] = {}
+
+
+def register_property(backend: str, *factories: PropertyFactory) -> None:
+    """Add factories to the end of a backend's list; a new name makes a new backend.
+
+    A module's class or function defined again (a notebook's cell run twice) takes the place of the one that it repeats."""
+    if not isinstance(backend, str) or not backend:
+        raise PartitionError(f"{backend!r} is no name for a backend", remedy='Write register_property("mybackend", MyProperty)')
+    for factory in factories:
+        if isinstance(factory, SubgraphProperty) or not callable(factory):
+            raise PartitionError(
+                f"{factory!r} makes no properties",
+                where=f"backend {backend!r}",
+                remedy="Register the class, or a function that returns a new property: every run gets a fresh one",
+            )
+    listed = _backends.setdefault(backend, [])
+    for factory in factories:
+        same = [i for i, known in enumerate(listed) if _origin(known) == _origin(factory)]
+        if same:
+            listed[same[0]] = factory
+        else:
+            listed.append(factory)
+
+
+def unregister_property(backend: str, factory: PropertyFactory | None = None) -> None:
+    """Take one factory out of a backend, or forget the whole backend."""
+    listed = _known(backend)
+    if factory is None:
+        del _backends[backend]
+        return
+    if factory not in listed:
+        raise PartitionError(f"it has no factory {factory!r}", where=f"backend {backend!r}")
+    listed.remove(factory)
+    if not listed:
+        del _backends[backend]
+
+
+def list_backends() -> tuple[str, ...]:
+    """The names of all backends, sorted."""
+    return tuple(sorted(_backends))
+
+
+def list_properties(backend: str) -> tuple[PropertyFactory, ...]:
+    """A backend's factories in order."""
+    return tuple(_known(backend))
+
+
+def make_properties(backend: str) -> list[SubgraphProperty]:
+    """A fresh property from each of a backend's factories."""
+    made = []
+    for factory in _known(backend):
+        title = getattr(factory, "__name__", repr(factory))
+        try:
+            fresh = factory()
+        except Exception as error:
+            raise hook_error(title, "factory", f"backend {backend!r}", raised(error)) from error
+        if not isinstance(fresh, SubgraphProperty):
+            raise hook_error(title, "factory", f"backend {backend!r}", not_a("a SubgraphProperty", fresh))
+        made.append(fresh)
+    return made
+
+
+def _known(backend: str) -> list[PropertyFactory]:
+    if backend not in _backends:
+        known = ", ".join(list_backends()) or "none"
+        hint = did_you_mean(str(backend), _backends) or 'Register one with register_property("name", MyProperty)'
+        raise PartitionError(f"there is no backend {backend!r}; known are: {known}", remedy=hint)
+    return _backends[backend]
+
+
+def _origin(factory: PropertyFactory) -> object:
+    name = getattr(factory, "__qualname__", None)
+    return factory if name is None or "<" in name else (getattr(factory, "__module__", None), name)

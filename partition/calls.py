@@ -1,0 +1,171 @@
+"""From groups to calls that are not connected yet: the body, the property's review, the node that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import Type
+from partition.bodies import Draft, build_body, draft_body, find_exits, unique
+from partition.hooks import Hooks
+from partition.op_index import OpIndex
+from partition.property import SubgraphProperty
+
+
+@attrs.define(slots=True, eq=False)
+class Chosen:
+    """One group of a property, with the name that its call will have."""
+
+    order: int
+    """Which of the properties chose it."""
+    index: int
+    """Its number among the property's, by the position of its first node."""
+    device: str | None
+    """The affinity that all its nodes have."""
+    members: list[int]
+    """Its ops, ascending."""
+    name: str
+    """The call's name, unique in the graph."""
+    hooks: Hooks
+    """The hooks that make its call."""
+    dedup: bool = True
+    """Does each outer value enter once?"""
+    made: Made | None = None
+    """Its call, once it is made."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Made:
+    """A call that waits to be connected."""
+
+    node: Node
+    """The node that the property made, with its final name."""
+    body: Graph
+    """The body that it was shown."""
+    draft: Draft
+    """What enters and leaves."""
+
+
+class CallMaker:
+    """Makes the calls of one graph."""
+
+    def __init__(self, index: OpIndex, taken: set[str]) -> None:
+        self.index = index
+        self.adjusted: dict[int, Node] = {}
+        """Nodes that stay in the graph, but changed by `adjust_subgraph_node`."""
+        self.notes: list[str] = []
+        """What a reader of the report should know."""
+        self._taken = taken
+        self._types: dict[str, Type | None] | None = None
+
+    def make(self, groups: Sequence[Chosen]) -> dict[int, str]:
+        """Make the calls of these groups. -> by position, the hook that gave a group back, for those that were."""
+        declined = {}
+        exits = find_exits(self.index, [chosen.members for chosen in groups])
+        for k, chosen in enumerate(groups):
+            hooks = chosen.hooks
+            type_of = self._inferred_type if _sees_bodies(hooks.property) else _own_type
+            draft = draft_body(self.index, chosen.members, exits[k], chosen.dedup, type_of)
+            hook = self._make_one(chosen, draft)
+            if hook is not None:
+                declined[k] = hook
+            self._check_affinities(chosen)
+        return declined
+
+    def _make_one(self, chosen: Chosen, draft: Draft) -> str | None:
+        """Make the call; or -> the hook that said no."""
+        hooks, first = chosen.hooks, self.index.nodes[chosen.members[0]]
+        draft.variables = hooks.init_inputs(draft.variables, draft.entries, first)
+        body = build_body(self.index, draft, chosen.name, chosen.dedup)
+        extra = hooks.review(body, chosen.index, first)
+        if extra is None:
+            return "review_subgraph"
+        node = hooks.create(body, chosen.index, first)
+        if node is None:
+            self._adjust(chosen)
+            return "create_subgraph_node"
+        self._check_created(chosen, node, draft, first)
+        changes: dict[str, Any] = {}
+        if node.name not in ("", chosen.name, f"{hooks.name}_{chosen.index}"):
+            changes["name"] = unique(node.name, self._taken)
+        elif node.name != chosen.name:
+            changes["name"] = chosen.name
+        if extra:
+            changes["attrs"] = {**node.attrs, **extra}
+        chosen.made = Made(node.evolve(**changes) if changes else node, body, draft)
+        return None
+
+    def _adjust(self, chosen: Chosen) -> None:
+        nodes = [self.index.nodes[v] for v in chosen.members]
+        made = chosen.hooks.adjust(nodes, chosen.index)
+        if made is not None:
+            self.adjusted.update((v, new) for v, old, new in zip(chosen.members, nodes, made, strict=True) if new is not old)
+
+    def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
+        """As many outputs as the body, and nothing read but what the body reads."""
+        hooks, hook = chosen.hooks, "create_subgraph_node"
+        given, wanted = len(node.output_names), len(draft.exits)
+        if given != wanted and type(hooks.property).connect_subgraph_outputs is SubgraphProperty.connect_subgraph_outputs:
+            raise hooks.error(
+                hook,
+                first,
+                f"it returned a node with {given} outputs for a subgraph with {wanted}",
+                "Make as many outputs as the subgraph has (n_outputs=), or override connect_subgraph_outputs",
+            )
+        check_reads(hooks, hook, first, node, set(draft.entries), {self.index.nodes[v] for v in chosen.members})
+
+    def _check_affinities(self, chosen: Chosen) -> None:
+        nodes, then = self.index.nodes, self.index.affinity
+        if any(nodes[v].affinity != then[v] for v in chosen.members):
+            chosen.hooks.witness.check(chosen.hooks.name, "create_subgraph_node")
+
+    def _inferred_type(self, entry: NodeEntry) -> Type | None:
+        """The value's type, inferred if it has none. The graph itself stays as it is."""
+        if entry.type is not None:
+            return entry.type
+        if self._types is None:
+            self._types = self._infer()
+        return self._types.get(entry.name)
+
+    def _infer(self) -> dict[str, Type | None]:
+        from graph.errors import PartitaError
+        from passes import apply_pass
+
+        try:
+            typed = apply_pass(self.index.graph.evolve(attrs={}), "InferShape", verify=False)
+        except PartitaError as error:
+            self.notes.append(f"The types of values could not be inferred, so that bodies lack them: {error.cause}")
+            return {}
+        return {name: t for node in typed.nodes for name, t in zip(node.output_names, node.output_types, strict=True)}
+
+
+def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[NodeEntry], inside: set[Node]) -> None:
+    """A call may read the subgraph's inputs, graph inputs and constants: else it could depend on itself."""
+    for entry in node.reads:
+        if entry in allowed or entry.node.is_variable or entry.node.is_constant:
+            continue
+        own = entry.node in inside or entry.node.name == node.name
+        cause = "reads its own output" if own else "reads what the subgraph does not read"
+        raise hooks.error(
+            hook,
+            first,
+            f"it returned a node that {cause}: %{entry.name}",
+            "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads",
+        )
+
+
+def _own_type(entry: NodeEntry) -> Type | None:
+    return entry.type
+
+
+SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
+"""The hooks that are shown bodies, or their inputs."""
+
+
+def _sees_bodies(subject: SubgraphProperty) -> bool:
+    """Does the property look at bodies, so that their inputs' types matter?"""
+    return any(getattr(type(subject), hook) is not getattr(SubgraphProperty, hook) for hook in SEEING)

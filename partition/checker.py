@@ -1,0 +1,99 @@
+"""The independent check of a partition: it shares no code with what made the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from partition.errors import PartitionError
+
+Preds = Sequence[Sequence[int]]
+Groups = Sequence[Sequence[int]]
+Names = Callable[[int], str]
+
+
+def check_partition(preds: Preds, groups: Groups, offered: Sequence[bool], name: Names) -> list[int]:
+    """Groups are disjoint, hold only nodes that were offered, and contracted all at once close no cycle.
+
+    -> a topological order of what is left: a node's number for a node outside, ~k for group k. Linear."""
+    owner = _owners(len(preds), groups, offered, name)
+    return _order(preds, groups, owner, name)
+
+
+def check_connected(preds: Preds, groups: Groups, refused: Container[tuple[int, int]], name: Names) -> None:
+    """Each group hangs together by edges u→v that no callback refused. Linear."""
+    leader = list(range(len(preds)))
+    owner = [-1] * len(preds)
+    for k, group in enumerate(groups):
+        for v in group:
+            owner[v] = k
+    for k, group in enumerate(groups):
+        pieces = len(group)
+        for v in group:
+            b = v
+            for u in preds[v]:
+                if owner[u] == k and (u, v) not in refused:
+                    while leader[u] != u:
+                        leader[u] = u = leader[leader[u]]
+                    if u != b:
+                        leader[b] = u
+                        b = u
+                        pieces -= 1
+        if pieces > 1:
+            raise PartitionError(
+                f"the subgraph that starts at {name(group[0])!r} does not hang together by edges that were approved",
+                where="the check of the plan",
+                remedy="Please report this with the graph",
+            )
+
+
+def _owners(count: int, groups: Groups, offered: Sequence[bool], name: Names) -> list[int]:
+    owner = [-1] * count
+    for k, group in enumerate(groups):
+        if not group:
+            raise PartitionError("a subgraph has no nodes", where="the check of the plan")
+        for v in group:
+            if owner[v] != -1:
+                raise PartitionError(f"node {name(v)!r} is in two subgraphs", where="the check of the plan")
+            if not offered[v]:
+                raise PartitionError(f"node {name(v)!r} may not be in a subgraph", where="the check of the plan")
+            owner[v] = k
+    return owner
+
+
+def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[int]:
+    """Kahn's algorithm on the contracted graph; edges between the same two units are counted one by one."""
+    missing = [0] * len(preds)  # of a single node: producers that have not come yet
+    group_missing = [0] * len(groups)
+    readers: list[list[int]] = [[] for _ in preds]
+    for v, producers in enumerate(preds):
+        k = owner[v]
+        for u in producers:
+            if k < 0 or owner[u] != k:
+                readers[u].append(v)
+                if k < 0:
+                    missing[v] += 1
+                else:
+                    group_missing[k] += 1
+    ready = [v for v, k in enumerate(owner) if k < 0 and not missing[v]]
+    ready += [~k for k, waiting in enumerate(group_missing) if not waiting]
+    for unit in ready:  # it grows meanwhile
+        for u in (unit,) if unit >= 0 else groups[~unit]:
+            for v in readers[u]:
+                k = owner[v]
+                if k < 0:
+                    missing[v] -= 1
+                    if not missing[v]:
+                        ready.append(v)
+                else:
+                    group_missing[k] -= 1
+                    if not group_missing[k]:
+                        ready.append(~k)
+    if len(ready) < len(groups) + owner.count(-1):
+        stuck = [k for k, waiting in enumerate(group_missing) if waiting]
+        first = [name(groups[k][0]) for k in stuck[:5]]
+        raise PartitionError(
+            f"the subgraphs close a cycle; those that start at {', '.join(map(repr, first))} are in it or behind it",
+            where="the check of the plan",
+            remedy="Change the nodes given: no path may leave a subgraph (or several, one after another) and come back",
+        )
+    return ready

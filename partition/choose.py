@@ -1,0 +1,269 @@
+"""One property's choice: from its selector (or pattern) to groups of op numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from graph.errors import did_you_mean
+from graph.node import Node
+from partition import growth
+from partition.combine import Combined
+from partition.errors import PartitionError, not_a, raised
+from partition.evidence import Evidence, EvidenceOfWalk
+from partition.hooks import Hooks
+from partition.matcher import Matcher
+from partition.op_index import OpIndex
+from partition.pattern import Pattern
+from partition.selector import SubgraphSelector
+
+Groups = list[list[int]]
+
+GROWTHS = ("walk", "largest", "seed", "waves")
+"""The names that the option `growth` takes."""
+
+
+def choose_groups(hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None) -> tuple[Groups, Evidence]:
+    """The groups that the property wants of what the `fixed` ones left, and how they came about."""
+    check_growth(how)
+    selector = hooks.new_selector()
+    free = list(index.offered)
+    for group in fixed:
+        for v in group:
+            free[v] = False
+    if isinstance(selector, Pattern):
+        return _matched(selector, hooks, index, fixed, free)
+    labels = _labels(selector, hooks, index, free)
+    how = how or ("largest" if selector.stateless else "walk")
+    if how == "walk":
+        return _walked(selector, hooks, index, fixed, free, labels)
+    if not selector.stateless:
+        raise PartitionError(
+            f"growth {how!r} needs a stateless selector, and {type(selector).__name__} may keep state",
+            where=f"property {hooks.name!r}",
+            remedy='Use growth="walk", or set stateless = True if its answers depend on the two nodes alone',
+        )
+    return _grown(selector, hooks, index, fixed, labels, how, free)
+
+
+def check_growth(how: str | None) -> None:
+    """Refuse an unknown name."""
+    if how is not None and how not in GROWTHS:
+        hint = did_you_mean(str(how), GROWTHS) or f"There are {', '.join(GROWTHS)}"
+        raise PartitionError(f"there is no growth {how!r}", where="option growth", remedy=hint)
+
+
+def _matched(pattern: Pattern, hooks: Hooks, index: OpIndex, fixed: Groups, free: list[bool]) -> tuple[Groups, Evidence]:
+    def ask(predicate: Callable[[Node], bool], node: Node) -> bool:
+        return hooks.ask("predicate of the pattern", node, predicate, node)
+
+    matcher = Matcher(index, pattern, free, fixed, ask)
+    groups = matcher.run()
+    return groups, Evidence(hooks.name, "pattern", repr(pattern), missed=matcher.missed)
+
+
+def _labels(selector: SubgraphSelector, hooks: Hooks, index: OpIndex, free: list[bool]) -> list[Hashable | None] | None:
+    """The labels of free nodes, if the selector goes by labels."""
+    labeler = None if has_filter(selector) else selector.labeler()
+    if labeler is None:
+        return None
+    labels: list[Hashable | None] = [None] * len(index)
+    for v, node in enumerate(index.nodes):
+        if free[v]:
+            try:
+                labels[v] = labeler(node)
+            except Exception as error:
+                raise hooks.error("select", node, raised(error)) from error
+    return labels
+
+
+def _grown(
+    selector: SubgraphSelector,
+    hooks: Hooks,
+    index: OpIndex,
+    fixed: Groups,
+    labels: list[Hashable | None] | None,
+    how: str,
+    free: list[bool],
+) -> tuple[Groups, Evidence]:
+    """Growth of a stateless selector."""
+    nodes = index.nodes
+    evidence = Evidence(hooks.name, how, repr(selector))
+    accept = None
+    if labels is None:
+        labels = [
+            (True if hooks.ask("select", node, selector.select, node) else None) if free[v] else None
+            for v, node in enumerate(nodes)
+        ]
+        refused = evidence.refused
+
+        def accept(u: int, v: int) -> bool:
+            if not hooks.ask("select_output", nodes[v], selector.select_output, nodes[u], nodes[v]):
+                refused[u, v] = "select_output"
+            elif not hooks.ask("select_input", nodes[u], selector.select_input, nodes[v], nodes[u]):
+                refused[u, v] = "select_input"
+            else:
+                return True
+            return False
+
+    evidence.labels = labels
+    evidence.by_affinity = any(isinstance(label, (str, tuple)) for label in set(labels))
+    number: dict[Hashable, int] = {}
+    color = [None if label is None else number.setdefault(label, len(number)) for label in labels]
+    if how == "seed":
+        groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed)
+    else:
+        groups = (growth.largest if how == "largest" else growth.waves)(index.preds, color, accept, fixed)
+    if has_filter(selector):
+        groups = _filtered(selector, hooks, index, groups, fixed, evidence)
+    return groups, evidence
+
+
+def _filtered(
+    selector: SubgraphSelector, hooks: Hooks, index: OpIndex, groups: Groups, fixed: Groups, evidence: Evidence
+) -> Groups:
+    """What `filter` leaves of each group, split again where it no longer hangs together or would close a cycle."""
+    color: list[int | None] = [None] * len(index)
+    for k, group in enumerate(groups):
+        kept = set(map(id, filtered(selector, hooks, [index.nodes[v] for v in group])))
+        for v in group:
+            if id(index.nodes[v]) in kept:
+                color[v] = k
+            else:
+                evidence.filtered[v] = group[0]
+    if not evidence.filtered:
+        return groups
+    split = growth.waves if evidence.growth == "waves" else growth.largest
+    return split(index.preds, color, lambda u, v: (u, v) not in evidence.refused, fixed)
+
+
+def filtered(selector: SubgraphSelector, hooks: Hooks, candidates: list[Node]) -> list[Node]:
+    """What `filter` keeps of the candidates; anything but a choice of them is an error."""
+    first = candidates[0]
+    answer = hooks.call("filter", first, selector.filter, list(candidates))
+    if not isinstance(answer, Iterable) or isinstance(answer, (str, Node)):
+        raise hooks.error("filter", first, not_a("a list of nodes", answer))
+    kept = list(answer)
+    seen: set[int] = set()
+    known = set(map(id, candidates))
+    for node in kept:
+        name = getattr(node, "name", node)
+        if id(node) not in known:
+            raise hooks.error("filter", first, f"it returned {name!r}, which is none of the candidates", FILTER)
+        if id(node) in seen:
+            raise hooks.error("filter", first, f"it returned {name!r} twice", FILTER)
+        seen.add(id(node))
+    return kept
+
+
+FILTER = "filter(candidates) returns those of the candidates that are to stay, each once"
+
+
+def has_filter(selector: SubgraphSelector) -> bool:
+    """Does the selector have a `filter` of its own?"""
+    own = type(selector).filter is not SubgraphSelector.filter
+    return own and not (isinstance(selector, Combined) and not any(map(has_filter, selector.parts)))
+
+
+def _walked(
+    selector: SubgraphSelector,
+    hooks: Hooks,
+    index: OpIndex,
+    fixed: Groups,
+    free: list[bool],
+    labels: list[Hashable | None] | None,
+) -> tuple[Groups, Evidence]:
+    evidence = Evidence(hooks.name, "walk", repr(selector))
+    if labels is not None:
+        evidence.labels = labels
+        evidence.by_affinity = any(isinstance(label, (str, tuple)) for label in set(labels))
+        asked = LabelWalk(labels)
+        groups = growth.walk(index.preds, [label is not None for label in labels], lambda: asked, fixed)
+        return groups, evidence
+    maker = WalkSelectors(selector, hooks, index, evidence)
+    groups = growth.walk(index.preds, free, maker, fixed, observer=EvidenceOfWalk(evidence))
+    return groups, evidence
+
+
+class LabelWalk:
+    """The walk's selector where "same label" answers everything."""
+
+    __slots__ = ("_labels",)
+
+    def __init__(self, labels: Sequence[Hashable | None]) -> None:
+        self._labels = labels
+
+    def select(self, node: int) -> bool:
+        return self._labels[node] is not None
+
+    def select_input(self, cur: int, new: int) -> bool:
+        return self._labels[cur] == self._labels[new]
+
+    select_output = select_input
+
+    def filter(self, candidates: list[int]) -> list[int]:
+        return candidates
+
+    def reset(self) -> None:
+        """There is no state."""
+
+
+class WalkSelectors:
+    """Makes the walk's selectors: a new one of the user's for each seed."""
+
+    def __init__(self, first: SubgraphSelector, hooks: Hooks, index: OpIndex, evidence: Evidence) -> None:
+        self._first: SubgraphSelector | None = first
+        self.hooks = hooks
+        self.nodes = index.nodes
+        self.number = index.number
+        self.unselected = evidence.unselected
+
+    def __call__(self) -> AskedSelector:
+        made, self._first = self._first, None
+        fresh = self.hooks.new_selector() if made is None else made
+        if not isinstance(fresh, SubgraphSelector):
+            raise self.hooks.error("create_subgraph_selector", None, "it returned a selector first, and then a Pattern")
+        return AskedSelector(fresh, self)
+
+
+class AskedSelector:
+    """A user's selector as the walk sees it: on numbers, with every answer checked."""
+
+    __slots__ = ("_hooks", "_maker", "_nodes", "_selector")
+
+    def __init__(self, selector: SubgraphSelector, maker: WalkSelectors) -> None:
+        self._selector = selector
+        self._nodes = maker.nodes
+        self._hooks = maker.hooks
+        self._maker = maker
+
+    def select(self, node: int) -> bool:
+        offered = self._nodes[node]
+        answer = self._hooks.ask("select", offered, self._selector.select, offered)
+        if not answer:
+            self._maker.unselected.add(node)
+        return answer
+
+    def select_input(self, cur: int, new: int) -> bool:
+        nodes = self._nodes
+        try:
+            answer = self._selector.select_input(nodes[cur], nodes[new])
+        except Exception as error:
+            raise self._hooks.error("select_input", nodes[new], raised(error)) from error
+        return answer if answer is True or answer is False else self._hooks.as_bool("select_input", nodes[new], answer)
+
+    def select_output(self, cur: int, new: int) -> bool:
+        nodes = self._nodes
+        try:
+            answer = self._selector.select_output(nodes[cur], nodes[new])
+        except Exception as error:
+            raise self._hooks.error("select_output", nodes[new], raised(error)) from error
+        return answer if answer is True or answer is False else self._hooks.as_bool("select_output", nodes[new], answer)
+
+    def filter(self, candidates: list[int]) -> list[int]:
+        if not has_filter(self._selector):
+            return candidates
+        offered = [self._nodes[v] for v in candidates]
+        return [self._maker.number[node] for node in filtered(self._selector, self._hooks, offered)]
+
+    def reset(self) -> None:
+        self._hooks.call("reset", None, self._selector.reset)

@@ -1,0 +1,115 @@
+"""Selectors made of selectors: `a | b`, `a & b`, `~a`.
+
+Every question goes to every part, in order, even where the first answer decides: so each part that keeps state sees
+all that it would see alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from graph.node import Node
+from partition.selector import ContainOpSelector, Labeler, SubgraphSelector
+
+
+class Combined(SubgraphSelector):
+    """A selector that asks others."""
+
+    def __init__(self, *parts: SubgraphSelector) -> None:
+        self.parts = parts
+        """The selectors combined."""
+        self.stateless = all(part.stateless for part in parts)
+
+    def reset(self) -> None:
+        for part in self.parts:
+            part.reset()
+
+    def _labelers(self) -> list[Labeler] | None:
+        """Those of the parts, if each has one."""
+        found = [labeler for part in self.parts if (labeler := part.labeler()) is not None]
+        return found if len(found) == len(self.parts) else None
+
+    @property
+    def by_affinity(self) -> bool:
+        """Does a part go by affinity, so that there are several labels?"""
+        return any(isinstance(part, (Combined, ContainOpSelector)) and part.by_affinity for part in self.parts)
+
+
+class EitherSelector(Combined):
+    """`a | b`: what at least one of the two agrees to. `filter` keeps what either keeps."""
+
+    def select(self, node: Node) -> bool:
+        return any([part.select(node) for part in self.parts])
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        return any([part.select_input(cur, new) for part in self.parts])
+
+    def select_output(self, cur: Node, new: Node) -> bool:
+        return any([part.select_output(cur, new) for part in self.parts])
+
+    def filter(self, candidates: list[Node]) -> list[Node]:
+        kept = {id(node) for part in self.parts for node in part.filter(list(candidates))}
+        return [node for node in candidates if id(node) in kept]
+
+    def labeler(self) -> Labeler | None:
+        labelers = self._labelers()
+        if labelers is None or self.by_affinity:
+            return None  # two ways to be equal joined are not one
+        return lambda node: True if any([labeler(node) for labeler in labelers]) else None
+
+    def __repr__(self) -> str:
+        return f"({' | '.join(map(repr, self.parts))})"
+
+
+class BothSelector(Combined):
+    """`a & b`: what both agree to. `filter` keeps what both keep."""
+
+    def select(self, node: Node) -> bool:
+        return all([part.select(node) for part in self.parts])
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        return all([part.select_input(cur, new) for part in self.parts])
+
+    def select_output(self, cur: Node, new: Node) -> bool:
+        return all([part.select_output(cur, new) for part in self.parts])
+
+    def filter(self, candidates: list[Node]) -> list[Node]:
+        kept = [{id(node) for node in part.filter(list(candidates))} for part in self.parts]
+        return [node for node in candidates if all(id(node) in k for k in kept)]
+
+    def labeler(self) -> Labeler | None:
+        labelers = self._labelers()
+        return None if labelers is None else lambda node: _joint([labeler(node) for labeler in labelers])
+
+    def __repr__(self) -> str:
+        return f"({' & '.join(map(repr, self.parts))})"
+
+
+class InverseSelector(Combined):
+    """`~a`: what `a` does not agree to. `filter` keeps everything."""
+
+    def select(self, node: Node) -> bool:
+        return not self.parts[0].select(node)
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        return not self.parts[0].select_input(cur, new)
+
+    def select_output(self, cur: Node, new: Node) -> bool:
+        return not self.parts[0].select_output(cur, new)
+
+    def labeler(self) -> Labeler | None:
+        labelers = self._labelers()
+        if labelers is None or self.by_affinity:
+            return None
+        return lambda node: True if labelers[0](node) is None else None
+
+    def __repr__(self) -> str:
+        return f"~{self.parts[0]!r}"
+
+
+def _joint(labels: list[Hashable | None]) -> Hashable | None:
+    """One label for several: what they have besides True."""
+    if None in labels:
+        return None
+    rest = [label for label in labels if label is not True]
+    return True if not rest else rest[0] if len(rest) == 1 else tuple(rest)

@@ -1,0 +1,38 @@
+"""What a user's hook did wrong, said in one message that names the property, the hook and the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph.errors import PartitaError
+from graph.node import Node
+
+
+class PartitionError(PartitaError):
+    """A partition was asked for that cannot be made, or a hook misbehaved."""
+
+
+def hook_error(property_name: str, hook: str, node: Node | str | None, cause: str, remedy: str | None = None) -> PartitionError:
+    """The error for a hook of a property, at a node (or at what the text says)."""
+    place = f"property {property_name!r}, hook {hook}"
+    if isinstance(node, Node):
+        place += f", node {node.name!r} ({node.op})"
+    elif node is not None:
+        place += f", {node}"
+    return PartitionError(cause, where=place, remedy=remedy)
+
+
+class WrongAnswer(Exception):
+    """Raised inside a hook of ours on account of what a function of the user's answered; its text is the cause."""
+
+
+def raised(error: Exception) -> str:
+    """The cause, for an exception that came out of a hook."""
+    if isinstance(error, WrongAnswer):
+        return str(error)
+    return f"it raised {type(error).__name__}: {error}" if str(error) else f"it raised {type(error).__name__}"
+
+
+def not_a(kind: str, answer: Any) -> str:
+    """The cause, for an answer of the wrong kind."""
+    return f"it returned {answer!r:.80} ({type(answer).__name__}), not {kind}"

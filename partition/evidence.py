@@ -1,0 +1,77 @@
+"""What one property's choice left behind, from which every border can be explained later."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import attrs
+
+from partition.growth import Repair, WalkObserver
+from partition.matcher import Missed
+
+Edge = tuple[int, int]
+"""Producer and consumer."""
+
+
+@attrs.define(slots=True, eq=False)
+class Evidence:
+    """One property's run. Nodes are numbers of the op index."""
+
+    property: str
+    """Its name."""
+    growth: str
+    """How subgraphs grew; "pattern" where a pattern was matched."""
+    asks: str
+    """What decided, in words: the selector or the pattern."""
+    labels: Sequence[Hashable | None] | None = None
+    """What the selector sees in each node, where its answers are "equal labels"; None marks unsupported nodes."""
+    by_affinity: bool = False
+    """Are the labels devices?"""
+    unselected: set[int] = attrs.Factory(set)
+    """Nodes at which `select` refused to start (a stateless selector: which it refused)."""
+    refused: dict[Edge, str] = attrs.Factory(dict)
+    """Edges that a callback refused to follow, and which one."""
+    passed: dict[Edge, int] = attrs.Factory(dict)
+    """Edges over which a node was not offered, and the closed node by which a cycle would have gone."""
+    dropped: dict[int, int] = attrs.Factory(dict)
+    """Nodes that a growth lost because they closed a cycle, and its seed."""
+    filtered: dict[int, int] = attrs.Factory(dict)
+    """Nodes that `filter` removed, and the seed of the growth."""
+    unexpanded: dict[int, int] = attrs.Factory(dict)
+    """Nodes of a hub-like walk whose neighbours were not asked for, and the closed node that reaches them."""
+    missed: dict[int, Missed] = attrs.Factory(dict)
+    """By anchor, matches of the pattern that were not taken."""
+    limited: dict[int, str] = attrs.Factory(dict)
+    """Nodes of subgraphs that a limit dropped, and the limit in words."""
+    declined: dict[int, str] = attrs.Factory(dict)
+    """Nodes of subgraphs that a hook gave back, and which hook."""
+    repairs: list[Repair] = attrs.Factory(list)
+    """Subgraphs of growth "seed" that were split because they would have closed a cycle with another."""
+
+
+class EvidenceOfWalk(WalkObserver):
+    """Writes down what happens in a walk."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+
+    def refused(self, cur: int, new: int, direction: str) -> None:
+        if direction == "input":
+            self._evidence.refused[new, cur] = "select_input"
+        else:
+            self._evidence.refused[cur, new] = "select_output"
+
+    def passed_over(self, cur: int, new: int, direction: str, closed: int) -> None:
+        self._evidence.passed[(new, cur) if direction == "input" else (cur, new)] = closed
+
+    def left_unexpanded(self, node: int, closed: int) -> None:
+        self._evidence.unexpanded[node] = closed
+
+    def dropped(self, seed: int, nodes: Sequence[int]) -> None:
+        self._evidence.dropped.update(dict.fromkeys(nodes, seed))
+
+    def filtered(self, seed: int, nodes: Sequence[int]) -> None:
+        self._evidence.filtered.update(dict.fromkeys(nodes, seed))
+
+    def cut(self, seed: int, nodes: Sequence[int]) -> None:
+        self._evidence.dropped.update(dict.fromkeys(nodes, seed))

@@ -1,0 +1,156 @@
+"""Why each border is where it is, worked out from the evidence when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from partition.calls import Chosen
+from partition.evidence import Evidence
+from partition.op_index import OpIndex
+from partition.plans import Border, Outside
+
+Reason = tuple[str, str]
+"""The rule, and the reason in words."""
+
+HOOKS = {"review_subgraph": "review_subgraph said no", "create_subgraph_node": "create_subgraph_node returned None"}
+
+
+class Explanation:
+    """The reasons of one run. Each question costs constant time; `borders` and `outside` are linear."""
+
+    def __init__(self, index: OpIndex, groups: Sequence[Chosen], evidence: Sequence[Evidence]) -> None:
+        self.index = index
+        self.groups = groups
+        self.evidence = evidence
+        self.owner = [-1] * len(index)
+        """The group that each op is in; -1: none."""
+        for k, chosen in enumerate(groups):
+            for v in chosen.members:
+                self.owner[v] = k
+
+    def name(self, v: int) -> str:
+        """The op's name."""
+        return self.index.nodes[v].name
+
+    def borders(self) -> Iterator[Border]:
+        """Every edge that ends at a border, by consumer; also those from graph inputs. Constants have none: they go along."""
+        index, owner = self.index, self.owner
+        for v, node in enumerate(index.nodes):
+            k = owner[v]
+            if k >= 0:
+                variables = dict.fromkeys(e.node for e in node.reads if e.node.is_variable)
+                for variable in variables:
+                    yield Border(variable.name, node.name, self.groups[k].name, "input", "a graph input")
+            for u in dict.fromkeys(index.preds[v]):
+                if owner[u] != k:
+                    rule, text = self.of_edge(u, v)
+                    yield Border(self.name(u), node.name, self.groups[self.side(u, v)].name, rule, text)
+
+    def outside(self) -> Iterator[Outside]:
+        """Every op that is in no group."""
+        for v, k in enumerate(self.owner):
+            if k < 0:
+                yield Outside(self.name(v), *self.of_node(v))
+
+    def side(self, u: int, v: int) -> int:
+        """The group whose border the edge ends at: that of the property that chose first."""
+        a, b = self.owner[u], self.owner[v]
+        if a < 0 or b < 0:
+            return max(a, b)
+        return a if self.groups[a].order <= self.groups[b].order else b
+
+    def of_edge(self, u: int, v: int) -> Reason:
+        """Why the edge u→v ends at a border."""
+        mine = self.side(u, v)
+        inner, other = (u, v) if self.owner[u] == mine else (v, u)
+        evidence = self.evidence[self.groups[mine].order]
+        reason = self._not_offered(other) or self._given_back(evidence, other)
+        if reason is not None:
+            return reason
+        if (u, v) in evidence.passed:
+            return "cycle", f"joining would close a cycle through {self.name(evidence.passed[u, v])!r}"
+        if (u, v) in evidence.refused:
+            hook = evidence.refused[u, v]
+            cur, new = (v, u) if hook == "select_input" else (u, v)
+            return "callback", f"{hook}({self.name(cur)}, {self.name(new)}) of {evidence.property!r} said no"
+        if evidence.growth == "pattern":
+            return "pattern", f"a match of {evidence.asks} ends here"
+        if evidence.labels is not None and evidence.labels[other] != evidence.labels[inner]:
+            return self._other_label(evidence, other, inner)
+        if other in evidence.dropped:
+            return "cycle", f"the growth from {self.name(evidence.dropped[other])!r} dropped it, since it closed a cycle"
+        for end in (inner, other):
+            if end in evidence.unexpanded:
+                return "cycle", f"{self.name(evidence.unexpanded[end])!r} is reached by both ends, so it was not followed further"
+        return self._apart(evidence, other)
+
+    def _apart(self, evidence: Evidence, other: int) -> Reason:
+        """Both ends are wanted by the same property, and the edge was not refused."""
+        k = self.owner[other]
+        if k < 0:
+            return "unselected", f"no subgraph of {evidence.property!r} reached {self.name(other)!r}"
+        name = self.groups[k].name
+        if evidence.growth == "seed":
+            return "taken", f"{self.name(other)!r} is in {name!r}, chosen before or held apart by a rejected node"
+        if evidence.labels is None or evidence.filtered:
+            return "taken", f"{self.name(other)!r} is in {name!r}"
+        return "cycle", f"one subgraph with {name!r} would close a cycle"
+
+    def of_node(self, v: int) -> Reason:
+        """Why the op is in no group: what each property said."""
+        reason = self._not_offered(v)
+        if reason is not None:
+            return reason
+        found = [self._refusal(evidence, v) for evidence in self.evidence]
+        if not found:
+            return "unsupported", "there is no property"
+        rules = [rule for rule, _ in found]
+        rule = next((r for r in rules if r not in ("unsupported", "pattern")), rules[0])
+        return rule, "; ".join(dict.fromkeys(text for _, text in found))
+
+    def _refusal(self, evidence: Evidence, v: int) -> Reason:
+        reason = self._given_back(evidence, v)
+        if reason is not None:
+            return reason
+        if evidence.growth == "pattern":
+            return self._missed(evidence, v)
+        if evidence.labels is not None and evidence.labels[v] is None:
+            return self._other_label(evidence, v, None)
+        if v in evidence.dropped:
+            return "cycle", f"the growth from {self.name(evidence.dropped[v])!r} dropped it, since it closed a cycle"
+        return "unsupported", f"select({self.name(v)}) of {evidence.property!r} said no, and no subgraph took it in"
+
+    def _not_offered(self, v: int) -> Reason | None:
+        if self.index.offered[v]:
+            return None
+        if not self.index.live[v]:
+            return "dead", f"no output needs {self.name(v)!r}"
+        return "call", f"{self.name(v)!r} is a call that an earlier partition made"
+
+    def _given_back(self, evidence: Evidence, v: int) -> Reason | None:
+        """It was in a group of this property that is no more."""
+        if v in evidence.declined:
+            return "hook", f"{HOOKS[evidence.declined[v]]} for its subgraph, by {evidence.property!r}"
+        if v in evidence.limited:
+            return "size", f"{self.name(v)!r} was in a subgraph {evidence.limited[v]}"
+        if v in evidence.filtered:
+            return "filter", f"filter of {evidence.property!r} removed {self.name(v)!r}"
+        return None
+
+    def _other_label(self, evidence: Evidence, other: int, inner: int | None) -> Reason:
+        node = self.index.nodes[other]
+        if evidence.by_affinity:
+            affinity = self.index.affinity[other]
+            text = f"{node.name!r} is on {affinity}" if affinity else f"{node.name!r} has no affinity"
+            return "device", text if inner is None else f"{text}, {self.name(inner)!r} on {self.index.affinity[inner]}"
+        return "unsupported", f"{evidence.property!r} does not take {node.name!r} ({node.op})"
+
+    def _missed(self, evidence: Evidence, v: int) -> Reason:
+        missed = evidence.missed.get(v)
+        if missed is None:
+            return "pattern", f"no match of {evidence.asks} has {self.name(v)!r}"
+        size = len(missed.nodes)
+        if missed.cycle:
+            return "cycle", f"a match of {size} ops from {self.name(v)!r} would close a cycle through {self.name(missed.through)!r}"
+        user = "a graph output" if missed.through < 0 else repr(self.name(missed.through))
+        return "pattern", f"an inner value of the match of {size} ops from {self.name(v)!r} is used outside, by {user}"

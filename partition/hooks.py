@@ -1,0 +1,145 @@
+"""Calling a property's hooks: whatever goes wrong in one becomes one error that names it, and the graph stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from partition.errors import PartitionError, hook_error, not_a, raised
+from partition.pattern import Pattern
+from partition.property import SubgraphProperty
+from partition.selector import SubgraphSelector
+
+Answer = TypeVar("Answer")
+
+
+class Witness:
+    """What the graph looked like before the hooks saw it, to tell whether one of them changed it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._attrs = dict(graph.attrs)
+        self._affinities = [node.affinity for node in graph.nodes]
+
+    def check(self, property_name: str, hook: str) -> None:
+        """Put everything back and complain if the graph was changed. Linear."""
+        self.check_attrs(property_name, hook)
+        if [node.affinity for node in self.graph.nodes] != self._affinities:
+            changed = next(n for n, a in zip(self.graph.nodes, self._affinities, strict=True) if n.affinity != a)
+            self._restore()
+            raise hook_error(property_name, hook, changed, "it set the affinity of a node of the graph that it was shown", SHOWN)
+
+    def check_attrs(self, property_name: str, hook: str) -> None:
+        """The same for the graph's attributes alone: cheap enough to do after every hook."""
+        now, then = self.graph.attrs, self._attrs
+        if len(now) != len(then) or any(now.get(key, self) is not value for key, value in then.items()):
+            keys = sorted(map(str, {k for k in {*now, *then} if now.get(k, self) is not then.get(k, self)}))
+            self._restore()
+            raise hook_error(
+                property_name, hook, f"graph {self.graph.name!r}", f"it changed the graph's attributes: {', '.join(keys)}", SHOWN
+            )
+
+    def _restore(self) -> None:
+        self.graph.attrs.clear()
+        self.graph.attrs.update(self._attrs)
+        for node, affinity in zip(self.graph.nodes, self._affinities, strict=True):
+            if node.affinity != affinity:
+                node.affinity = affinity
+
+
+SHOWN = "A hook must not change what it is shown; it may return changed copies where it returns something"
+
+
+class Hooks:
+    """The hooks of one property, each answer checked."""
+
+    def __init__(self, subject: SubgraphProperty, witness: Witness) -> None:
+        self.property = subject
+        self.name = subject.name
+        self.witness = witness
+
+    def error(self, hook: str, node: Node | str | None, cause: str, remedy: str | None = None) -> PartitionError:
+        """The error for one of these hooks."""
+        return hook_error(self.name, hook, node, cause, remedy)
+
+    def call(self, hook: str, node: Node | str | None, function: Callable[..., Answer], *args: Any) -> Answer:
+        """Call a hook; `node` is where its subgraph begins."""
+        try:
+            answer = function(*args)
+        except Exception as error:
+            raise self.error(hook, node, raised(error)) from error
+        self.witness.check_attrs(self.name, hook)
+        return answer
+
+    def new_selector(self, node: Node | None = None) -> SubgraphSelector | Pattern:
+        """A selector (or pattern) of the property's."""
+        made = self.call("create_subgraph_selector", node, self.property.create_subgraph_selector)
+        if not isinstance(made, (SubgraphSelector, Pattern)):
+            raise self.error("create_subgraph_selector", node, not_a("a SubgraphSelector or a Pattern", made))
+        return made
+
+    def ask(self, hook: str, node: Node, question: Callable[..., Any], *args: Node) -> bool:
+        """A question of yes or no about `node`."""
+        try:
+            answer = question(*args)
+        except Exception as error:
+            raise self.error(hook, node, raised(error)) from error
+        return answer if answer is True or answer is False else self.as_bool(hook, node, answer)
+
+    def as_bool(self, hook: str, node: Node, answer: Any) -> bool:
+        """The answer as True or False; anything but a bool is an error."""
+        if isinstance(answer, (bool, np.bool_)):
+            return bool(answer)
+        raise self.error(hook, node, not_a("a bool", answer), "Selectors answer True or False; bool(...) makes one of any value")
+
+    def review(self, subgraph: Graph, index: int, node: Node) -> Mapping[str, Any] | None:
+        """What `review_subgraph` adds to the call; None if it says no."""
+        answer = self.call("review_subgraph", node, self.property.review_subgraph, subgraph, index)
+        if isinstance(answer, (bool, np.bool_)):
+            return {} if answer else None
+        if isinstance(answer, Mapping):
+            return answer
+        raise self.error("review_subgraph", node, not_a("a bool or attributes", answer))
+
+    def init_inputs(self, variables: list[Node], entries: Sequence[NodeEntry], node: Node) -> list[Node]:
+        """The body's inputs as `init_subgraph_inputs` wants them."""
+        if type(self.property).init_subgraph_inputs is SubgraphProperty.init_subgraph_inputs:
+            return variables
+        hook = "init_subgraph_inputs"
+        answer = self.call(hook, node, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
+        made = list(answer) if isinstance(answer, Iterable) else [answer]
+        if len(made) != len(variables) or not all(isinstance(v, Node) and v.is_variable for v in made):
+            raise self.error(hook, node, not_a(f"{len(variables)} variables", answer))
+        if len(set(made)) < len(made):
+            raise self.error(hook, node, "it returned one variable for two inputs")
+        return made
+
+    def create(self, subgraph: Graph, index: int, node: Node) -> Node | None:
+        """The node that `create_subgraph_node` makes; None if it leaves the nodes as they were."""
+        hook = "create_subgraph_node"
+        made = self.call(hook, node, self.property.create_subgraph_node, subgraph, index)
+        if made is None:
+            return None
+        if not isinstance(made, Node):
+            raise self.error(hook, node, not_a("a Node or None", made))
+        if not made.is_op:
+            raise self.error(hook, node, not_a("an op or a call", made))
+        return made
+
+    def adjust(self, nodes: list[Node], index: int) -> list[Node] | None:
+        """The changed copies that `adjust_subgraph_node` returns; None if it leaves the nodes as they were."""
+        hook = "adjust_subgraph_node"
+        answer = self.call(hook, nodes[0], self.property.adjust_subgraph_node, tuple(nodes), index)
+        if answer is None:
+            return None
+        made = list(answer) if isinstance(answer, Iterable) else [answer]
+        if len(made) != len(nodes) or not all(isinstance(node, Node) for node in made):
+            raise self.error(hook, nodes[0], not_a(f"{len(nodes)} nodes", answer))
+        for old, new in zip(nodes, made, strict=True):
+            if (new.inputs, new.captures, new.after) != (old.inputs, old.captures, old.after) or len(new.output_names) != len(old.output_names):
+                raise self.error(hook, old, "its copy reads or makes other values than the node", "Change it with node.evolve(attrs=...)")
+        return made

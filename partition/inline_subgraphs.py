@@ -1,0 +1,48 @@
+"""InlineSubgraphs: calls become the nodes of their bodies again, the inverse of PartitionGraph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from graph.graph import Graph
+from graph.inline import inline_calls
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from partition.bodies import AFTER
+from partition.errors import PartitionError
+from passes import register_pass
+from passes.registry import REQUESTS
+
+
+@register_pass("InlineSubgraphs", keeps=("shape", "dtype", *REQUESTS))
+def inline_subgraphs(g: Graph, calls: str | Sequence[str] | Callable[[Node], bool] | None = None) -> Graph:
+    """The graph with the bodies of its calls in their places: all calls, those named, or those that a predicate likes.
+
+    Calls inside bodies are inlined too. What was partitioned and then inlined is the original graph again. An op that a property
+    made without a body stays as it is."""
+    if calls is None or callable(calls):
+        made = inline_calls(g, calls)
+    else:
+        names = [calls] if isinstance(calls, str) else list(calls)
+        missing = [name for name in names if name not in g or not g[name].is_call]
+        if missing:
+            raise PartitionError(f"there is no call {missing[0]!r}", where=f"graph {g.name!r}")
+        wanted = frozenset(names)
+        made = inline_calls(g, lambda node: node.name in wanted)
+    return _with_control(made) if any(AFTER in node.metadata for node in made.nodes) else made
+
+
+def _with_control(g: Graph) -> Graph:
+    """Control dependencies that crossed a border, found again by name where all of their nodes are back."""
+    found: dict[str, Node] = {}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        names = json.loads(made.metadata[AFTER]) if AFTER in made.metadata else None
+        if names is not None and all(name in found for name in names):
+            metadata = {key: text for key, text in made.metadata.items() if key != AFTER}
+            made = made.evolve(after=tuple(found[name] for name in names), metadata=metadata)
+        found[node.name] = rewriter.keep(node, made)
+
+    return rewrite(g, visit)

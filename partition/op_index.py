@@ -1,0 +1,88 @@
+"""The ops of a graph as integers: what growing, matching, checking and splicing work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from graph.build import CALL, CALL_DOMAIN
+from graph.graph import Graph
+from graph.node import Node
+
+Preds = list[list[int]]
+
+
+@attrs.frozen(slots=True, eq=False)
+class OpIndex:
+    """Ops only, numbered in topological order: variables and constants can neither be grouped nor lie on a path."""
+
+    graph: Graph
+    """The graph."""
+    nodes: list[Node]
+    """Its ops; number v is at v."""
+    number: dict[Node, int]
+    """The number of each op."""
+    preds: Preds
+    """For each op the ops that it depends on: inputs in order, captures, control; once for each edge."""
+    live: bytearray
+    """Does an output of the graph depend on the op?"""
+    offered: list[bool]
+    """May the op be in a subgraph: is it live, and not a call that an earlier partition made?"""
+    affinity: list[str | None]
+    """The affinities, read once."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def consumers(self) -> list[list[int]]:
+        """For each op the ops that depend on it, ascending, each once."""
+        return consumers(self.preds)
+
+
+def build_op_index(graph: Graph) -> OpIndex:
+    """Linear."""
+    whole = graph.index
+    nodes = [node for node in graph.nodes if node.op is not None and node.value is None]
+    if len(nodes) == len(graph.nodes):
+        preds = whole.producers
+    else:
+        new = [-1] * len(graph.nodes)
+        at = whole.number
+        for v, node in enumerate(nodes):
+            new[at[node]] = v
+        origins = [whole.producers[i] for i, v in enumerate(new) if v >= 0]
+        preds = [[v for u in sources if (v := new[u]) >= 0] for sources in origins]
+    number = {node: v for v, node in enumerate(nodes)}
+    live = _live(graph, number, preds)
+    offered = [bool(alive) and not is_made_call(node) for alive, node in zip(live, nodes, strict=True)]
+    return OpIndex(graph, nodes, number, preds, live, offered, [node.affinity for node in nodes])
+
+
+def is_made_call(node: Node) -> bool:
+    """Is it a call that a partition made, as opposed to a function of the model's own?"""
+    return node.subgraph is not None and node.op == CALL and node.domain == CALL_DOMAIN
+
+
+def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The edges the other way round, each once."""
+    found: list[list[int]] = [[] for _ in preds]
+    for v, producers in enumerate(preds):
+        for u in producers:
+            known = found[u]
+            if not known or known[-1] != v:
+                known.append(v)
+    return found
+
+
+def _live(graph: Graph, number: dict[Node, int], preds: Preds) -> bytearray:
+    live = bytearray(len(preds))
+    for entry in graph.outputs:
+        v = number.get(entry.node)
+        if v is not None:
+            live[v] = 1
+    for v in range(len(preds) - 1, -1, -1):
+        if live[v]:
+            for u in preds[v]:
+                live[u] = 1
+    return live

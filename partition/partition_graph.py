@@ -1,0 +1,152 @@
+"""PartitionGraph: subgraphs become calls, as properties or affinities say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from graph.errors import did_you_mean
+from graph.graph import Graph
+from graph.node import Node
+from partition.applying import finish, plan_of
+from partition.backend import make_properties
+from partition.errors import PartitionError, not_a
+from partition.op_index import is_made_call
+from partition.planner import PartitionOptions, Planner
+from partition.plans import Plan
+from partition.property import AffinityProperty, SubgraphProperty
+from passes import apply_pass, register_pass
+from passes.registry import REQUESTS
+
+PROPERTY = "subgraph_property"
+"""The graph attribute that a property, or several, may be left in."""
+
+REPORT = "partition_report"
+"""The graph attribute that says what was done and why."""
+
+Properties = SubgraphProperty | Sequence[SubgraphProperty]
+"""One property, or several that are tried in order."""
+
+
+@register_pass("PartitionGraph", keeps=("shape", "dtype", *(r for r in REQUESTS if r != PROPERTY)))
+def partition_graph(
+    g: Graph,
+    *,
+    subgraph_property: Properties | None = None,
+    backend: str | None = None,
+    growth: str | None = None,
+    min_subgraph_size: int | None = None,
+    max_subgraphs: int | None = None,
+    dedup_inputs: bool | None = None,
+    inside: bool | Callable[[Node], bool] = False,
+    **options: Any,
+) -> Graph:
+    """The graph with each subgraph replaced by one call.
+
+    What decides is the property given (or several, in order), else the backend's, else `g.attrs["subgraph_property"]`, which is
+    consumed, else the affinities of the nodes. `growth` and the limits override the properties' own; other options go to their
+    `pre_partition`. `inside` partitions the bodies of the calls that are there (or of those that it says yes to) instead."""
+    if inside:
+        return _partition_bodies(
+            g,
+            inside,
+            subgraph_property=subgraph_property,
+            backend=backend,
+            growth=growth,
+            min_subgraph_size=min_subgraph_size,
+            max_subgraphs=max_subgraphs,
+            dedup_inputs=dedup_inputs,
+            **options,
+        )
+    properties = choose_properties(g, subgraph_property, backend)
+    _check_options(properties, options)
+    planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
+    planned = planner.run(properties, make_calls=True)
+    attrs = {key: value for key, value in g.attrs.items() if key != PROPERTY}
+    return finish(planned, properties, attrs)
+
+
+def plan(
+    g: Graph,
+    *,
+    subgraph_property: Properties | None = None,
+    backend: str | None = None,
+    growth: str | None = None,
+    min_subgraph_size: int | None = None,
+    max_subgraphs: int | None = None,
+    dedup_inputs: bool | None = None,
+    **options: Any,
+) -> Plan:
+    """What PartitionGraph would do with the same options, without rewriting the graph.
+
+    The hooks that choose are called, those that make calls are not: a subgraph that `review_subgraph` or
+    `create_subgraph_node` would give back is still in the plan."""
+    properties = choose_properties(g, subgraph_property, backend)
+    _check_options(properties, options)
+    planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
+    return plan_of(planner.run(properties, make_calls=False), properties)
+
+
+def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:
+    """The graph partitioned for a backend."""
+    return apply_pass(g, "PartitionGraph", backend=backend, **options)
+
+
+def choose_properties(g: Graph, given: Properties | None, backend: str | None) -> list[SubgraphProperty]:
+    """The properties that decide: the option's, the backend's, the graph attribute's, or the affinities' own."""
+    if given is not None:
+        return as_properties(given, "option subgraph_property")
+    if backend is not None:
+        return make_properties(backend)
+    if g.attrs.get(PROPERTY) is not None:
+        return as_properties(g.attrs[PROPERTY], f"g.attrs[{PROPERTY!r}]")
+    if any(node.affinity is not None for node in g.nodes if node.is_op):
+        return [AffinityProperty()]
+    raise PartitionError(
+        "nothing says what goes together: there is no property, no backend, and no node has an affinity",
+        where=f"graph {g.name!r}",
+        remedy='Give subgraph_property=..., backend="...", set g.attrs["subgraph_property"], or set node.affinity',
+    )
+
+
+def as_properties(given: Any, where: str) -> list[SubgraphProperty]:
+    """One property or a sequence of them as a list."""
+    listed = [given] if isinstance(given, SubgraphProperty) or not isinstance(given, Sequence) else list(given)
+    for one in listed:
+        if isinstance(one, type) and issubclass(one, SubgraphProperty):
+            raise PartitionError(f"{one.__name__} is a class", where=where, remedy=f"Give an instance: {one.__name__}()")
+        if not isinstance(one, SubgraphProperty):
+            raise PartitionError(not_a("a SubgraphProperty", one).replace("it returned", "it holds"), where=where)
+    if not listed:
+        raise PartitionError("the list of properties is empty", where=where)
+    return listed
+
+
+def _options(
+    growth: str | None, least: int | None, most: int | None, dedup: bool | None, extra: dict[str, Any]
+) -> PartitionOptions:
+    return PartitionOptions(growth=growth, min_subgraph_size=least, max_subgraphs=most, dedup_inputs=dedup, extra=extra)
+
+
+KNOWN = ("subgraph_property", "backend", "growth", "min_subgraph_size", "max_subgraphs", "dedup_inputs", "inside")
+
+
+def _check_options(properties: Sequence[SubgraphProperty], options: dict[str, Any]) -> None:
+    """An option that no property looks at is a mistake."""
+    if options and all(type(p).pre_partition is SubgraphProperty.pre_partition for p in properties):
+        name = min(options)
+        hint = did_you_mean(name, KNOWN) or f"PartitionGraph takes {', '.join(KNOWN)}; others are for a property's pre_partition"
+        raise PartitionError(f"there is no option {name!r}, and no property here takes options of its own", remedy=hint)
+
+
+def _partition_bodies(g: Graph, which: bool | Callable[[Node], bool], **options: Any) -> Graph:
+    """The second level: each call's body partitioned. The reports are in the bodies' own attributes."""
+    from graph.rewrite import Rewriter, rewrite
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if node.subgraph is not None and (which(node) if callable(which) else is_made_call(node)):
+            made = made.evolve(subgraph=partition_graph(node.subgraph, **options))
+        rewriter.keep(node, made)
+
+    return rewrite(g, visit)

@@ -1,0 +1,136 @@
+"""Patterns: small shapes of ops to look for, written as a sequence that follows the data flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from graph.node import Node
+from partition.errors import PartitionError
+from partition.selector import domain_and_op
+
+COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal BitwiseAnd BitwiseOr BitwiseXor".split())
+"""Ops of ONNX whose listed operands may stand in any order."""
+
+
+class Operand:
+    """What may stand at an operand's place without being part of the match."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """How it is printed."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+ANY = Operand("ANY")
+"""Anything, absent or present; it stays outside the match."""
+
+CONST = Operand("CONST")
+"""A constant."""
+
+Written = Any
+"""A part as users write it: see `Pattern`."""
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """One place in a sequence: a node that fits, and what it reads."""
+
+    ops: frozenset[tuple[str, str]] | None
+    """The (domain, op) pairs that fit; None: any op."""
+    predicate: Callable[[Node], bool] | None
+    """What else the node must satisfy."""
+    optional: bool
+    """May the place be skipped?"""
+    operands: tuple[Operand | tuple[Part, ...], ...]
+    """What stands at its operands, the sequence's own value left out; a tuple of parts is a sequence that ends there."""
+    text: str
+    """How it was written."""
+
+
+class Pattern:
+    """A sequence of parts, each of which reads the value that the part before makes (at whichever operand).
+
+    A part is written as
+
+    - an op: `"Conv"`; alternatives: `"Relu|Clip"`; optional with a question mark at the end: `"BatchNormalization?"`,
+      `"Relu|Clip?"`; any op: `"*"`; an op of another domain: `"com.microsoft::Gelu"`;
+    - a predicate on nodes: `lambda node: node.attrs.get("group", 1) == 1`;
+    - a tuple `(part, operand, ...)`: an op and what it reads besides the sequence's own value, each operand being `ANY`, `CONST`,
+      another part, or a list of parts (a sequence that ends there). Operands that are parts belong to the match. Listed operands
+      stand in order, for commutative ops such as Add in any order; operands that are not listed may be anything.
+
+    >>> Pattern("Conv", "BatchNormalization?", "Add?", "Relu|Clip?")   # an Add with anything
+    Pattern('Conv', 'BatchNormalization?', 'Add?', 'Relu|Clip?')
+    >>> Pattern(("Add", "MatMul", CONST), "Relu?")                    # MatMul, then a bias
+    Pattern(('Add', 'MatMul', CONST), 'Relu?')
+    >>> Pattern("Conv", ("Add", ["Conv", "BatchNormalization"]))      # two branches
+    Pattern('Conv', ('Add', ['Conv', 'BatchNormalization']))
+
+    A value made and read inside must not be used outside (being a graph output is a use), unless `shared=True`.
+
+    Matching: the first node (in topological order) that fits the sequence's first part is tried first, the longest match wins,
+    and each match is a subgraph of its own. A match that would close a cycle is refused.
+    """
+
+    def __init__(self, *parts: Written, shared: bool = False) -> None:
+        self.parts = tuple(_part(part) for part in parts)
+        """The sequence."""
+        self.shared = shared
+        """May inner values be used outside too?"""
+        self._written = parts
+        if all(part.optional for part in self.parts):
+            raise PartitionError("a pattern needs a part that is not optional", where=repr(self), remedy='Write Pattern("Conv", "Relu?")')
+
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes a match has at most."""
+        return sum(map(_most_nodes, self.parts))
+
+    def __repr__(self) -> str:
+        return f"Pattern({', '.join(map(repr, self._written))}{', shared=True' if self.shared else ''})"
+
+
+def _most_nodes(part: Part) -> int:
+    return 1 + sum(sum(map(_most_nodes, inner)) for inner in part.operands if isinstance(inner, tuple))
+
+
+def _part(written: Written) -> Part:
+    if isinstance(written, str):
+        return _named(written)
+    if isinstance(written, tuple) and written:
+        head = _part(written[0])
+        operands = tuple(_operand(operand) for operand in written[1:])
+        return attrs.evolve(head, operands=operands, text=repr(written))
+    if callable(written):
+        return Part(None, written, False, (), getattr(written, "__name__", repr(written)))
+    raise PartitionError(
+        f"{written!r} is no part of a pattern",
+        where="Pattern",
+        remedy='A part is "Op", "Op|Op", "Op?", a predicate, or a tuple (part, operand, ...)',
+    )
+
+
+def _named(text: str) -> Part:
+    optional = text.endswith("?")
+    names = [name.strip() for name in text.removesuffix("?").split("|")]
+    if any(not name or "?" in name for name in names):
+        raise PartitionError(
+            f"{text!r} is no part of a pattern", where="Pattern", remedy='The question mark stands at the end: "Relu|Clip?"'
+        )
+    ops = None if "*" in names else frozenset(map(domain_and_op, names))
+    return Part(ops, None, optional, (), text)
+
+
+def _operand(written: Written) -> Operand | tuple[Part, ...]:
+    if isinstance(written, Operand):
+        return written
+    sequence: Sequence[Written] = written if isinstance(written, list) else [written]
+    parts = tuple(_part(part) for part in sequence)
+    if not parts or parts[-1].optional:
+        raise PartitionError(f"the operand {written!r} has to end with a part that is not optional", where="Pattern")
+    return parts

@@ -1,0 +1,171 @@
+"""Which groups: each property in turn, on what the earlier ones left; every result is checked before anything is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from graph.graph import Graph
+from graph.pauses import collector_paused
+from partition.bodies import common_affinity, unique
+from partition.calls import CallMaker, Chosen
+from partition.checker import check_connected, check_partition
+from partition.choose import check_growth, choose_groups
+from partition.errors import PartitionError
+from partition.evidence import Evidence
+from partition.hooks import Hooks, Witness
+from partition.op_index import OpIndex, build_op_index
+from partition.property import SubgraphProperty
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PartitionOptions:
+    """What holds for every property of a run; None: as the property says."""
+
+    growth: str | None = None
+    """How subgraphs grow."""
+    min_subgraph_size: int | None = None
+    """Subgraphs of fewer ops stay in the graph."""
+    max_subgraphs: int | None = None
+    """At most so many subgraphs for each property."""
+    dedup_inputs: bool | None = None
+    """Does each outer value enter a subgraph once?"""
+    extra: Mapping[str, Any] = attrs.Factory(dict)
+    """Options of the properties' own, for `pre_partition`."""
+
+
+@attrs.define(slots=True, eq=False)
+class Planned:
+    """The outcome of planning, in numbers."""
+
+    index: OpIndex
+    """The graph."""
+    groups: list[Chosen]
+    """The groups of all properties, in order of their first nodes."""
+    evidence: list[Evidence]
+    """How each property came to its groups."""
+    order: list[int]
+    """A topological order: v for an op outside, ~k for groups[k]."""
+    maker: CallMaker
+    """What made the calls, if they were made."""
+    witness: Witness
+    """What the graph looked like before."""
+
+    def notes(self) -> list[str]:
+        """What the growth has to say."""
+        found = []
+        for evidence in self.evidence:
+            for repair in evidence.repairs:
+                names = ["{" + ", ".join(self.index.nodes[v].name for v in group) + "}" for group in (repair.replaced, *repair.by)]
+                found.append(f"Growth seed chose {names[0]}, which would have closed a cycle with a subgraph chosen before: it became {', '.join(names[1:])}")
+        return found
+
+
+class Planner:
+    """One run over one graph."""
+
+    def __init__(self, graph: Graph, options: PartitionOptions) -> None:
+        check_growth(options.growth)
+        _check_count("min_subgraph_size", options.min_subgraph_size)
+        _check_count("max_subgraphs", options.max_subgraphs)
+        with collector_paused():
+            self.index = build_op_index(graph)
+        self.options = options
+        self.witness = Witness(graph)
+        self.taken = {node.name for node in graph.nodes}
+        self.maker = CallMaker(self.index, self.taken)
+        self.groups: list[Chosen] = []
+        self.evidence: list[Evidence] = []
+
+    def run(self, properties: Sequence[SubgraphProperty], make_calls: bool) -> Planned:
+        """Choose for each property in order; with `make_calls` also make the calls, so that later properties may have the nodes
+        of those that a hook gives back."""
+        with collector_paused():
+            for number, subject in enumerate(properties):
+                chosen = self._choose(number, subject)
+                before = len(self.groups)
+                self.groups += chosen
+                order = self._check(self.evidence[-1], chosen)
+                declined = self.maker.make(chosen) if make_calls else {}
+                if declined:
+                    self._give_back(before, declined)
+                self.witness.check(subject.name, "create_subgraph_node" if make_calls else "the selector's")
+            in_order = sorted(self.groups, key=lambda chosen: chosen.members[0])
+            if declined or in_order != self.groups:
+                order = settle(self.index, in_order)
+            return Planned(self.index, in_order, self.evidence, order, self.maker, self.witness)
+
+    def _choose(self, number: int, subject: SubgraphProperty) -> list[Chosen]:
+        hooks = Hooks(subject, self.witness)
+        hooks.call("pre_partition", None, subject.pre_partition, self.index.graph, dict(self.options.extra))
+        self.witness.check(subject.name, "pre_partition")
+        fixed = [chosen.members for chosen in self.groups]
+        groups, evidence = choose_groups(hooks, self.index, fixed, self.options.growth or subject.growth)
+        self.witness.check(subject.name, "create_subgraph_selector (or its selector's)")
+        self.evidence.append(evidence)
+        return self._named(number, hooks, self._limited(hooks, groups, evidence))
+
+    def _limited(self, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[list[int]]:
+        """The groups within the limits, by first node."""
+        options, subject = self.options, hooks.property
+        least = subject.min_subgraph_size if options.min_subgraph_size is None else options.min_subgraph_size
+        most = subject.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
+        _check_count(f"property {hooks.name!r}: min_subgraph_size", least)
+        _check_count(f"property {hooks.name!r}: max_subgraphs", most)
+        kept = groups if least <= 1 else [group for group in groups if len(group) >= least]
+        if least > 1:
+            for group in groups:
+                if len(group) < least:
+                    evidence.limited.update(dict.fromkeys(group, f"of {len(group)} ops, fewer than min_subgraph_size={least}"))
+        kept = sorted(kept, key=lambda group: group[0])
+        if most is not None and len(kept) > most:
+            ranked = sorted(kept, key=len, reverse=True)
+            for group in ranked[most:]:
+                evidence.limited.update(dict.fromkeys(group, f"of {len(group)} ops, beyond max_subgraphs={most}"))
+            kept = sorted(ranked[:most], key=lambda group: group[0])
+        return kept
+
+    def _named(self, number: int, hooks: Hooks, groups: list[list[int]]) -> list[Chosen]:
+        dedup = hooks.property.dedup_inputs if self.options.dedup_inputs is None else self.options.dedup_inputs
+        affinity = self.index.affinity
+        by_device: dict[str | None, Hooks] = {}
+        chosen = []
+        for i, members in enumerate(groups):
+            device = common_affinity(affinity[v] for v in members)
+            if device not in by_device:
+                own = hooks.property.for_device(device)
+                by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness)
+            mine = by_device[device]
+            name = unique(f"{mine.name}_{i}", self.taken)
+            chosen.append(Chosen(number, i, device, members, name, mine, dedup))
+        return chosen
+
+    def _check(self, evidence: Evidence, chosen: list[Chosen]) -> list[int]:
+        """The independent check, before anything is made of the groups."""
+        order = settle(self.index, self.groups)
+        if evidence.growth not in ("waves", "pattern"):
+            nodes = self.index.nodes
+            check_connected(self.index.preds, [c.members for c in chosen], evidence.refused, lambda v: nodes[v].name)
+        return order
+
+    def _give_back(self, before: int, declined: dict[int, str]) -> None:
+        mine = self.groups[before:]
+        del self.groups[before:]
+        for k, chosen in enumerate(mine):
+            if k in declined:
+                self.evidence[-1].declined.update(dict.fromkeys(chosen.members, declined[k]))
+            else:
+                self.groups.append(chosen)
+
+
+def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:
+    """The check over all groups at once -> a topological order with each group as one."""
+    nodes = index.nodes
+    return check_partition(index.preds, [c.members for c in groups], index.offered, lambda v: nodes[v].name)
+
+
+def _check_count(option: str, value: Any) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise PartitionError(f"{value!r} is no number of ops or subgraphs", where=option, remedy="Give an integer of 0 or more")

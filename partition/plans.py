@@ -1,0 +1,201 @@
+"""A plan: which nodes go together and why, made before the graph is rewritten, and kept as JSON if wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import attrs
+
+from graph.graph import Graph
+from partition.errors import PartitionError
+from partition.fingerprint import fingerprint
+from partition.property import SubgraphProperty
+
+VERSION = 1
+"""Of the JSON form."""
+
+
+@attrs.frozen(slots=True)
+class Group:
+    """One subgraph."""
+
+    name: str
+    """What its call is called (unless the property names it otherwise)."""
+    property: str
+    """The property that chose it."""
+    index: int
+    """Its number among the property's subgraphs."""
+    device: str | None
+    """The affinity that all its nodes have."""
+    nodes: tuple[str, ...]
+    """Its ops, in topological order."""
+
+
+@attrs.frozen(slots=True)
+class Border:
+    """An edge that ends at a subgraph's border, and why."""
+
+    producer: str
+    """The node that makes the value."""
+    consumer: str
+    """The node that reads it."""
+    inside: str
+    """The subgraph whose border it is: where both ends are in subgraphs, that of the property that chose first."""
+    rule: str
+    """The kind of reason: input, call, dead, unsupported, unselected, device, callback, filter, size, hook, pattern, taken, cycle."""
+    text: str
+    """The reason in words."""
+
+
+@attrs.frozen(slots=True)
+class Outside:
+    """An op that is in no subgraph, and why."""
+
+    node: str
+    """The op."""
+    rule: str
+    """The kind of reason, as for a border."""
+    text: str
+    """The reason in words."""
+
+
+class Reasons(Protocol):
+    """Where a plan has its reasons from: worked out when asked for, or read from a file."""
+
+    def borders(self) -> Iterable[Border]: ...
+    def outside(self) -> Iterable[Outside]: ...
+
+
+@attrs.frozen(slots=True)
+class WrittenReasons:
+    """Reasons read from a file."""
+
+    border_list: tuple[Border, ...]
+    """The borders."""
+    outside_list: tuple[Outside, ...]
+    """The ops outside."""
+
+    def borders(self) -> Iterable[Border]:
+        return self.border_list
+
+    def outside(self) -> Iterable[Outside]:
+        return self.outside_list
+
+
+@attrs.frozen(slots=False, eq=False, repr=False)
+class Plan:
+    """What `PartitionGraph` would do. The graph is not changed; `apply` does it."""
+
+    graph_name: str
+    """The graph's name."""
+    groups: tuple[Group, ...]
+    """The subgraphs in order of their first nodes."""
+    notes: tuple[str, ...]
+    """What else happened."""
+    reasons: Reasons
+    """Explains borders, when it is asked to."""
+    graph: Graph | None = None
+    """The graph, unless the plan was read from a file."""
+    properties: tuple[SubgraphProperty, ...] = ()
+    """The properties that made it, unless it was read from a file."""
+    dedup_inputs: Mapping[str, bool] = attrs.field(factory=dict)
+    """By call name, whether each outer value enters once."""
+    written_fingerprint: str | None = None
+    """The fingerprint that was read from a file."""
+
+    @cached_property
+    def borders(self) -> tuple[Border, ...]:
+        """Every edge that ends at a subgraph's border. Worked out on first use, in linear time."""
+        return tuple(self.reasons.borders())
+
+    @cached_property
+    def outside(self) -> tuple[Outside, ...]:
+        """Every op in no subgraph."""
+        return tuple(self.reasons.outside())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells whether another graph is the same, node for node."""
+        if self.written_fingerprint is not None:
+            return self.written_fingerprint
+        assert self.graph is not None
+        return fingerprint(self.graph)
+
+    def apply(self, g: Graph, subgraph_property: SubgraphProperty | Sequence[SubgraphProperty] | None = None) -> Graph:
+        """The graph partitioned as planned. The plan is checked again first.
+
+        The calls are made by the properties that made the plan, or by those given here, found by name; a plan read from a file,
+        applied without properties, makes plain calls."""
+        from partition.applying import apply_plan
+
+        return apply_plan(self, g, subgraph_property)
+
+    def to_json(self) -> str:
+        """The plan as text, the same byte for byte for the same graph and options."""
+        content = {
+            "partita_plan": VERSION,
+            "graph": self.graph_name,
+            "fingerprint": self.fingerprint,
+            "groups": [{**_fields(group), "dedup_inputs": self.dedup_inputs.get(group.name, True)} for group in self.groups],
+            "borders": [_fields(border) for border in self.borders],
+            "outside": [_fields(node) for node in self.outside],
+            "notes": list(self.notes),
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Plan:
+        """The plan that `to_json` wrote."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise PartitionError(f"this is no JSON: {error}", where="Plan.from_json") from error
+        if not isinstance(content, dict) or content.get("partita_plan") != VERSION:
+            raise PartitionError(
+                "this is no plan of a version that is known", where="Plan.from_json", remedy="Give the text that plan.to_json() returned"
+            )
+        try:
+            return cls._from_content(content)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PartitionError(f"the plan is damaged: {error}", where="Plan.from_json", remedy="Make it again with plan(g, ...)") from error
+
+    @classmethod
+    def _from_content(cls, content: Mapping[str, Any]) -> Plan:
+        groups = tuple(
+            Group(str(g["name"]), str(g["property"]), int(g["index"]), g["device"], tuple(map(str, g["nodes"]))) for g in content["groups"]
+        )
+        reasons = WrittenReasons(
+            tuple(Border(**border) for border in content["borders"]), tuple(Outside(**node) for node in content["outside"])
+        )
+        return cls(
+            str(content["graph"]),
+            groups,
+            tuple(content["notes"]),
+            reasons,
+            dedup_inputs={g["name"]: bool(g["dedup_inputs"]) for g in content["groups"]},
+            written_fingerprint=str(content["fingerprint"]),
+        )
+
+    def __str__(self) -> str:
+        ops = sum(len(group.nodes) for group in self.groups)
+        lines = [f"plan for {self.graph_name!r}: {ops} ops in {len(self.groups)} subgraphs"]
+        for group in self.groups:
+            device = f" on {group.device}" if group.device else ""
+            shown = ", ".join(group.nodes[:4]) + (", ..." if len(group.nodes) > 4 else "")
+            lines.append(f"  {group.name}{device}: {len(group.nodes)} ops ({shown})")
+        return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"<Plan for {self.graph_name!r}: {len(self.groups)} subgraphs>"
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_json() == other.to_json() if isinstance(other, Plan) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return attrs.asdict(record, recurse=False)

@@ -1,0 +1,115 @@
+"""SubgraphProperty: how one accelerator wants its subgraphs chosen, made and connected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graph.build import call
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+if TYPE_CHECKING:
+    from partition.pattern import Pattern
+
+
+class SubgraphProperty:
+    """Override `create_subgraph_selector`, and what else you need. Hooks never change what they are given.
+
+    Hooks run in this order: `pre_partition`; the selectors; for each subgraph `init_subgraph_inputs`, `review_subgraph`,
+    `create_subgraph_node`; then, while the graph is put together, `connect_subgraph_inputs`, `connect_subgraph_outputs`;
+    `post_partition`.
+    """
+
+    name: str = "subgraph"
+    """Calls are named `<name>_<index>`."""
+    growth: str | None = None
+    """"walk", "largest", "seed" or "waves"; None: "largest" for a stateless selector, "walk" for others."""
+    min_subgraph_size: int = 1
+    """Subgraphs of fewer ops than this are left in the graph."""
+    max_subgraphs: int | None = None
+    """At most so many subgraphs: the largest ones, the earlier where they are equal."""
+    dedup_inputs: bool = True
+    """Does a value that several nodes of a subgraph read enter it once? (It is the value that counts, never its name.)"""
+
+    def create_subgraph_selector(self) -> SubgraphSelector | Pattern:
+        """A selector (a new one for every seed, unless it is stateless), or a pattern to match."""
+        raise NotImplementedError("a property has to define create_subgraph_selector()")
+
+    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
+        """Called once before anything is chosen, with the graph and those options that PartitionGraph does not know itself."""
+
+    def init_subgraph_inputs(self, variables: Sequence[Node], entries: Sequence[NodeEntry]) -> Sequence[Node]:
+        """The body's inputs, one for each outer value in `entries`; return them, or others in their places.
+
+        They carry the value's name and type, and the affinity of the node that makes it (None for graph inputs)."""
+        return variables
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool | Mapping[str, Any]:
+        """False leaves the nodes as they were; attributes are added to the call."""
+        return True
+
+    def create_subgraph_node(self, subgraph: Graph, index: int) -> Node | None:
+        """The unconnected node that stands for the subgraph, with as many outputs; None leaves the nodes as they were."""
+        return call(subgraph, name=f"{self.name}_{index}")
+
+    def adjust_subgraph_node(self, nodes: Sequence[Node], index: int) -> Sequence[Node] | None:
+        """Called where `create_subgraph_node` returned None: for each node its changed copy (`node.evolve`), which reads and makes
+        what the node did, or None to leave them as they were."""
+        return None
+
+    def connect_subgraph_inputs(self, node: Node, entries: Sequence[NodeEntry]) -> Node:
+        """The created node reading its inputs; `entries` are the outer values in the order of the body's inputs."""
+        return node.evolve(inputs=tuple(entries))
+
+    def connect_subgraph_outputs(self, node: Node, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
+        """For each of the body's outputs (`entries`) the connected node's value that takes its place outside."""
+        return node.outputs
+
+    def post_partition(self, graph: Graph) -> None:
+        """Called once with the partitioned graph."""
+
+    def for_device(self, device: str | None) -> SubgraphProperty:
+        """The property whose hooks make the calls of this device, where subgraphs are chosen by affinity."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class PatternProperty(SubgraphProperty):
+    """One call for every match of a pattern, or for every subgraph that a stateless selector takes.
+
+    >>> PatternProperty(Pattern("Conv", "Relu"), name="conv_relu")
+    <PatternProperty 'conv_relu'>
+    """
+
+    def __init__(self, pattern: Pattern | SubgraphSelector, name: str = "subgraph") -> None:
+        self.pattern = pattern
+        """What is looked for."""
+        self.name = name
+
+    def create_subgraph_selector(self) -> SubgraphSelector | Pattern:
+        return self.pattern
+
+
+class AffinityProperty(SubgraphProperty):
+    """Nodes of equal affinity go together, all devices at once; each device's own property makes its calls."""
+
+    name = "affinity"
+
+    def __init__(self, properties: Mapping[str, SubgraphProperty] | None = None) -> None:
+        self.properties = dict(properties or {})
+        """By device, the property that makes its calls; others get plain calls named after the device."""
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return ContainOpSelector()
+
+    def for_device(self, device: str | None) -> SubgraphProperty:
+        if device is None:
+            return self
+        if device not in self.properties:
+            self.properties[device] = plain = SubgraphProperty()
+            plain.name = device
+        return self.properties[device]

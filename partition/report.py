@@ -1,0 +1,149 @@
+"""What a partition did and why, for people: a summary, a table, a dictionary, and one node's story."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from graph.errors import did_you_mean
+from partition.errors import PartitionError
+from partition.explain import Explanation
+from partition.paths import PathFinder
+from partition.plans import Border, Group, Outside, Plan
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class PartitionReport:
+    """`g.attrs["partition_report"]`. Nothing is worked out before it is asked for."""
+
+    plan: Plan
+    """What was done."""
+    calls: tuple[str, ...]
+    """The names of the calls in the graph, in the order of `groups`."""
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The subgraphs that became calls."""
+        return self.plan.groups
+
+    @property
+    def borders(self) -> tuple[Border, ...]:
+        """Every edge that ends at a subgraph's border, with its reason."""
+        return self.plan.borders
+
+    @property
+    def outside(self) -> tuple[Outside, ...]:
+        """Every op that is in no subgraph, with its reason."""
+        return self.plan.outside
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else happened."""
+        return self.plan.notes
+
+    def cycle_path(self, border: Border) -> tuple[str, ...] | None:
+        """For a border of rule "cycle": the way that would leave and come back; None if there is none. Linear."""
+        return self._cycle_path(border, self._finder())
+
+    def _finder(self) -> PathFinder | None:
+        reasons = self.plan.reasons
+        return PathFinder(reasons) if isinstance(reasons, Explanation) else None
+
+    def _cycle_path(self, border: Border, finder: PathFinder | None) -> tuple[str, ...] | None:
+        graph, reasons = self.plan.graph, self.plan.reasons
+        if finder is None or graph is None or border.rule != "cycle" or not isinstance(reasons, Explanation):
+            return None
+        number = reasons.index.number
+        return finder.path(number[graph[border.producer]], number[graph[border.consumer]])
+
+    def explain(self, node: str) -> str:
+        """Where the op went, and why each edge between it and what it is not together with ends at a border."""
+        home = next((g for g in self.groups if node in g.nodes), None)
+        out = next((o for o in self.outside if o.node == node), None)
+        if home is None and out is None:
+            known = [n for g in self.groups for n in g.nodes] + [o.node for o in self.outside]
+            raise PartitionError(f"there is no op {node!r} in the report", remedy=did_you_mean(node, known))
+        lines = [f"{node} is in {home.name}" if home else f"{node} is in no subgraph: {out.rule}: {out.text}"]  # type: ignore[union-attr]
+        for border in self.borders:
+            if node in (border.producer, border.consumer):
+                lines.append(f"  {border.producer} -> {border.consumer}: {border.rule}: {border.text}")
+        return "\n".join(lines)
+
+    def to_dict(self, paths: bool = False) -> dict[str, Any]:
+        """Everything as plain data; with `paths` also the way by which each cycle would go (slow on large graphs)."""
+        borders = [attrs.asdict(border) for border in self.borders]
+        if paths:
+            finder = self._finder()
+            for row, border in zip(borders, self.borders, strict=True):
+                path = self._cycle_path(border, finder)
+                row["path"] = None if path is None else list(path)
+        return {
+            "graph": self.plan.graph_name,
+            "groups": [
+                {**attrs.asdict(group), "nodes": list(group.nodes), "call": call}
+                for group, call in zip(self.groups, self.calls, strict=True)
+            ],
+            "borders": borders,
+            "outside": [attrs.asdict(node) for node in self.outside],
+            "notes": list(self.notes),
+        }
+
+    def to_table(self, most: int = 30) -> Table:
+        """The subgraphs and what stayed outside, for a terminal, by rich."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("subgraph", "device", "ops", "nodes, or why not", title=Text(self._headline()))
+        table.columns[2].justify = "right"
+        for group, call in list(zip(self.groups, self.calls, strict=True))[:most]:
+            table.add_row(Text(call), Text(group.device or "-"), str(len(group.nodes)), Text(_some(group.nodes)))
+        if len(self.groups) > most:
+            table.add_row(f"... {len(self.groups) - most} more", "", "", "")
+        table.add_section()
+        for rule, nodes in self._by_rule().items():
+            table.add_row("(outside)", "-", str(len(nodes)), Text(f"{rule}: {nodes[0].text}" + (", ..." if len(nodes) > 1 else "")))
+        return table
+
+    def __rich__(self) -> Table:
+        return self.to_table()
+
+    def print(self) -> None:
+        """Print the table."""
+        import rich
+
+        rich.print(self.to_table())
+
+    def _by_rule(self) -> dict[str, list[Outside]]:
+        found: dict[str, list[Outside]] = {}
+        for node in self.outside:
+            found.setdefault(node.rule, []).append(node)
+        return found
+
+    def _headline(self) -> str:
+        inside = sum(len(group.nodes) for group in self.groups)
+        return f"{inside} of {inside + len(self.outside)} ops in {len(self.groups)} subgraphs"
+
+    def __str__(self) -> str:
+        lines = [f"{self.plan.graph_name}: {self._headline()}"]
+        lines += [
+            f"  {call}: {len(group.nodes)} ops ({_some(group.nodes)})" for group, call in zip(self.groups[:10], self.calls, strict=False)
+        ]
+        if len(self.groups) > 10:
+            lines.append(f"  ... and {len(self.groups) - 10} more")
+        lines += [f"  outside: {len(nodes)} ops, {rule}: {nodes[0].text}" for rule, nodes in self._by_rule().items()]
+        borders = Counter(border.rule for border in self.borders)
+        if borders:
+            lines.append("  borders: " + ", ".join(f"{count} {rule}" for rule, count in sorted(borders.items())))
+        return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"<PartitionReport: {len(self.groups)} subgraphs>"
+
+
+def _some(names: tuple[str, ...], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

@@ -1,0 +1,125 @@
+"""Putting the calls into the graph: one rewriting of the whole, in the order that the checker found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.pauses import collector_paused
+from partition.bodies import noted_after
+from partition.calls import Chosen, Made, check_reads
+from partition.errors import not_a
+from partition.op_index import OpIndex
+
+
+def splice(index: OpIndex, chosen: Sequence[Chosen], order: Sequence[int], adjusted: dict[int, Node]) -> Graph:
+    """The graph with these calls in place of their groups. `order` is topological: v for an op outside, ~k for chosen[k]. Linear."""
+    with collector_paused():
+        splicer = _Splicer(index, adjusted)
+        for unit in order:
+            if unit >= 0:
+                splicer.keep(unit)
+            else:
+                splicer.put_call(chosen[~unit])
+        return splicer.finish()
+
+
+class _Splicer:
+    def __init__(self, index: OpIndex, adjusted: dict[int, Node]) -> None:
+        self.index = index
+        self.adjusted = adjusted
+        self.kept: list[Node] = []
+        self.nodes: dict[Node, Node] = {}  # what stands for a node that changed, or that is inside a call
+        self.values: dict[tuple[int, int], NodeEntry] = {}  # what stands for a value that leaves a call
+
+    def value(self, entry: NodeEntry) -> NodeEntry:
+        """What stands for a value of the old graph."""
+        node = self.nodes.get(entry.node)
+        if node is None:
+            return entry
+        return self.values.get((id(entry.node), entry.index)) or NodeEntry(node, entry.index)
+
+    def keep(self, v: int) -> None:
+        """An op outside: as it was, or reading the new values."""
+        old = self.index.nodes[v]
+        base = self.adjusted.get(v, old)
+        changes: dict[str, Any] = {}
+        changed = self.nodes
+        if any(e is not None and e.node in changed for e in old.inputs):
+            changes["inputs"] = tuple(None if e is None else self.value(e) for e in old.inputs)
+        if old.captures:
+            changes["captures"] = tuple(map(self.value, old.captures))
+        if old.after and any(other in changed for other in old.after):
+            changes["after"] = self._after(old.after)
+            if any(changed.get(other, other).name != other.name for other in old.after):
+                changes["metadata"] = noted_after(base)
+        made = base.evolve(**changes) if changes else base
+        if made is not old:
+            self.nodes[old] = made
+        self.kept.append(made)
+
+    def _after(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        return tuple(dict.fromkeys(self.nodes.get(other, other) for other in nodes))
+
+    def put_call(self, chosen: Chosen) -> None:
+        """A group's call, connected."""
+        assert chosen.made is not None
+        nodes = self.index.nodes
+        members = [nodes[v] for v in chosen.members]
+        node = self._connect(chosen, chosen.made, members)
+        for member in members:
+            self.nodes[member] = node
+        self.kept.append(node)
+
+    def _connect(self, chosen: Chosen, made: Made, members: list[Node]) -> Node:
+        hooks, draft, first = chosen.hooks, made.draft, members[0]
+        entries = [self.value(e) for e in draft.entries]
+        hook = "connect_subgraph_inputs"
+        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, made.node, tuple(entries))
+        if not isinstance(node, Node):
+            raise hooks.error(hook, first, not_a("a Node", node))
+        check_reads(hooks, hook, first, node, set(entries), set(members))
+        places = self._outputs(chosen, made, node, first)
+        names, types = list(node.output_names), list(node.output_types)
+        for (v, i), place in zip(draft.exits, places, strict=True):
+            value = self.index.nodes[v][i]
+            names[place] = value.name
+            types[place] = types[place] or value.type
+        changes: dict[str, Any] = {"output_names": tuple(names), "output_types": tuple(types), "place": first.place}
+        if node.name != made.node.name:
+            changes["name"] = made.node.name
+        if node.affinity is None and chosen.device is not None:
+            changes["affinity"] = chosen.device
+        inside = set(members)
+        after = [other for member in members for other in member.after if other not in inside]
+        if after:
+            changes["after"] = tuple(dict.fromkeys((*node.after, *self._after(after))))
+        final = node.evolve(**changes)
+        for (v, i), place in zip(draft.exits, places, strict=True):
+            self.values[id(self.index.nodes[v]), i] = NodeEntry(final, place)
+        return final
+
+    def _outputs(self, chosen: Chosen, made: Made, node: Node, first: Node) -> list[int]:
+        """Which of the node's outputs stands for each value that leaves."""
+        hooks, hook, wanted = chosen.hooks, "connect_subgraph_outputs", len(made.draft.exits)
+        answer = hooks.call(hook, first, hooks.property.connect_subgraph_outputs, node, made.body.outputs)
+        entries = list(answer) if isinstance(answer, Iterable) else [answer]
+        if len(entries) != wanted or not all(isinstance(e, NodeEntry) and e.node is node for e in entries):
+            raise hooks.error(hook, first, not_a(f"{wanted} values of the node", answer))
+        places = [entry.index for entry in entries]
+        if len(set(places)) < len(places):
+            raise hooks.error(hook, first, "it gave one of the node's values for two of the subgraph's")
+        return places
+
+    def finish(self) -> Graph:
+        """The new graph. Constants that only the bodies read are no longer in it; those that nothing ever read are."""
+        graph = self.index.graph
+        whole = graph.index
+        orphans = [
+            node
+            for node, readers in zip(graph.nodes, whole.consumers, strict=True)
+            if node.value is not None and (not readers or "onnx.input" in node.metadata)
+        ]
+        return graph.evolve(outputs=[self.value(e) for e in graph.outputs], nodes=[*self.kept, *orphans])
