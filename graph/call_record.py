@@ -16,15 +16,16 @@ class BodyRecord:
     """The body's name."""
     inputs: int
     """How many of the function's inputs are the body's; the rest are constants."""
-    constants: tuple[tuple[str, str, int] | None, ...] = ()
-    """For each of the rest: the constant's node name, its value's name, and how many of the function's nodes come before
-    it in the body; None if it only passes through to a call inside."""
+    constants: tuple[tuple[str, str] | None, ...] = ()
+    """For each of the rest the constant's node name and its value's name; None if it only passes through to a call inside."""
     outputs: tuple[tuple[str, str, int], ...] = ()
     """For each output of the body: its own name; what it is ("output" of the function, "input" or "constant"); which one."""
     names: tuple[str, ...] | None = None
     """The names inside the body, if the function has those of another body."""
     metadata: tuple[tuple[str, str], ...] = ()
     """The body's metadata."""
+    order: tuple[int, ...] | None = None
+    """Where the inputs and such constants stand among the body's nodes, if not before all others."""
 
 
 @attrs.frozen(slots=True)
@@ -48,14 +49,15 @@ class CallRecord:
 def record_from_json(data: Any) -> CallRecord | None:
     """From parsed text; None if that is nothing the writer wrote."""
     try:
-        op, domain, outputs, (name, inputs, constants, body_outputs, names, metadata) = data
+        op, domain, outputs, (name, inputs, constants, body_outputs, names, metadata, order) = data
         body = BodyRecord(
             _text(name),
             _count(inputs),
-            tuple([None if item is None else (_text(item[0]), _text(item[1]), _count(item[2])) for item in constants]),
+            tuple([None if item is None else (_text(item[0]), _text(item[1])) for item in constants]),
             tuple([(_text(own), _text(kind), _count(which)) for own, kind, which in body_outputs]),
             None if names is None else tuple(map(_text, names)),
             tuple([(_text(key), _text(value)) for key, value in metadata]),
+            None if order is None else tuple(map(_count, order)),
         )
         record = CallRecord(_text(op), _text(domain), tuple([(_text(own), _text(file)) for own, file in outputs]), body)
     except (TypeError, ValueError, IndexError, KeyError):

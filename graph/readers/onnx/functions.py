@@ -96,7 +96,7 @@ class Function:
 
     def _params(self, level: Level, proto: Any) -> dict[str, Any]:
         """What the call, or else the function's default, gives for each of the function's attributes."""
-        params = {name: None for name in self.proto.attribute}
+        params = dict.fromkeys(self.proto.attribute)
         params.update(self._defaults)
         for attribute in proto.attribute:
             if attribute.name in params:
@@ -128,25 +128,18 @@ class Function:
         if proto is None or len(hoisted) != len(record.constants):
             raise marks.damaged(marks.CALL, where)
         level = Level(self.reading, params)
-        level.protos = proto.node
         level.read_value_info(proto.value_info)
         count = record.inputs
-        inputs = [level.add_variable(name, level.types.get(name), self.title) for name in proto.input[:count]]
+        known = {item.name: item for item in proto.value_info}
+        inputs = [level.add_variable(name, known.get(name), self.title) for name in proto.input[:count]]
         level.arrays = dict(zip(proto.input[count:], hoisted, strict=True))
-        waiting = [(noted, file) for noted, file in zip(record.constants, proto.input[count:], strict=True) if noted]
-        waiting.sort(key=lambda item: -item[0][2])
-        for position, node in enumerate(proto.node):
-            while waiting and waiting[-1][0][2] <= position:
-                self._add_constant(level, *waiting.pop())
-            level.read_node(node)
-        while waiting:
-            self._add_constant(level, *waiting.pop())
+        for noted, file in zip(record.constants, proto.input[count:], strict=True):
+            if noted is not None:
+                level.add_constant(file, level.arrays.pop(file), self.title, noted[1], noted[0])
+        level.read_nodes(proto.node)
         outputs = [self._output(level, proto, kind, which, count, where) for _, kind, which in record.outputs]
-        return level.finish(outputs, inputs, record.name, [name for name, _, _ in record.outputs], dict(record.metadata))
-
-    def _add_constant(self, level: Level, noted: tuple[str, str, int], file: str) -> None:
-        title, own, _ = noted
-        level.add_constant(file, level.arrays.pop(file), self.title, own, title)
+        names = [name for name, _, _ in record.outputs]
+        return level.finish(outputs, inputs, record.name, names, dict(record.metadata), record.order)
 
     def _output(self, level: Level, proto: Any, kind: str, which: int, count: int, where: str) -> NodeEntry:
         names = {

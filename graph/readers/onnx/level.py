@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from graph.readers.onnx import marks
 from graph.readers.onnx.attributes import read_attributes
 from graph.readers.onnx.disorder import undefined_value
 from graph.readers.onnx.free_names import free_of_node
+from graph.readers.onnx.moving import move
 from graph.readers.onnx.reading import GRAPH_KIND, Reading
 from graph.readers.onnx.source import plain_domain
 from graph.readers.onnx.tensors import read_dense, read_tensor
@@ -54,11 +55,17 @@ class Level:
 
     # variables and constants
 
-    def add_variable(self, name: str, made: Type | None, where: str, own: str | None = None) -> Node:
-        """A variable; `own` is its name if that differs from the one in the file."""
-        title = name if own is None else own
+    def add_variable(self, name: str, proto: Any, where: str, made: Type | None = None) -> Node:
+        """A variable, described by a ValueInfoProto if there is one; `made` is its type if that is not the file's."""
+        metadata, own = self.metadata(proto) if proto is not None else (NOTHING, NOTHING)
+        title = own.get(marks.NAME, name)
+        return self._add_variable(name, title, made or self.types.get(name), where, metadata, own.get(marks.AFFINITY))
+
+    def _add_variable(
+        self, name: str, title: str, made: Type | None, where: str, metadata: Mapping[str, str] = NOTHING, affinity: str | None = None
+    ) -> Node:
         self.renamed |= title != name
-        node = Node(title, None, output_names=(title,), output_types=(made,))
+        node = Node(title, None, output_names=(title,), output_types=(made,), metadata=metadata, affinity=affinity)
         self._add_local(node, name, where)
         return node
 
@@ -99,7 +106,7 @@ class Level:
             reading.functions[domain, op, proto.overload].call(self, proto)
             return
         spec = reading.spec(op, domain, proto)
-        metadata, own = self.metadata(proto) if proto.metadata_props or proto.doc_string else (NOTHING, NOTHING)
+        metadata, own = self.metadata(proto)
         if own and marks.OUTPUT in own and op == "Identity" and len(proto.input) == len(proto.output) == 1:
             if proto.output[0] not in self.values:
                 self.define(proto.output[0], self.value(proto.input[0], proto), proto)
@@ -187,7 +194,9 @@ class Level:
         self.values[name] = entry
 
     def metadata(self, proto: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """What the file says about a NodeProto, and what Partita's writer noted there for itself."""
+        """What the file says about a node, value or graph, and what Partita's writer noted there for itself."""
+        if not (proto.metadata_props or proto.doc_string):
+            return NOTHING, NOTHING
         found = {item.key: item.value for item in proto.metadata_props}
         own = {key: found.pop(key) for key in [k for k in found if k in marks.ALL]}
         if proto.doc_string:
@@ -260,22 +269,18 @@ class Level:
         """The body that a GraphProto is; its last inputs are the captured values."""
         self.read_types(proto)
         formals = {item.name for item in proto.input}
-        inputs = [
-            self.add_variable(item.name, self.types.get(item.name), where, marks.own_name(item)) for item in proto.input
-        ]
+        inputs = [self.add_variable(item.name, item, where) for item in proto.input]
         own = variables.get(where.rsplit("'", 2)[-2]) or [entry.name for _, entry in captured]
         if len(own) != len(captured):
             raise ReadError(f"the note {marks.CAPTURES!r} does not fit", where=where)
         for (name, entry), title in zip(captured, own, strict=True):
-            inputs.append(self.add_variable(name, entry.type, where, title))
+            inputs.append(self._add_variable(name, title, entry.type, where))
         self.read_initializers(proto, formals, where)
         self.read_nodes(proto.node)
         outputs = self.outputs([item.name for item in proto.output], where)
-        metadata = {item.key: item.value for item in proto.metadata_props}
-        if proto.doc_string:
-            metadata[marks.DOC] = proto.doc_string
+        metadata, noted = self.metadata(proto)
         names = [marks.own_name(item) or item.name for item in proto.output]
-        return self.finish(outputs, inputs, proto.name, names, metadata)
+        return self.finish(outputs, inputs, proto.name, names, metadata, marks.order(noted))
 
     def read_types(self, proto: Any) -> None:
         """The types that a GraphProto states for its values."""
@@ -285,7 +290,7 @@ class Level:
     def read_value_info(self, items: Any) -> None:
         """The types that ValueInfoProtos state."""
         for item in items:
-            if item.HasField("type"):
+            if item.HasField("type") and not (item.metadata_props and marks.is_inferred(item)):
                 made = self.reading.types.read(item.type, f"{self.reading.title}, value {item.name!r}")
                 if made is not None:
                     self.types[item.name] = made
@@ -302,16 +307,14 @@ class Level:
             self.add_constant(item.values.name, read_dense(item, folder, place), place)
 
     def _read_initializer(self, item: Any, array: Array, where: str) -> None:
-        noted = {prop.key: prop.value for prop in item.metadata_props} if item.metadata_props else {}
+        metadata, noted = self.metadata(item)
         if marks.HOISTED in noted:
             self.arrays[item.name] = array
             return
         position = self.input_positions.get(item.name)
-        metadata = {} if position is None else {marks.INPUT: str(position)}
-        metadata.update((key, value) for key, value in noted.items() if key not in (marks.NAME, marks.AFFINITY))
-        if item.doc_string:
-            metadata[marks.DOC] = item.doc_string
-        node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=frozen_attrs(metadata))
+        if position is not None:
+            metadata = frozen_attrs({marks.INPUT: str(position), **metadata})
+        node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=metadata)
         node.affinity = noted.get(marks.AFFINITY)
 
     def outputs(self, names: list[str], where: str) -> list[NodeEntry]:
@@ -322,11 +325,14 @@ class Level:
         return [self.values[name] for name in names]
 
     def finish(
-        self, outputs: list[NodeEntry], inputs: list[Node], name: str, output_names: list[str], metadata: Mapping[str, str]
-    ) -> Graph:
-        """The graph of what was read."""
+        self, outputs: list[NodeEntry], inputs: list[Node], name: str, output_names: list[str], metadata: Mapping[str, str],
+        order: Sequence[int] | None,
+    ) -> Graph:  # fmt: skip
+        """The graph of what was read; `order` is where its first nodes, inputs and constants, stand among all."""
         if self.renamed:
             marks.check_unique(self.nodes, self.reading.title)
+        if order is not None:
+            move(self.nodes, order)
         return Graph(
             outputs, inputs, name, self.reading.opsets, output_names=output_names, nodes=self.nodes, metadata=metadata
         )

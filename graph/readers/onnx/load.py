@@ -72,7 +72,9 @@ def _read(source: Source, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     level.read_nodes(proto.node)
     output_names = [item.name for item in proto.output]
     outputs = level.outputs(output_names, source.title)
-    return level.finish(outputs, inputs, proto.name or "net", output_names, _metadata(model))
+    metadata = _metadata(model)
+    order = marks.order({marks.ORDER: metadata.pop(marks.ORDER, "null")})
+    return level.finish(outputs, inputs, proto.name or "net", output_names, metadata, order)
 
 
 def _read_inputs(
@@ -85,8 +87,7 @@ def _read_inputs(
             if level.input_positions.setdefault(item.name, position) != position:
                 raise ReadError(f"the value {item.name!r} is defined twice", where=where)
             continue
-        made = overrides.get(item.name, level.types.get(item.name))
-        inputs.append(level.add_variable(item.name, made, where, marks.own_name(item)))
+        inputs.append(level.add_variable(item.name, item, where, overrides.get(item.name)))
     return inputs
 
 

@@ -39,8 +39,14 @@ CALL = "partita.call"
 HOISTED = "partita.hoisted"
 """On an initializer: it belongs to the bodies of calls."""
 
-ALL = frozenset((AFFINITY, NAMES, OUTPUT, CAPTURES, CALL))
-"""The keys that a node may bear."""
+INFERRED = "partita.inferred"
+"""On an output: the graph did not say its type."""
+
+ORDER = "partita.order"
+"""On a graph: where its inputs and initializers stand among its nodes, if not before all others."""
+
+ALL = frozenset((AFFINITY, NAMES, NAME, OUTPUT, CAPTURES, CALL, HOISTED, ORDER))
+"""The keys of all that."""
 
 
 @attrs.frozen(slots=True)
@@ -68,9 +74,9 @@ def captures(text: str, where: str) -> Captures:
     return Captures(tuple(lists[0]), data["inner"])
 
 
-def to_json(names: Sequence[str]) -> str:
-    """Names as text."""
-    return json.dumps(list(names), separators=(",", ":"))
+def to_json(items: Sequence[str] | Sequence[int]) -> str:
+    """Names or numbers as text."""
+    return json.dumps(list(items), separators=(",", ":"))
 
 
 def name_list(text: str, count: int, where: str) -> list[str]:
@@ -79,6 +85,15 @@ def name_list(text: str, count: int, where: str) -> list[str]:
     if not is_name_list(names) or len(names) != count:
         raise damaged(NAMES, where)
     return names  # type: ignore[no-any-return]
+
+
+def order(noted: Mapping[str, str]) -> list[int] | None:
+    """The order that is noted on a graph; None if there is none, or none that can be read."""
+    try:
+        found = json.loads(noted.get(ORDER, "null"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(item, int) for item in found) else None
 
 
 def is_name_list(value: Any) -> bool:
@@ -102,8 +117,13 @@ def damaged(key: str, where: str) -> ReadError:
 
 
 def own_name(proto: Any) -> str | None:
-    """The name noted on an input, if one is."""
+    """The name noted on an output, if one is."""
     return next((item.value for item in proto.metadata_props if item.key == NAME), None)
+
+
+def is_inferred(proto: Any) -> bool:
+    """Is the type one that the graph did not say?"""
+    return any(item.key == INFERRED for item in proto.metadata_props)
 
 
 def check_unique(nodes: Iterable[Node], where: str) -> None:

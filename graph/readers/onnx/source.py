@@ -86,7 +86,7 @@ def _check_model(model: Any, title: str) -> None:
 
     if not model.HasField("graph"):
         raise ReadError("this is no ONNX model: there is no graph in it", where=title)
-    if not 1 <= model.ir_version:
+    if not model.ir_version >= 1:
         raise ReadError("the model does not say its IR version", where=title, remedy="Set ir_version")
     if model.ir_version > onnx.IR_VERSION:
         raise ReadError(

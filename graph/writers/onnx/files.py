@@ -15,7 +15,8 @@ import numpy as np
 from graph.errors import WriteError
 from graph.graph import Graph
 from graph.pauses import collector_paused
-from graph.writers.onnx.model import Writing
+from graph.writers.onnx.model import Writing, to_model
+from graph.writers.onnx.output_types import complete_outputs
 
 EXTERNAL_ABOVE = 1 << 30
 """Graphs with more bytes of constants than this keep them in a file beside the model."""
@@ -40,8 +41,7 @@ def save(
         if aside:
             _save_both(graph, path, folder, drop_control)
         else:
-            with collector_paused():
-                model = Writing(graph, drop_control=drop_control).model
+            model = to_model(graph, drop_control=drop_control)
             _replace(path, folder, _serialized(model, path))
             _remove_stale(path, folder, None)
     except OSError as error:
@@ -100,6 +100,7 @@ def _save_both(graph: Graph, path: str, folder: str, drop_control: bool) -> None
         data = DataFile(file, "data")
         with collector_paused():
             model = Writing(graph, drop_control=drop_control, aside=data).model
+        complete_outputs(graph, model)
         file.close()
         name = f"{os.path.basename(path)}.{data.digest()}.data"
         _rename_location(model, name)

@@ -12,18 +12,16 @@ from graph.call_record import BodyRecord, CallRecord
 from graph.errors import WriteError
 from graph.function_names import canonical, names_inside
 from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.node import CONSTANT, Node, NodeEntry
 from graph.readers.onnx import marks
 from graph.writers.onnx.attributes import write_attribute
-from graph.writers.onnx.level import LevelWriter
+from graph.writers.onnx.level import SMALL, LevelWriter
 
 if TYPE_CHECKING:
     from graph.writers.onnx.model import Writing
 
 Array = np.ndarray[Any, Any]
-
-INSIDE = 1024
-"""Constants of up to this many bytes that are used once stay inside the function."""
 
 
 class Functions:
@@ -147,7 +145,7 @@ class FunctionWriter(LevelWriter):
         super().__init__(writing, node.subgraph, onnx.FunctionProto())
         self.arrays: list[tuple[Array, str]] = []
         """The arrays that the call has to bring, with a name to go by."""
-        self.constants: list[tuple[str, str, int] | None] = []
+        self.constants: list[tuple[str, str] | None] = []
         """The constant of the body that each is; None: one of a call inside."""
         self.outputs: list[tuple[str, str, int]] = []
         """For each output its own name, what it is, and which of these."""
@@ -163,25 +161,33 @@ class FunctionWriter(LevelWriter):
         self.proto.attribute.extend(node.attrs)
         self._write_nodes()
         self._find_outputs()
+        self._state_inputs()
         self._state_types()
         if self.proto.value_info:
             self.writing.need(10)
-        for domain, version in self.writing.opsets.items():
+        called = {inner.domain for body in graphs_in(graph) for inner in body.nodes if inner.subgraph is not None}
+        for domain, version in {**dict.fromkeys(sorted(called), 1), **graph.opsets}.items():
             item = self.proto.opset_import.add()
             item.domain, item.version = domain, version
+
+    def _state_inputs(self) -> None:
+        for node in self.graph.inputs:
+            if node.affinity is not None or node.metadata:
+                self.writing.describe(self._write_value(self.proto.value_info, NodeEntry(node, 0)), node)
 
     def _write_constant(self, node: Node, late: bool) -> None:
         array = node.value
         assert array is not None
         once = self.writing.functions.uses[id(array)] == 1
-        if array.nbytes <= INSIDE and once and self.may_be_node(array):
+        if array.nbytes <= SMALL and once and self.may_be_node(array):
             self.write_constant_node(node)
             return
         name = self.names.of(NodeEntry(node, 0))
         self.shared.setdefault(id(array), name)
         self.proto.input.append(name)
         self.arrays.append((array, name))
-        self.constants.append((node.name, node.output_names[0], len(self.proto.node)))
+        self.constants.append((node.name, node.output_names[0]))
+        self.listed.append(node)
 
     def add_array(self, array: Array, hint: str) -> str:
         """One more input, for a call inside."""
@@ -219,7 +225,11 @@ class FunctionWriter(LevelWriter):
         """What the file notes about the body."""
         graph = self.graph
         metadata = tuple(sorted(graph.metadata.items()))
-        return BodyRecord(graph.name, len(graph.inputs), tuple(self.constants), tuple(self.outputs), names, metadata)
+        order = self.order()
+        return BodyRecord(
+            graph.name, len(graph.inputs), tuple(self.constants), tuple(self.outputs), names, metadata,
+            None if order is None else tuple(order),
+        )  # fmt: skip
 
 
 def _plain_record(function: Any, proto: Any) -> CallRecord:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph.errors import WriteError
 from graph.graph import Graph
 from graph.node import CONSTANT, Node, NodeEntry
 from graph.ops.schemas import OpSpec, spec_of
@@ -23,6 +21,9 @@ if TYPE_CHECKING:
     from graph.writers.onnx.model import Writing
 
 Array = np.ndarray[Any, Any]
+
+SMALL = 1024
+"""Constants of up to this many bytes are ops of their own where an initializer would not do."""
 
 
 class LevelWriter:
@@ -43,6 +44,8 @@ class LevelWriter:
         """The names whose types are stated elsewhere than in value_info."""
         self.shared: dict[int, str] = {}
         """The initializers (and, in a function, inputs) that hold an array, by its identity: bodies of calls may read them."""
+        self.listed: list[Node] = []
+        """The constants that reading the file meets before all ops."""
         self.passing: set[str] = set()
         """Names that stand for no value of the graph, only for arrays on their way to calls inside."""
         self._specs: dict[tuple[str, str], OpSpec | None] = {}
@@ -62,6 +65,10 @@ class LevelWriter:
         self._write_inputs(graph.inputs)
         self._write_nodes()
         self._write_outputs(outputs)
+        order = self.order()
+        if order is not None:
+            item = self.writing.model.metadata_props.add()
+            item.key, item.value = marks.ORDER, marks.to_json(order)
 
     def write_body(self, captures: tuple[NodeEntry, ...]) -> None:
         """The body of a node, which knows the captured values by their outer names."""
@@ -87,6 +94,17 @@ class LevelWriter:
                 self.proto.doc_string = value
             else:
                 self.writing.note(self.proto, key, value)
+        order = self.order()
+        if order is not None:
+            self.writing.note(self.proto, marks.ORDER, marks.to_json(order))
+
+    def order(self) -> list[int] | None:
+        """Where inputs and initializers stand among the nodes; None if they come first, as reading the file has it."""
+        first = (*self.graph.inputs, *self.listed)
+        if first == self.graph.nodes[: len(first)]:
+            return None
+        position = {node: i for i, node in enumerate(self.graph.nodes)}
+        return [position[node] for node in first]
 
     def _write_inputs(self, inputs: tuple[Node, ...]) -> None:
         waiting = {}
@@ -96,11 +114,11 @@ class LevelWriter:
         for node in inputs:
             while len(self.proto.input) in waiting:
                 self._write_value(self.proto.input, NodeEntry(waiting.pop(len(self.proto.input)), 0))
-            self._write_value(self.proto.input, NodeEntry(node, 0))
+            self.writing.describe(self._write_value(self.proto.input, NodeEntry(node, 0)), node)
         for place in sorted(waiting):
             self._write_value(self.proto.input, NodeEntry(waiting[place], 0))
 
-    def _write_value(self, items: Any, entry: NodeEntry, name: str | None = None, own: str | None = None) -> None:
+    def _write_value(self, items: Any, entry: NodeEntry, name: str | None = None, own: str | None = None) -> Any:
         item = items.add()
         item.name = self.names.of(entry) if name is None else name
         own = entry.name if own is None else own
@@ -109,6 +127,7 @@ class LevelWriter:
             self.writing.note(item, marks.NAME, own)
         if entry.type is not None:
             self.writing.type(item.type, entry.type)
+        return item
 
     def _write_outputs(self, outputs: list[tuple[str, NodeEntry | None]]) -> None:
         for (name, source), entry, own in zip(outputs, self.graph.outputs, self.graph.output_names, strict=True):
@@ -206,15 +225,22 @@ class LevelWriter:
     # constants
 
     def _write_constant(self, node: Node, late: bool) -> None:
-        """Among the initializers; one that comes after an op, or whose node has a name of its own, stays in its place."""
+        """A constant: an initializer, an op or, where the caller wants it so, an input."""
         assert node.value is not None
         self.writing.need_dtype(node.value.dtype)
         if self._elided(node.value):
             self._write_elided(node)
-        elif (late or node.name != node.output_names[0]) and marks.INPUT not in node.metadata and self.may_be_node(node.value):
+        elif self._stays(node, late):
             self.write_constant_node(node)
         else:
             self._write_initializer(node)
+
+    def _stays(self, node: Node, late: bool) -> bool:
+        """Is the constant an op in the file? One whose node has a name of its own is, and a small one that comes after an op."""
+        assert node.value is not None
+        named = node.name != node.output_names[0]
+        small = node.value.nbytes <= SMALL
+        return (named or (late and small)) and marks.INPUT not in node.metadata and self.may_be_node(node.value)
 
     def _elided(self, array: Array) -> bool:
         return self.writing.elide_above is not None and array.nbytes > self.writing.elide_above
@@ -229,6 +255,7 @@ class LevelWriter:
         proto = self.proto.initializer.add()
         write_tensor(proto, node.value, name, self.writing.aside)
         self.shared.setdefault(id(node.value), name)
+        self.listed.append(node)
         if name != node.output_names[0]:
             self.writing.note(proto, marks.NAME, node.output_names[0])
         self.writing.describe(proto, node)

@@ -12,6 +12,7 @@ from graph.protos import FIRST_IR, first_ir, write_type
 from graph.readers.onnx import marks
 from graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
 from graph.types import Type, dtype_name
+from graph.writers.onnx.output_types import complete_outputs
 from graph.writers.onnx.tensors import Aside
 
 OLDEST_IR = 4
@@ -22,9 +23,13 @@ def to_model(graph: Graph, *, elide_constants_above: int | None = None, drop_con
     """The graph as an ONNX ModelProto of the lowest IR version that fits.
 
     Calls become model-local functions. With `elide_constants_above` constants of more bytes than that become inputs: enough
-    for inference of shapes, and small. Control dependencies cannot be expressed and are an error unless dropped."""
+    for inference of shapes, and small. Control dependencies cannot be expressed and are an error unless dropped.
+    ONNX wants the types of the graph's outputs: where the graph does not say them, they are inferred."""
     with collector_paused():
-        return Writing(graph, elide_constants_above, drop_control).model
+        model = Writing(graph, elide_constants_above, drop_control).model
+    if elide_constants_above is None:
+        complete_outputs(graph, model)
+    return model
 
 
 class Writing:

@@ -1,0 +1,177 @@
+"""Putting the bodies of calls in the place of the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graph.errors import GraphError
+from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.node import Node, NodeEntry
+from graph.pauses import collector_paused
+from graph.rewrite import Rewriter, map_bodies
+
+LARGEST = 10_000_000
+"""Inlining that would give more nodes than this is refused: functions that call functions can grow without bound."""
+
+Wanted = Callable[[Node], bool]
+
+
+def inline_calls(graph: Graph, wanted: Wanted | None = None) -> Graph:
+    """The graph without calls (of those that are `wanted`; all by default), in bodies too.
+
+    Nodes and values keep their names; where a name is taken it gets the call's before it. The graph's outputs keep theirs.
+    Nodes keep their places, so that what was partitioned comes back in its old order. Linear in the size of the result."""
+    chosen = wanted or (lambda call: True)
+    inlining = _Inlining(chosen)
+    if not any(node.subgraph is not None and chosen(node) for inner in graphs_in(graph) for node in inner.nodes):
+        return graph
+    inlining.check_size(graph)
+    inlining.reserve(graph)
+    with collector_paused():
+        return inlining.graph(graph)
+
+
+class _Inlining:
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.ops: set[str] = set()
+        """The names of op nodes, in all graphs."""
+        self._counts: dict[str, int] = {}
+        self._sizes: dict[int, tuple[int, Graph]] = {}
+        self._done: dict[int, tuple[Graph, Graph]] = {}
+
+    def check_size(self, graph: Graph) -> int:
+        """How many nodes the graph will have, its bodies included."""
+        known = self._sizes.get(id(graph))
+        if known is not None:
+            return known[0]
+        size = len(graph.nodes) + sum(self.check_size(body) for node in graph.nodes for _, body in node.bodies)
+        if size > LARGEST:
+            raise GraphError(
+                f"with all calls inlined there would be more than {LARGEST} nodes",
+                where=f"graph {graph.name!r}",
+                remedy="Keep the calls",
+            )
+        self._sizes[id(graph)] = size, graph
+        return size
+
+    def reserve(self, graph: Graph) -> None:
+        """The names of ops that stand outside the calls to be inlined are theirs."""
+        for node in graph.nodes:
+            if node.is_op and not self._goes(node):
+                self.ops.add(node.name)
+                for _, body in node.bodies:
+                    self.reserve(body)
+
+    def _goes(self, node: Node) -> bool:
+        return node.subgraph is not None and self.wanted(node)
+
+    def graph(self, graph: Graph) -> Graph:
+        """The graph without calls; the same object if there were none."""
+        if id(graph) not in self._done:
+            self._done[id(graph)] = self._graph(graph), graph
+        return self._done[id(graph)][0]
+
+    def _graph(self, graph: Graph) -> Graph:
+        rewriter = Rewriter(graph)
+        splice = _Splice(self, rewriter, graph)
+        for node in graph.nodes:
+            if self._goes(node):
+                splice.call(node)
+            else:
+                rewriter.keep(node, map_bodies(splice.rebuilt(node), self.graph))
+        return rewriter.finish()
+
+    def op_name(self, name: str, call: str) -> str:
+        """A name for an op node that comes out of a call."""
+        return unique(name, call, self.ops, self._counts)
+
+    def renamed_body(self, body: Graph, call: str) -> Graph:
+        """The body of an If, Loop or Scan out of a call, its op nodes with names of their own."""
+        rewriter = Rewriter(body)
+        for node in body.nodes:
+            made = rewriter.rebuilt(node)
+            if node.is_op:
+                made = map_bodies(made, lambda inner: self.renamed_body(inner, call))
+                name = self.op_name(node.name, call)
+                made = made if name == node.name else made.evolve(name=name)
+            rewriter.keep(node, made)
+        return rewriter.finish()
+
+
+class _Splice:
+    """Puts bodies into one graph."""
+
+    def __init__(self, inlining: _Inlining, rewriter: Rewriter, graph: Graph) -> None:
+        self.inlining = inlining
+        self.rewriter = rewriter
+        calls = {node for node in graph.nodes if inlining._goes(node)}
+        self.values = {name for node in graph.nodes if node not in calls for name in node.output_names}
+        self.names = {node.name for node in graph.nodes if not node.is_op}
+        self._counts: dict[str, int] = {}
+        self._expanded: dict[Node, tuple[Node, ...]] = {}
+
+    def rebuilt(self, node: Node) -> Node:
+        """The node reading the new values; what was to come after a call comes after all that the call did."""
+        made = self.rewriter.rebuilt(node)
+        if not any(earlier in self._expanded for earlier in node.after):
+            return made
+        return made.evolve(after=tuple(n for earlier in made.after for n in self._expanded.get(earlier, (earlier,))))
+
+    def call(self, call: Node) -> None:
+        """The nodes of the body, reading what the call reads; what read the call reads them."""
+        assert call.subgraph is not None
+        body = self.inlining.graph(call.subgraph)
+        if len(body.inputs) != len(call.inputs):
+            raise GraphError(
+                f"the call has {len(call.inputs)} inputs and its body {len(body.inputs)}", where=f"call {call.name!r}"
+            )
+        read = [None if entry is None else self.rewriter.value(entry) for entry in call.inputs]
+        values: dict[NodeEntry, NodeEntry | None] = {v[0]: entry for v, entry in zip(body.inputs, read, strict=True)}
+        before = self.rebuilt(call).after
+        nodes: dict[Node, Node] = {}
+        for node in body.nodes:
+            if not node.is_variable:
+                made = nodes[node] = self._node(node, call, values, nodes, before)
+                values.update(zip(node.outputs, made.outputs, strict=True))
+        self._expanded[call] = tuple(node for node in nodes.values() if node.is_op) or before
+        for old, inner in zip(call.outputs, body.outputs, strict=True):
+            new = values[inner]
+            if new is None:
+                raise GraphError(
+                    f"the output {old.name!r} is an input that is absent", where=f"call {call.name!r}"
+                )
+            self.rewriter.replace(old, new)
+
+    def _node(
+        self, node: Node, call: Node, values: dict[NodeEntry, NodeEntry | None], nodes: dict[Node, Node], before: tuple[Node, ...]
+    ) -> Node:
+        captures = [values[entry] for entry in node.captures]
+        if any(entry is None for entry in captures):
+            raise GraphError("a body captures an input that is absent", where=f"node {node.name!r} in call {call.name!r}")
+        if node.is_op:
+            node_name = self.inlining.op_name(node.name, call.name)
+            node = map_bodies(node, lambda body: self.inlining.renamed_body(body, call.name))
+        else:
+            node_name = unique(node.name, call.name, self.names, self._counts)
+        outputs = tuple([n and unique(n, call.name, self.values, self._counts) for n in node.output_names])
+        after = (*(nodes[earlier] for earlier in node.after), *before) if node.is_op else ()
+        return node.evolve(
+            name=node_name,
+            inputs=tuple([None if entry is None else values[entry] for entry in node.inputs]),
+            captures=tuple(entry for entry in captures if entry is not None),
+            output_names=outputs,
+            after=after,
+        )
+
+
+def unique(name: str, prefix: str, taken: set[str], counts: dict[str, int]) -> str:
+    """The name if it is free, else with the prefix before it, else with a number behind; taken from here on."""
+    made = name if name not in taken else f"{prefix}_{name}"
+    stem = made
+    while made in taken:
+        count = counts[stem] = counts.get(stem, 0) + 1
+        made = f"{stem}_{count}"
+    taken.add(made)
+    return made

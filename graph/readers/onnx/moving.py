@@ -1,0 +1,21 @@
+"""Putting the nodes that were just read into the order that they had when the file was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graph.node import Node
+
+
+def move(nodes: Sequence[Node], order: Sequence[int]) -> None:
+    """The first nodes take the positions of `order`, all others the positions left, one after the other.
+
+    Nodes that nobody has seen yet may still change their places. An order that does not fit is left alone: another program
+    changed the file, and nothing depends on it."""
+    positions = set(order)
+    if len(positions) < len(order) or len(order) > len(nodes) or not all(0 <= p < len(nodes) for p in order):
+        return
+    places = sorted(node.place for node in nodes)
+    left = [place for position, place in enumerate(places) if position not in positions]
+    for node, place in zip(nodes, [*(places[p] for p in order), *left], strict=True):
+        object.__setattr__(node, "place", place)

@@ -1,0 +1,34 @@
+"""The types of a model's outputs, which ONNX wants to be stated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph.graph import Graph
+from graph.readers.onnx import marks
+
+SHOWN = 1024
+"""Constants of up to this many bytes are shown to ONNX's inference."""
+
+
+def complete_outputs(graph: Graph, model: Any) -> None:
+    """Let ONNX infer the types of outputs that have none. What it cannot tell (an op of an engine's own) stays open.
+
+    Reading the file leaves them out again, so that the graph comes back as it was."""
+    missing = [item for item in model.graph.output if not item.HasField("type")]
+    if not missing:
+        return
+    from onnx.shape_inference import InferenceError, infer_shapes
+
+    from graph.writers.onnx.model import to_model
+
+    try:
+        inferred = infer_shapes(to_model(graph, elide_constants_above=SHOWN, drop_control=True), data_prop=True)
+    except InferenceError:
+        return
+    types = {item.name: item.type for item in inferred.graph.output if item.HasField("type")}
+    for item in missing:
+        if item.name in types:
+            item.type.CopyFrom(types[item.name])
+            item.metadata_props.add(key=marks.INFERRED)
+            model.ir_version = max(model.ir_version, 10)
