@@ -5,21 +5,21 @@ In a file of somebody else's each attribute stays the string that it is, and ops
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from graph import nnvm
-from graph.errors import PartitaError, ReadError
 from graph.graph import Graph
 from graph.node import CONSTANT, Node, NodeEntry, frozen_attrs
 from graph.pauses import collector_paused
+from graph.readers.nnvm_checks import GraphAttributes, a_list, an_index, checked, in_pairs, of_kind, refuse
 from graph.text.arrays import array_type
 from graph.text.literals import MAX_NESTING
 from graph.text.parser import parse_array, parse_type, parse_value
-from graph.types import TensorType, Type
+from graph.types import Type
 
 MOST_OUTPUTS = 1024
 """A node that is said to have more outputs makes the file implausible."""
@@ -30,33 +30,11 @@ def from_nnvm_json(text: str | bytes) -> Graph:
     try:
         found = json.loads(text)
     except RecursionError:
-        _refuse("the JSON text nests too deep", "the text")
+        refuse("the JSON text nests too deep", "the text")
     except (ValueError, TypeError) as error:
-        _refuse(f"this is no JSON text: {error}", "the text")
+        refuse(f"this is no JSON text: {error}", "the text")
     with collector_paused():
         return _Reader().graph(found, "graph", 0)
-
-
-def _refuse(cause: str, where: str) -> NoReturn:
-    raise ReadError(cause, where=where, remedy="Is the file one that SaveJSON, NNVM or MXNet wrote?")
-
-
-def _of(kind: type | tuple[type, ...], value: Any, what: str, where: str) -> Any:
-    """The value, which must be of that kind (true and false are no numbers)."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        _refuse(f"{what} is expected, not {str(value)!r:.40}", where)
-    return value
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    return _of(list, value, "a list", where)
-
-
-def _index(value: Any, limit: int, where: str) -> int:
-    """A number below the limit."""
-    if not 0 <= _of(int, value, "a number", where) < limit:
-        _refuse(f"the number {value} is not below {limit}", where)
-    return value
 
 
 class _Reader:
@@ -67,33 +45,33 @@ class _Reader:
     def graph(self, found: Any, where: str, depth: int) -> Graph:
         """One graph."""
         if depth > MAX_NESTING:
-            _refuse(f"graphs nest more than {MAX_NESTING} deep", where)
-        data = _of(dict, found, "an object with nodes, arg_nodes and heads", where)
-        attrs = _GraphAttributes(data.get("attrs", {}), where)
-        raw = _list(data.get("nodes"), f"{where}.nodes")
+            refuse(f"graphs nest more than {MAX_NESTING} deep", where)
+        data = of_kind(dict, found, "an object with nodes, arg_nodes and heads", where)
+        attrs = GraphAttributes(data.get("attrs", {}), where)
+        raw = a_list(data.get("nodes"), f"{where}.nodes")
         counts = self.output_counts(data, raw, where)
         nodes: list[Node] = []
         for i, node in enumerate(raw):
             nodes.append(self.node(node, nodes, counts[i], attrs.ours, f"{where}.nodes[{i}]", depth))
         self.add_types(nodes, attrs, where)
-        for i, number in enumerate(_list(data.get("arg_nodes"), f"{where}.arg_nodes")):
-            if nodes[_index(number, len(nodes), f"{where}.arg_nodes[{i}]")].is_op:
-                _refuse(f"node {number} computes something and is no argument", f"{where}.arg_nodes[{i}]")
+        for i, number in enumerate(a_list(data.get("arg_nodes"), f"{where}.arg_nodes")):
+            if nodes[an_index(number, len(nodes), f"{where}.arg_nodes[{i}]")].is_op:
+                refuse(f"node {number} computes something and is no argument", f"{where}.arg_nodes[{i}]")
         heads = [
-            self.entry(head, nodes, f"{where}.heads[{i}]") for i, head in enumerate(_list(data.get("heads"), f"{where}.heads"))
+            self.entry(head, nodes, f"{where}.heads[{i}]") for i, head in enumerate(a_list(data.get("heads"), f"{where}.heads"))
         ]
         made = self.assembled(nodes, heads, attrs, where)
         if attrs.ours:
             self.functions[str(attrs.integer("number"))] = made
         return made
 
-    def assembled(self, nodes: list[Node], heads: list[NodeEntry], attrs: _GraphAttributes, where: str) -> Graph:
+    def assembled(self, nodes: list[Node], heads: list[NodeEntry], attrs: GraphAttributes, where: str) -> Graph:
         """The graph of these parts."""
         if not attrs.ours:
-            return _checked(where, lambda: Graph(heads, [n for n in nodes if n.is_variable], nodes=nodes))
-        numbers = [_index(i, len(nodes), f"{where}.attrs.inputs") for i in attrs.integers("inputs")]
-        opsets = {key: _checked(where, int, text) for key, text in _pairs(attrs.strings("opsets"), where).items()}
-        return _checked(
+            return checked(where, lambda: Graph(heads, [n for n in nodes if n.is_variable], nodes=nodes))
+        numbers = [an_index(i, len(nodes), f"{where}.attrs.inputs") for i in attrs.integers("inputs")]
+        opsets = {key: checked(where, int, text) for key, text in in_pairs(attrs.strings("opsets"), where).items()}
+        return checked(
             where,
             lambda: Graph(
                 heads,
@@ -102,7 +80,7 @@ class _Reader:
                 opsets,
                 output_names=attrs.strings("output_names"),
                 nodes=nodes,
-                metadata=_pairs(attrs.strings("metadata"), where),
+                metadata=in_pairs(attrs.strings("metadata"), where),
             ),
         )
 
@@ -111,35 +89,35 @@ class _Reader:
         rows = data.get("node_row_ptr")
         if rows is None:
             return _counts_by_use(raw, data.get("heads"))
-        rows = _list(rows, f"{where}.node_row_ptr")
+        rows = a_list(rows, f"{where}.node_row_ptr")
         if len(rows) != len(raw) + 1:
-            _refuse(f"{len(rows)} numbers do not fit {len(raw)} nodes", f"{where}.node_row_ptr")
+            refuse(f"{len(rows)} numbers do not fit {len(raw)} nodes", f"{where}.node_row_ptr")
         for row in rows:
-            _of(int, row, "a number", f"{where}.node_row_ptr")
+            of_kind(int, row, "a number", f"{where}.node_row_ptr")
         counts = [after - before for before, after in pairwise(rows)]
         plausible = all(0 <= count <= MOST_OUTPUTS for count in counts) and sum(counts) <= 64 * len(raw) + MOST_OUTPUTS
         if rows[0] != 0 or not plausible:
-            _refuse("these are no plausible numbers of outputs", f"{where}.node_row_ptr")
+            refuse("these are no plausible numbers of outputs", f"{where}.node_row_ptr")
         return counts
 
     def node(self, found: Any, nodes: list[Node], count: int, ours: bool, where: str, depth: int) -> Node:
         """One node; what it reads stands before it."""
-        data = _of(dict, found, "a node", where)
-        op = _of(str, data.get("op"), "the name of an op", f"{where}.op")
-        name = _of(str, data.get("name"), "a name", f"{where}.name")
+        data = of_kind(dict, found, "a node", where)
+        op = of_kind(str, data.get("op"), "the name of an op", f"{where}.op")
+        name = of_kind(str, data.get("name"), "a name", f"{where}.name")
         texts = self.texts(data, where)
-        for i, body in enumerate(_list(data.get("subgraphs", []), f"{where}.subgraphs")):
+        for i, body in enumerate(a_list(data.get("subgraphs", []), f"{where}.subgraphs")):
             made = self.graph(body, f"{where}.subgraphs[{i}]", depth + 1)
             if not ours:
                 texts[f"subgraph{i}"] = made
-        raw = _list(data.get("inputs", []), f"{where}.inputs")
+        raw = a_list(data.get("inputs", []), f"{where}.inputs")
         entries: list[NodeEntry | None] = [self.entry(e, nodes, f"{where}.inputs[{i}]") for i, e in enumerate(raw)]
-        deps = _list(data.get("control_deps", []), f"{where}.control_deps")
-        after = tuple(nodes[_index(i, len(nodes), f"{where}.control_deps")] for i in deps)
+        deps = a_list(data.get("control_deps", []), f"{where}.control_deps")
+        after = tuple(nodes[an_index(i, len(nodes), f"{where}.control_deps")] for i in deps)
         if ours:
             return _OwnNode(self, texts, f"{where}.attrs").node(name, op, entries, after, count)
         if op == nnvm.NULL and (entries or count != 1):
-            _refuse("an argument reads nothing and makes one value", where)
+            refuse("an argument reads nothing and makes one value", where)
         names = (name,) if count == 1 else tuple(f"{name}_output{i}" for i in range(count))
         return Node(
             name, None if op == nnvm.NULL else op, tuple(entries), frozen_attrs(texts), names, (None,) * count, after=after
@@ -149,28 +127,28 @@ class _Reader:
         """The node's attributes, under the three names that they have had."""
         made: dict[str, Any] = {}
         for key in ("attrs", "attr", "param"):
-            for name, value in _of(dict, data.get(key, {}), "an object", f"{where}.{key}").items():
-                made[name] = _of(str, value, "a string", f"{where}.{key}.{name}")
+            for name, value in of_kind(dict, data.get(key, {}), "an object", f"{where}.{key}").items():
+                made[name] = of_kind(str, value, "a string", f"{where}.{key}.{name}")
         return made
 
     def entry(self, found: Any, nodes: list[Node], where: str) -> NodeEntry:
         """`[node, output, version]`; the version may be absent."""
-        parts = _list(found, where)
+        parts = a_list(found, where)
         if len(parts) not in (2, 3):
-            _refuse("a value is a node's number, an output's number and a version", where)
+            refuse("a value is a node's number, an output's number and a version", where)
         if isinstance(parts[0], int) and parts[0] >= len(nodes):
-            _refuse(f"node {parts[0]} does not stand above: the graph has a cycle, or its nodes are not in order", where)
-        node = nodes[_index(parts[0], len(nodes), where)]
-        return NodeEntry(node, _index(parts[1], len(node.output_names), where))
+            refuse(f"node {parts[0]} does not stand above: the graph has a cycle, or its nodes are not in order", where)
+        node = nodes[an_index(parts[0], len(nodes), where)]
+        return NodeEntry(node, an_index(parts[1], len(node.output_names), where))
 
-    def add_types(self, nodes: list[Node], attrs: _GraphAttributes, where: str) -> None:
+    def add_types(self, nodes: list[Node], attrs: GraphAttributes, where: str) -> None:
         """Give each value the type that the graph's attributes tell."""
         total = sum(len(node.output_names) for node in nodes)
         types = self.own_types(attrs, where) if attrs.ours else attrs.shapes_and_dtypes(total)
         if types is None:
             return
         if len(types) != total:
-            _refuse(f"there are {total} values and {len(types)} types", f"{where}.attrs.types")
+            refuse(f"there are {total} values and {len(types)} types", f"{where}.attrs.types")
         start = 0
         for node in nodes:
             end = start + len(node.output_names)
@@ -178,12 +156,12 @@ class _Reader:
             object.__setattr__(node, "output_types", tuple(types[start:end]))
             start = end
 
-    def own_types(self, attrs: _GraphAttributes, where: str) -> list[Type | None]:
+    def own_types(self, attrs: GraphAttributes, where: str) -> list[Type | None]:
         """The types in the text form's spelling."""
         made = []
         for text in attrs.strings("types"):
             if text not in self.types:
-                self.types[text] = _checked(f"{where}.attrs.types", parse_type, text)
+                self.types[text] = checked(f"{where}.attrs.types", parse_type, text)
             made.append(self.types[text])
         return made
 
@@ -203,18 +181,18 @@ class _OwnNode:
         kind = take(nnvm.OP, kind)
         domain, affinity, called = take(nnvm.DOMAIN, ""), take(nnvm.AFFINITY, None), take(nnvm.CALL, None)
         names = tuple(self.strings(nnvm.OUTPUTS)) if nnvm.OUTPUTS in self.texts else (name,)
-        metadata = _pairs(self.strings(nnvm.METADATA), self.where)
+        metadata = in_pairs(self.strings(nnvm.METADATA), self.where)
         held = self.parsed(take(nnvm.CAPTURES, "0"))
-        captured = len(entries) - _index(held, len(entries) + 1, f"{self.where}.{nnvm.CAPTURES}")
+        captured = len(entries) - an_index(held, len(entries) + 1, f"{self.where}.{nnvm.CAPTURES}")
         captures = tuple(entry for entry in entries[captured:] if entry is not None)
         inputs = entries[:captured]
-        for i in _list(self.parsed(take(nnvm.ABSENT, "[]")), f"{self.where}.{nnvm.ABSENT}"):
-            inputs.insert(_index(i, len(inputs) + 1, f"{self.where}.{nnvm.ABSENT}"), None)
+        for i in a_list(self.parsed(take(nnvm.ABSENT, "[]")), f"{self.where}.{nnvm.ABSENT}"):
+            inputs.insert(an_index(i, len(inputs) + 1, f"{self.where}.{nnvm.ABSENT}"), None)
         if len(names) != count:
-            _refuse(f"there are {len(names)} names for {count} outputs", self.where)
+            refuse(f"there are {len(names)} names for {count} outputs", self.where)
         if (kind is None or value is not None) and (entries or count != 1):
-            _refuse("a variable or constant reads nothing and makes one value", self.where)
-        subgraph = None if called is None else self.parsed(f'func "{_index(self.parsed(called), 10**9, self.where)}"')
+            refuse("a variable or constant reads nothing and makes one value", self.where)
+        subgraph = None if called is None else self.parsed(f'func "{an_index(self.parsed(called), 10**9, self.where)}"')
         attributes = {key.removeprefix(nnvm.ESCAPE): self.parsed(text) for key, text in self.texts.items()}
         return Node(
             name,
@@ -233,79 +211,14 @@ class _OwnNode:
         )
 
     def array(self, text: str | None) -> np.ndarray[Any, Any] | None:
-        return None if text is None else _checked(self.where, parse_array, text)
+        return None if text is None else checked(self.where, parse_array, text)
 
     def parsed(self, text: str) -> Any:
-        return _checked(self.where, parse_value, text, self.reader.functions)
+        return checked(self.where, parse_value, text, self.reader.functions)
 
     def strings(self, key: str) -> list[str]:
-        found = _list(self.parsed(self.texts.pop(key, "[]")), f"{self.where}.{key}")
-        return [_of(str, text, "a string", f"{self.where}.{key}") for text in found]
-
-
-class _GraphAttributes:
-    """The tagged attributes of a graph: {"name": [tag, value]}."""
-
-    def __init__(self, found: Any, where: str) -> None:
-        self.found = _of(dict, found, "an object", f"{where}.attrs")
-        self.where = f"{where}.attrs"
-        self.ours = nnvm.FORM in self.found
-        if self.ours and self.integer(nnvm.FORM) != nnvm.FORM_VERSION:
-            raise ReadError(
-                f"this is version {self.integer(nnvm.FORM)} of the form; version {nnvm.FORM_VERSION} is known here",
-                where=self.where,
-                remedy="Read it with the Partita that wrote it, or a newer one",
-            )
-
-    def tagged(self, key: str, kind: type) -> Any:
-        pair = _list(self.found.get(key), f"{self.where}.{key}")
-        if len(pair) != 2:
-            _refuse("a graph attribute is a tag and a value", f"{self.where}.{key}")
-        return _of(kind, pair[1], f"a value of the kind {kind.__name__}", f"{self.where}.{key}")
-
-    def integer(self, key: str) -> int:
-        return self.tagged(key, int)
-
-    def string(self, key: str) -> str:
-        return self.tagged(key, str)
-
-    def strings(self, key: str) -> list[str]:
-        return [_of(str, item, "a string", f"{self.where}.{key}") for item in self.tagged(key, list)]
-
-    def integers(self, key: str) -> list[int]:
-        return [_of(int, item, "a number", f"{self.where}.{key}") for item in self.tagged(key, list)]
-
-    def shapes_and_dtypes(self, total: int) -> list[Type | None] | None:
-        """Types by NNVM's own "shape" and "dtype", where both are there, one for each value."""
-        if "shape" not in self.found or "dtype" not in self.found:
-            return None
-        shapes = [_list(shape, f"{self.where}.shape") for shape in self.tagged("shape", list)]
-        dtypes = self.integers("dtype")
-        if not len(shapes) == len(dtypes) == total:
-            _refuse(f"{len(shapes)} shapes and {len(dtypes)} dtypes for {total} values", self.where)
-        made: list[Type | None] = []
-        for shape, dtype in zip(shapes, dtypes, strict=True):
-            dims = [None if _of(int, dim, "a size", f"{self.where}.shape") < 0 else dim for dim in shape]
-            made.append(TensorType(nnvm.DTYPES[dtype], dims or None) if 0 <= dtype < len(nnvm.DTYPES) else None)
-        return made
-
-
-def _checked(where: str, make: Callable[..., Any], *given: Any) -> Any:
-    """What `make` makes; its error gets the place in the file."""
-    try:
-        return make(*given)
-    except PartitaError as error:
-        inner = f" ({error.where})" if error.where else ""
-        raise ReadError(error.cause + inner, where=where, remedy=error.remedy) from None
-    except ValueError as error:
-        _refuse(str(error), where)
-
-
-def _pairs(texts: list[str], where: str) -> dict[str, str]:
-    """Keys and values in turn."""
-    if len(texts) % 2:
-        _refuse("a key has no value", where)
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+        found = a_list(self.parsed(self.texts.pop(key, "[]")), f"{self.where}.{key}")
+        return [of_kind(str, text, "a string", f"{self.where}.{key}") for text in found]
 
 
 def _counts_by_use(raw: list[Any], heads: Any) -> list[int]:
