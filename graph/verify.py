@@ -1,0 +1,203 @@
+"""Is a graph well formed? Structure first, then each op against its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graph.errors import GraphError, TypeMismatch
+from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.node import Node, NodeEntry
+from graph.pauses import collector_paused
+from graph.signatures import Signature
+from graph.types import TensorType, Type
+
+INPUTS_OF_LOOP = 2
+"""A Loop's first inputs, trip count and condition; its body gets the iteration number and the condition in their place."""
+
+
+def verify(graph: Graph) -> None:
+    """Raise an error that names the first node at fault, if there is one.
+
+    Acyclic, names unique, values there, bodies closed, opsets known; where an op's schema is known, counts, attributes and
+    types by it. Near-linear: schemas are looked up once for each op."""
+    with collector_paused():
+        ops: dict[str, Node] = {}
+        for inner in graphs_in(graph):
+            _verify_structure(inner)
+            _verify_names(inner, ops)
+            _verify_nodes(inner)
+
+
+def _verify_structure(graph: Graph) -> None:
+    """Each node after what it depends on; each value one that its node makes, in this very graph."""
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    if len(place) < len(graph.nodes):
+        raise GraphError("a node is listed twice", where=f"graph {graph.name!r}")
+    for i, node in enumerate(graph.nodes):
+        for entry in node.inputs:
+            if entry is not None and place.get(entry.node, i) >= i:
+                raise _misplaced(node, entry.node, entry.node in place)
+        for source in (*(entry.node for entry in node.captures), *node.after) if node.captures or node.after else ():
+            if place.get(source, i) >= i:
+                raise _misplaced(node, source, source in place)
+    for node in graph.nodes:
+        for entry in node.reads:
+            _verify_entry(entry, node)
+        if len(node.output_names) != len(node.output_types):
+            raise GraphError("there are not as many output types as outputs", where=_where(node))
+    for entry in graph.outputs:
+        _verify_entry(entry, None)
+        if entry.node not in place:
+            raise GraphError(f"the output {entry.node.name!r} is not in the graph", where=f"graph {graph.name!r}")
+    if [n for n in graph.nodes if n.is_variable] != sorted(graph.inputs, key=lambda n: place.get(n, -1)):
+        raise GraphError("the inputs are not the variables in the graph", where=f"graph {graph.name!r}")
+
+
+def _verify_entry(entry: NodeEntry, reader: Node | None) -> None:
+    if not 0 <= entry.index < len(entry.node.output_names):
+        raise GraphError(
+            f"node {entry.node.name!r} has no output {entry.index}",
+            where=_where(reader) if reader is not None else "outputs",
+            remedy=f"It has {len(entry.node.output_names)}",
+        )
+
+
+def _misplaced(node: Node, source: Node, known: bool) -> GraphError:
+    cause = "comes before what it depends on, or both are on a cycle" if known else "reads a node that is not in the graph"
+    return GraphError(f"the node {cause}: {source.name!r}", where=_where(node))
+
+
+def _verify_names(graph: Graph, ops: dict[str, Node]) -> None:
+    """Op nodes have names of their own in all graphs together, values in each."""
+    values: set[str] = set()
+    count = 0
+    local: set[str] = set()
+    for node in graph.nodes:
+        if not node.name:
+            raise GraphError("a node has no name", where=f"graph {graph.name!r}")
+        if node.name in local:
+            raise GraphError(f"two nodes bear the name {node.name!r}", where=f"graph {graph.name!r}")
+        local.add(node.name)
+        if node.is_op and ops.setdefault(node.name, node) is not node:
+            raise GraphError(
+                f"two nodes bear the name {node.name!r}", where=f"{_where(ops[node.name])} and {_where(node)}",
+                remedy="Names are unique in a graph and its bodies; give one of them another",
+            )  # fmt: skip
+        names = [name for name in node.output_names if name]
+        values.update(names)
+        count += len(names)
+        if len(values) < count:
+            raise GraphError(f"two values bear the name {_doubled(graph)!r}", where=_where(node))
+
+
+def _doubled(graph: Graph) -> str:
+    seen: set[str] = set()
+    for node in graph.nodes:
+        for name in node.output_names:
+            if name and name in seen:
+                return name
+            seen.add(name)
+    return ""
+
+
+def _verify_nodes(graph: Graph) -> None:
+    signatures: dict[tuple[str | None, str], Signature | None] = {}
+    for node in graph.nodes:
+        if node.value is not None:
+            _verify_constant(node)
+        elif node.op is None:
+            if node.inputs or len(node.output_names) != 1:
+                raise GraphError("a variable makes one value and reads none", where=_where(node))
+        elif node.subgraph is not None:
+            _verify_call(node, graph, node.subgraph)
+        else:
+            key = (node.op, node.domain)
+            if key not in signatures:
+                signatures[key] = Signature.of(node, graph.opsets)
+            signature = signatures[key]
+            if signature is not None:
+                signature.check(node)
+            if node.captures or node.attrs:
+                _verify_bodies(node, graph)
+
+
+def _verify_constant(node: Node) -> None:
+    made = node.output_types[0] if len(node.output_types) == 1 else None
+    assert node.value is not None
+    if node.op != "Constant" or node.inputs or not isinstance(made, TensorType):
+        raise GraphError("a constant makes one tensor and reads nothing", where=_where(node))
+    if made.shape is not None and not _agree(made.shape, node.value.shape):
+        raise TypeMismatch(f"the constant is {made} and its array has the shape {node.value.shape}", where=_where(node))
+
+
+def _agree(declared: Iterable[Any], actual: tuple[int, ...]) -> bool:
+    sizes = tuple(declared)
+    return len(sizes) == len(actual) and all(not isinstance(a, int) or a == b for a, b in zip(sizes, actual, strict=True))
+
+
+def _verify_call(node: Node, graph: Graph, body: Graph) -> None:
+    _verify_opsets(node, graph, body)
+    for what, mine, theirs in (("inputs", node.inputs, body.inputs), ("outputs", node.output_names, body.outputs)):
+        if len(mine) != len(theirs):
+            raise GraphError(
+                f"the call has {len(mine)} {what} and its body {len(theirs)}", where=_where(node), remedy="Connect the call"
+            )
+    if node.captures:
+        raise GraphError("a call captures nothing: its inputs are those of its body", where=_where(node))
+    for entry, variable in zip(node.inputs, body.inputs, strict=True):
+        if entry is not None:
+            _verify_bound(node, entry.type, variable)
+
+
+def _verify_bodies(node: Node, graph: Graph) -> None:
+    """Every body has its formal inputs, then one for each captured value."""
+    formal = _formal_inputs(node, graph.opsets)
+    for key, body in node.bodies:
+        _verify_opsets(node, graph, body)
+        count = len(body.inputs) - len(node.captures)
+        if count < 0 or (formal is not None and count != formal):
+            wanted = f"{formal} inputs and {len(node.captures)} captured" if formal is not None else f"{len(node.captures)} captured"
+            raise GraphError(
+                f"the body {key!r} has {len(body.inputs)} inputs; the node gives it {wanted}", where=_where(node),
+                remedy="The last inputs of each body are bound to node.captures",
+            )  # fmt: skip
+        for entry, variable in zip(node.captures, body.inputs[count:], strict=True):
+            _verify_bound(node, entry.type, variable)
+        _verify_results(node, key, body)
+
+
+def _formal_inputs(node: Node, opsets: Mapping[str, int]) -> int | None:
+    """How many inputs the op gives its bodies; None if that is not known."""
+    if node.domain:
+        return None
+    if node.op == "Scan":
+        return len(node.inputs) - (opsets.get("", 9) < 9)  # the first version had the lengths of the sequences first
+    return {"If": 0, "Loop": max(len(node.inputs), INPUTS_OF_LOOP)}.get(node.op or "")
+
+
+def _verify_results(node: Node, key: str, body: Graph) -> None:
+    if node.domain or node.op not in ("If", "Loop", "Scan"):
+        return
+    wanted = len(node.output_names) + (node.op == "Loop")
+    if len(body.outputs) != wanted:
+        raise GraphError(f"the body {key!r} has {len(body.outputs)} outputs; the node needs {wanted}", where=_where(node))
+
+
+def _verify_bound(node: Node, given: Type | None, variable: Node) -> None:
+    wanted = variable.output_types[0]
+    if isinstance(given, TensorType) and isinstance(wanted, TensorType) and given.dtype != wanted.dtype:
+        raise TypeMismatch(f"the body's input {variable.name!r} is {wanted}, and is given {given}", where=_where(node))
+
+
+def _verify_opsets(node: Node, graph: Graph, body: Graph) -> None:
+    if body.opsets != graph.opsets:
+        raise GraphError(
+            f"the body {body.name!r} has opsets {dict(body.opsets)} and the graph {dict(graph.opsets)}", where=_where(node),
+            remedy="A graph and all its bodies share one opset map; the pass ConvertOpset converts",
+        )  # fmt: skip
+
+
+def _where(node: Node) -> str:
+    return f"node {node.name!r} ({node.op})"
