@@ -30,11 +30,10 @@ class Rewriter:
         node = self._nodes.get(entry.node, entry.node)
         return entry if node is entry.node else NodeEntry(node, entry.index)
 
-    def rebuilt(self, node: Node) -> Node:
-        """The node reading what stands for its inputs now; the same object if that changes nothing."""
+    def rebuilt(self, node: Node, **changes: Any) -> Node:
+        """The node reading what stands for its inputs now, with these fields changed; the same object if that is nothing."""
         if not (self._nodes or self._values):
-            return node
-        changes: dict[str, Any] = {}
+            return node.evolve(**changes) if changes else node
         inputs = [None if e is None else self.value(e) for e in node.inputs]
         if any(map(is_not, inputs, node.inputs)):
             changes["inputs"] = tuple(inputs)
