@@ -107,23 +107,26 @@ class _Inference:
         protos = {node.name: node for node in proto.node}
 
         def visit(node: Node, rewriter: Rewriter) -> None:
-            made = rewriter.rebuilt(node)
-            if node.is_op and node.name in protos:
-                found = protos[node.name]
-                made = self._with_bodies(node, made, found)
-                new = tuple(
-                    [
-                        self._joined(entry, types.get(name))
-                        for entry, name in zip(node, found.output, strict=False)
-                    ]
-                )
-            elif node in outer:
-                new = (self._joined(node[0], outer[node]),)
+            found = protos.get(node.name) if node.is_op else None
+            if found is not None:
+                new = self._all_joined(node, [types.get(name) for name in found.output])
             else:
-                new = node.output_types
-            rewriter.keep(node, made if new == node.output_types else made.evolve(output_types=new))
+                new = self._all_joined(node, [outer.get(node)] * len(node.output_types))
+            made = (
+                rewriter.rebuilt(node)
+                if new is node.output_types
+                else rewriter.rebuilt(node, output_types=new)
+            )
+            rewriter.keep(node, made if found is None else self._with_bodies(node, made, found))
 
         return rewrite(g, visit)
+
+    def _all_joined(self, node: Node, found: list[Type | None]) -> tuple[Type | None, ...]:
+        """The node's output types with what was found; the same tuple if that says nothing new."""
+        old = node.output_types
+        if all(a is b or b is None or a == b for a, b in zip(old, found, strict=True)):
+            return old
+        return tuple(map(self._joined, node, found))
 
     def _joined(self, entry: NodeEntry, found: Type | None) -> Type | None:
         """What is declared of a value and what was found, together."""
