@@ -37,7 +37,7 @@ def _dim(value: Any) -> Dim:
 
 def dtype_name(dtype: Any) -> str:
     """The name that Partita uses for a dtype: numpy's (with those of ml_dtypes), and "string"."""
-    if isinstance(dtype, str) and dtype in _KNOWN_NAMES:
+    if isinstance(dtype, str) and dtype in DTYPE_NAMES:
         return dtype
     if dtype is str or dtype is object or dtype == "str":
         return "string"
@@ -45,11 +45,11 @@ def dtype_name(dtype: Any) -> str:
         made = np.dtype(dtype)
     except TypeError:
         raise TypeMismatch(
-            f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(_KNOWN_NAMES))}"
+            f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}"
         ) from None
     name = "string" if made.kind in "OSUT" else made.name
-    if name not in _KNOWN_NAMES:
-        raise TypeMismatch(f"no ONNX tensor can hold {name}", remedy=f"Use one of {', '.join(sorted(_KNOWN_NAMES))}")
+    if name not in DTYPE_NAMES:
+        raise TypeMismatch(f"no ONNX tensor can hold {name}", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")
     return name
 
 
@@ -68,9 +68,10 @@ _ML_DTYPES = frozenset(
     "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn "
     "float6_e2m3fn float6_e3m2fn int4 uint4 int2 uint2".split()
 )
-_KNOWN_NAMES = _ML_DTYPES | frozenset(
+DTYPE_NAMES = _ML_DTYPES | frozenset(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128 string".split()
 )
+"""The element types that a tensor may have."""
 
 
 @attrs.frozen(slots=True, cache_hash=False)

@@ -16,7 +16,16 @@ from graph.text.digests import Array, arrays_in, digest, remembered
 from graph.text.lexer import Lexer
 from graph.text.literals import MAX_NESTING
 from graph.text.words import unquoted, unquoted_bytes
-from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from graph.types import (
+    DTYPE_NAMES,
+    Dim,
+    MapType,
+    OptionalType,
+    SequenceType,
+    SparseTensorType,
+    TensorType,
+    Type,
+)
 
 Constants = Mapping[str, Array]
 
@@ -111,6 +120,8 @@ class Reader:
         start, word = lexer.start, lexer.advance()
         if word in ("sequence", "optional", "sparse", "map") and lexer.take("("):
             return self.nested(lambda: self.compound(word, start))
+        if word not in DTYPE_NAMES:
+            lexer.fail(f"{word!r} is no dtype", start=start, remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")
         shape = self.listed(self.dim, "]") if lexer.take("[") else None
         return self.checked(TensorType, word, shape, start=start)
 
@@ -122,7 +133,9 @@ class Reader:
         element = self.type()
         self.lexer.need(")")
         if word == "map":
-            return self.checked(MapType, key, element, start=start)
+            if key not in DTYPE_NAMES:
+                self.lexer.fail(f"{key!r} is no dtype", start=start)
+            return MapType(key, element)
         if word == "sparse":
             if not isinstance(element, TensorType):
                 self.lexer.fail("a sparse tensor is one of a dense type: sparse(float32[3, 4])", start=start)
