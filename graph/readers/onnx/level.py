@@ -16,7 +16,7 @@ from graph.readers.onnx.attributes import read_attributes
 from graph.readers.onnx.disorder import undefined_value
 from graph.readers.onnx.free_names import free_of_node
 from graph.readers.onnx.moving import move
-from graph.readers.onnx.reading import GRAPH_KIND, Reading
+from graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
 from graph.readers.onnx.source import plain_domain
 from graph.readers.onnx.tensors import read_dense, read_tensor
 from graph.types import TensorType, Type, dtype_name
@@ -117,24 +117,31 @@ class Level:
         if op == CONSTANT and not domain:
             self._read_constant(proto, spec, metadata, own)
             return
-        captures: tuple[NodeEntry, ...] = ()
-        attrs = NOTHING
-        if proto.attribute:
+        attrs, captures = self._attributes(proto, spec, own)
+        self._add_op(proto, op, domain, inputs, attrs, captures, metadata, own)
+
+    def _attributes(
+        self, proto: Any, spec: OpSpec | None, own: Mapping[str, str]
+    ) -> tuple[Mapping[str, Any], tuple[NodeEntry, ...]]:
+        """The attributes and what the bodies among them capture. Nodes with equal plain attributes share them."""
+        reading = self.reading
+        if spec is None or self.params is not None or not all(a.type in PLAIN_KINDS for a in proto.attribute):
             captured, variables = self._captured(proto, own)
-            captures = tuple([self.values[name] for name in captured])
             found = read_attributes(
                 reading, proto, spec, self.params,
                 lambda body, key: self._read_body(body, captured, variables, f"{reading.where(proto)}, body {key!r}"),
             )  # fmt: skip
-            attrs = frozen_attrs(found)
-        elif spec is not None and spec.attributes:
-            read_attributes(reading, proto, spec, None, self.no_body)
-        self.add_op(proto, op, domain, inputs, attrs, captures, metadata, own)
+            return frozen_attrs(found), tuple([self.values[name] for name in captured])
+        key = (id(spec), *[a.SerializeToString() for a in proto.attribute])
+        known = reading.attributes.get(key)
+        if known is None:
+            known = reading.attributes[key] = frozen_attrs(read_attributes(reading, proto, spec, None, self.no_body))
+        return known, ()
 
-    def add_op(
+    def _add_op(
         self, proto: Any, op: str, domain: str, inputs: tuple[NodeEntry | None, ...], attrs: Mapping[str, Any],
         captures: tuple[NodeEntry, ...], metadata: Mapping[str, str], own: Mapping[str, str],
-    ) -> Node:  # fmt: skip
+    ) -> None:  # fmt: skip
         """The node that a NodeProto is, with its outputs defined."""
         names = tuple(proto.output)
         shown = self.own_names(proto, names, own)
@@ -143,10 +150,12 @@ class Level:
             metadata=metadata, affinity=own.get(marks.AFFINITY),
         )  # fmt: skip
         self.nodes.append(node)
+        values = self.values
         for i, name in enumerate(names):
+            if name in values:
+                raise self._twice(name, proto)
             if name:
-                self.define(name, NodeEntry(node, i), proto)
-        return node
+                values[name] = NodeEntry(node, i)
 
     def name(self, proto: Any, outputs: tuple[str, ...]) -> str:
         """The node's name: its own, or after its first output."""
@@ -188,10 +197,12 @@ class Level:
     def define(self, name: str, entry: NodeEntry, proto: Any) -> None:
         """From here on the name stands for the value."""
         if name in self.values:
-            raise ReadError(
-                f"the value {name!r} is defined twice", where=self.reading.where(proto), remedy="Rename one of the two"
-            )
+            raise self._twice(name, proto)
         self.values[name] = entry
+
+    def _twice(self, name: str, proto: Any) -> ReadError:
+        where = self.reading.where(proto)
+        return ReadError(f"the value {name!r} is defined twice", where=where, remedy="Rename one of the two")
 
     def metadata(self, proto: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """What the file says about a node, value or graph, and what Partita's writer noted there for itself."""
@@ -204,6 +215,8 @@ class Level:
         return frozen_attrs(found), own
 
     def _check_counts(self, proto: Any, spec: OpSpec, inputs: int, outputs: int) -> None:
+        if spec.min_inputs <= inputs <= spec.max_inputs and spec.min_outputs <= outputs <= spec.max_outputs:
+            return
         for what, count, low, high in (
             ("inputs", inputs, spec.min_inputs, spec.max_inputs),
             ("outputs", outputs, spec.min_outputs, spec.max_outputs),

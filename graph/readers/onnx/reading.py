@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graph.errors import ReadError
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 GRAPH_KIND = 5
 """The number of AttributeProto.GRAPH."""
+
+PLAIN_KINDS = frozenset((1, 2, 3, 6, 7, 8))
+"""The numbers of the kinds that are numbers, strings, and lists of these."""
 
 
 class Names:
@@ -62,6 +65,8 @@ class Reading:
         """Reads TypeProtos."""
         self.functions: dict[tuple[str, str, str], Function] = {}
         """The model-local functions by domain, name and overload."""
+        self.attributes: dict[Any, Mapping[str, Any]] = {}
+        """Attributes that were read before, by the op and the file's own bytes."""
         self.depth = 0
         """How many functions are open inside each other."""
         self._specs: dict[tuple[str, str], OpSpec | None] = {}
