@@ -1,4 +1,4 @@
-"""Partitioning: selectors, properties, patterns, backends, growth, plans, reports, and the passes PartitionGraph and InlineSubgraphs."""
+"""Partitioning: selectors, properties, patterns, backends, growth, plans, reports; PartitionGraph and InlineSubgraphs."""
 
 from partition.backend import list_backends, list_properties, register_property, unregister_property
 from partition.errors import PartitionError

@@ -67,7 +67,8 @@ def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[Subgraph
     index, witness = build_op_index(g), Witness(g)
     properties = _properties(plan, given)
     chosen = _chosen(plan, index, properties, witness)
-    evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in plan.reasons.evidence] if isinstance(plan.reasons, Explanation) else []
+    live = plan.reasons.evidence if isinstance(plan.reasons, Explanation) else ()
+    evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in live]
     taken = {node.name for node in g.nodes} | {group.name for group in plan.groups}
     planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken), witness)
     kept: list[Chosen] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_not
 
 import attrs
 
@@ -11,7 +12,6 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Type
 from partition.op_index import OpIndex
-
 
 AFTER = "partita.after"
 """The metadata key that keeps, by name, the control dependencies of nodes about a border that one crosses."""
@@ -30,8 +30,12 @@ class Draft:
     """The outer value of each input."""
     variables: list[Node]
     """The input that stands for it."""
+    constants: list[Node]
+    """The constants that come along."""
     exits: list[tuple[int, int]]
     """The values that leave, as (op, output), ascending."""
+    foreign: bool = False
+    """Did the property put other inputs in their places?"""
 
 
 def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
@@ -66,28 +70,31 @@ TypeOf = Callable[[NodeEntry], Type | None]
 
 def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool, type_of: TypeOf) -> Draft:
     """Find what enters: values in the order in which they are first read; constants come along instead of entering."""
-    nodes, number = index.nodes, index.number
-    inside = set(members)
+    nodes = index.nodes
+    inside = {nodes[v] for v in members}
     entries: list[NodeEntry] = []
-    seen: set[tuple[int, int]] = set()
-    for v in members:
-        node = nodes[v]
+    constants: dict[Node, None] = {}
+    seen: set[tuple[Node, int]] = set()
+    for node in [nodes[v] for v in members]:
         for entry in node.reads if node.captures else node.inputs:
-            if entry is None:
+            if entry is None or entry.node in inside:
                 continue
-            source = entry.node
-            if source.value is not None or number.get(source, -1) in inside:
+            if entry.node.value is not None:
+                constants[entry.node] = None
                 continue
-            key = (id(source), entry.index)
-            if not dedup:
-                entries.append(entry)
-            elif key not in seen:
+            if dedup:
+                key = (entry.node, entry.index)
+                if key in seen:
+                    continue
                 seen.add(key)
-                entries.append(entry)
-    taken = {nodes[v].name for v in members}
-    values = {name for v in members for name in nodes[v].output_names}
+            entries.append(entry)
+    taken = {node.name for node in inside}
+    values = {name for node in inside for name in node.output_names}
+    for constant in constants:
+        taken.add(constant.name)
+        values.update(constant.output_names)
     variables = [_input_for(entry, taken, values, dedup, type_of) for entry in entries]
-    return Draft(members, entries, variables, sorted(exits))
+    return Draft(members, entries, variables, list(constants), sorted(exits))
 
 
 def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool, type_of: TypeOf) -> Node:
@@ -95,13 +102,20 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool,
 
     A graph input stands for itself: it is shared, not copied."""
     maker = entry.node
-    affinity = None if maker.is_variable else maker.affinity
-    if maker.is_variable and share and maker.affinity is None and maker.name not in taken and maker.output_names[0] not in values:
+    name = entry.name
+    if maker.op is None and share and maker.affinity is None and maker.name not in taken and name not in values:
         taken.add(maker.name)
-        values.add(maker.output_names[0])
+        values.add(name)
         return maker
-    value = unique(entry.name, values)
-    return Node(unique(value, taken), None, output_names=(value,), output_types=(type_of(entry),), affinity=affinity)
+    value = unique(name, values)
+    return Node(
+        unique(value, taken),
+        None,
+        output_names=(value,),
+        output_types=(type_of(entry),),
+        place=maker.place,
+        affinity=None if maker.op is None else maker.affinity,
+    )
 
 
 def unique(name: str, taken: set[str]) -> str:
@@ -114,50 +128,48 @@ def unique(name: str, taken: set[str]) -> str:
     return made
 
 
-def build_body(index: OpIndex, draft: Draft, name: str, dedup: bool) -> Graph:
+def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
     """The closed graph: the group's own nodes where nothing changed, else copies that read the inputs."""
-    graph, nodes = index.graph, index.nodes
-    made: dict[Node, Node] = {}
-    stands: dict[tuple[int, int], list[NodeEntry]] = {}
-    for outer, variable in zip(draft.entries, draft.variables, strict=True):
-        stands.setdefault((id(outer.node), outer.index), []).append(NodeEntry(variable, 0))
-    if not dedup:
-        for waiting in stands.values():
-            waiting.reverse()
+    nodes = index.nodes
+    made: dict[Node, Node] = {}  # copies
+    stands: dict[Node, dict[int, list[NodeEntry]]] = {}  # the inputs that stand for an outer value, the first one last
+    for outer, variable in zip(reversed(draft.entries), reversed(draft.variables), strict=True):
+        if variable is not outer.node:
+            stands.setdefault(outer.node, {}).setdefault(outer.index, []).append(NodeEntry(variable, 0))
 
     def inner(entry: NodeEntry | None) -> NodeEntry | None:
+        """What stands for a value inside; the same object if that is no other."""
         if entry is None:
             return None
-        node = made.get(entry.node)
-        if node is not None:
-            return entry if node is entry.node else NodeEntry(node, entry.index)
-        variables = stands.get((id(entry.node), entry.index))
+        copy = made.get(entry.node)
+        if copy is not None:
+            return NodeEntry(copy, entry.index)
+        variables = stands.get(entry.node)
         if variables is None:
-            return entry  # a constant
-        return variables[-1] if dedup else variables.pop()
+            return entry
+        waiting = variables[entry.index]
+        return waiting.pop() if len(waiting) > 1 else waiting[0]
 
-    inside = {nodes[v] for v in draft.members}
-    crossing = any(other not in inside for node in inside if node.after for other in node.after)
-    for v in draft.members:
-        node = nodes[v]
-        moved = _moved(node, [inner(e) for e in node.inputs], node.captures and [inner(e) for e in node.captures], made)
-        made[node] = moved.evolve(metadata=noted_after(node)) if crossing else moved
-    outputs = [NodeEntry(made[nodes[v]], i) for v, i in draft.exits]
-    return Graph(outputs, draft.variables, name, graph.opsets, nodes=made.values())
-
-
-def _moved(
-    node: Node, inputs: Sequence[NodeEntry | None], captures: Sequence[NodeEntry | None], made: Mapping[Node, Node]
-) -> Node:
-    """The node inside the body: reading these values, after those nodes alone that came along."""
-    changes: dict[str, object] = {}
-    if any(new is not old and (new is None or old is None or new.node is not old.node) for new, old in zip(inputs, node.inputs, strict=True)):
-        changes["inputs"] = tuple(inputs)
-    if any(new is not old for new, old in zip(captures, node.captures, strict=True)):
-        changes["captures"] = tuple(captures)
-    if node.after:
-        changes["after"] = tuple(made[other] for other in node.after if other in made)
-    return node.evolve(**changes) if changes else node
+    members = [nodes[v] for v in draft.members]
+    inside = set(members)
+    crossing = any(other not in inside for node in members if node.after for other in node.after)
+    kept = []
+    for node in members:
+        inputs = tuple(map(inner, node.inputs))
+        changed = any(map(is_not, inputs, node.inputs))
+        if changed or node.captures or node.after or crossing:
+            captures = tuple(map(inner, node.captures)) if node.captures else ()
+            after = tuple([made.get(o, o) for o in node.after if o in inside]) if node.after else ()
+            metadata = noted_after(node) if crossing else node.metadata
+            copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
+            made[node] = copy
+            kept.append(copy)
+        else:
+            kept.append(node)
+    outputs = [NodeEntry(made.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
+    if draft.foreign:
+        return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
+    return Graph.assembled([*draft.variables, *draft.constants, *kept], draft.variables, outputs, name, index.graph.opsets)
 
 
 def noted_after(node: Node) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,7 +13,6 @@ from graph.types import Type
 from partition.bodies import Draft, build_body, draft_body, find_exits, unique
 from partition.hooks import Hooks
 from partition.op_index import OpIndex
-from partition.property import SubgraphProperty
 
 
 @attrs.define(slots=True, eq=False)
@@ -68,7 +67,7 @@ class CallMaker:
         exits = find_exits(self.index, [chosen.members for chosen in groups])
         for k, chosen in enumerate(groups):
             hooks = chosen.hooks
-            type_of = self._inferred_type if _sees_bodies(hooks.property) else _own_type
+            type_of = self._inferred_type if any(map(hooks.overrides, SEEING)) else _own_type
             draft = draft_body(self.index, chosen.members, exits[k], chosen.dedup, type_of)
             hook = self._make_one(chosen, draft)
             if hook is not None:
@@ -79,8 +78,10 @@ class CallMaker:
     def _make_one(self, chosen: Chosen, draft: Draft) -> str | None:
         """Make the call; or -> the hook that said no."""
         hooks, first = chosen.hooks, self.index.nodes[chosen.members[0]]
-        draft.variables = hooks.init_inputs(draft.variables, draft.entries, first)
-        body = build_body(self.index, draft, chosen.name, chosen.dedup)
+        if hooks.overrides("init_subgraph_inputs"):
+            draft.variables = hooks.init_inputs(draft.variables, draft.entries, first)
+            draft.foreign = True
+        body = build_body(self.index, draft, chosen.name)
         extra = hooks.review(body, chosen.index, first)
         if extra is None:
             return "review_subgraph"
@@ -89,15 +90,19 @@ class CallMaker:
             self._adjust(chosen)
             return "create_subgraph_node"
         self._check_created(chosen, node, draft, first)
+        chosen.made = Made(self._titled(chosen, node, extra), body, draft)
+        return None
+
+    def _titled(self, chosen: Chosen, node: Node, extra: Mapping[str, Any]) -> Node:
+        """The node under its final name, with the attributes that the review adds."""
         changes: dict[str, Any] = {}
-        if node.name not in ("", chosen.name, f"{hooks.name}_{chosen.index}"):
+        if node.name not in ("", chosen.name, f"{chosen.hooks.name}_{chosen.index}"):
             changes["name"] = unique(node.name, self._taken)
         elif node.name != chosen.name:
             changes["name"] = chosen.name
         if extra:
             changes["attrs"] = {**node.attrs, **extra}
-        chosen.made = Made(node.evolve(**changes) if changes else node, body, draft)
-        return None
+        return node.evolve(**changes) if changes else node
 
     def _adjust(self, chosen: Chosen) -> None:
         nodes = [self.index.nodes[v] for v in chosen.members]
@@ -109,14 +114,15 @@ class CallMaker:
         """As many outputs as the body, and nothing read but what the body reads."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
         given, wanted = len(node.output_names), len(draft.exits)
-        if given != wanted and type(hooks.property).connect_subgraph_outputs is SubgraphProperty.connect_subgraph_outputs:
+        if given != wanted and not hooks.overrides("connect_subgraph_outputs"):
             raise hooks.error(
                 hook,
                 first,
                 f"it returned a node with {given} outputs for a subgraph with {wanted}",
                 "Make as many outputs as the subgraph has (n_outputs=), or override connect_subgraph_outputs",
             )
-        check_reads(hooks, hook, first, node, set(draft.entries), {self.index.nodes[v] for v in chosen.members})
+        if node.inputs or node.captures:
+            check_reads(hooks, hook, first, node, set(draft.entries), {self.index.nodes[v] for v in chosen.members})
 
     def _check_affinities(self, chosen: Chosen) -> None:
         nodes, then = self.index.nodes, self.index.affinity
@@ -164,8 +170,3 @@ def _own_type(entry: NodeEntry) -> Type | None:
 
 SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
 """The hooks that are shown bodies, or their inputs."""
-
-
-def _sees_bodies(subject: SubgraphProperty) -> bool:
-    """Does the property look at bodies, so that their inputs' types matter?"""
-    return any(getattr(type(subject), hook) is not getattr(SubgraphProperty, hook) for hook in SEEING)

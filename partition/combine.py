@@ -11,6 +11,8 @@ from collections.abc import Hashable
 from graph.node import Node
 from partition.selector import ContainOpSelector, Labeler, SubgraphSelector
 
+# ruff: noqa: C419  the lists are there so that every part is asked
+
 
 class Combined(SubgraphSelector):
     """A selector that asks others."""

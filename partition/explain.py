@@ -151,6 +151,7 @@ class Explanation:
             return "pattern", f"no match of {evidence.asks} has {self.name(v)!r}"
         size = len(missed.nodes)
         if missed.cycle:
-            return "cycle", f"a match of {size} ops from {self.name(v)!r} would close a cycle through {self.name(missed.through)!r}"
+            way = self.name(missed.through)
+            return "cycle", f"a match of {size} ops from {self.name(v)!r} would close a cycle through {way!r}"
         user = "a graph output" if missed.through < 0 else repr(self.name(missed.through))
         return "pattern", f"an inner value of the match of {size} ops from {self.name(v)!r} is used outside, by {user}"

@@ -36,6 +36,8 @@ class Witness:
     def check_attrs(self, property_name: str, hook: str) -> None:
         """The same for the graph's attributes alone: cheap enough to do after every hook."""
         now, then = self.graph.attrs, self._attrs
+        if not now and not then:
+            return
         if len(now) != len(then) or any(now.get(key, self) is not value for key, value in then.items()):
             keys = sorted(map(str, {k for k in {*now, *then} if now.get(k, self) is not then.get(k, self)}))
             self._restore()
@@ -61,6 +63,13 @@ class Hooks:
         self.property = subject
         self.name = subject.name
         self.witness = witness
+        self._own = {
+            hook for hook in dir(SubgraphProperty) if getattr(type(subject), hook, None) is not getattr(SubgraphProperty, hook)
+        } | vars(subject).keys()
+
+    def overrides(self, hook: str) -> bool:
+        """Does the property define this hook itself?"""
+        return hook in self._own
 
     def error(self, hook: str, node: Node | str | None, cause: str, remedy: str | None = None) -> PartitionError:
         """The error for one of these hooks."""
@@ -98,6 +107,8 @@ class Hooks:
 
     def review(self, subgraph: Graph, index: int, node: Node) -> Mapping[str, Any] | None:
         """What `review_subgraph` adds to the call; None if it says no."""
+        if not self.overrides("review_subgraph"):
+            return {}
         answer = self.call("review_subgraph", node, self.property.review_subgraph, subgraph, index)
         if isinstance(answer, (bool, np.bool_)):
             return {} if answer else None
@@ -107,8 +118,6 @@ class Hooks:
 
     def init_inputs(self, variables: list[Node], entries: Sequence[NodeEntry], node: Node) -> list[Node]:
         """The body's inputs as `init_subgraph_inputs` wants them."""
-        if type(self.property).init_subgraph_inputs is SubgraphProperty.init_subgraph_inputs:
-            return variables
         hook = "init_subgraph_inputs"
         answer = self.call(hook, node, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
         made = list(answer) if isinstance(answer, Iterable) else [answer]
@@ -140,6 +149,12 @@ class Hooks:
         if len(made) != len(nodes) or not all(isinstance(node, Node) for node in made):
             raise self.error(hook, nodes[0], not_a(f"{len(nodes)} nodes", answer))
         for old, new in zip(nodes, made, strict=True):
-            if (new.inputs, new.captures, new.after) != (old.inputs, old.captures, old.after) or len(new.output_names) != len(old.output_names):
-                raise self.error(hook, old, "its copy reads or makes other values than the node", "Change it with node.evolve(attrs=...)")
+            if _interface(new) != _interface(old):
+                cause = "its copy reads or makes other values than the node"
+                raise self.error(hook, old, cause, "Change it with node.evolve(attrs=...)")
         return made
+
+
+def _interface(node: Node) -> tuple[object, ...]:
+    """What connects the node to others."""
+    return node.name, node.inputs, node.captures, node.after, node.output_names

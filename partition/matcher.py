@@ -68,7 +68,7 @@ class Matcher:
         return taken
 
     def _match_at(self, anchor: int) -> Members | None:
-        found = {}  # the same nodes may match in several ways
+        found: dict[frozenset[int], Members] = {}  # the same nodes may match in several ways
         self._walked.clear()
         for k, part in enumerate(self.pattern.parts):
             for members in self._at(part, anchor, None, ()):

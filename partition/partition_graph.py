@@ -8,6 +8,7 @@ from typing import Any
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.node import Node
+from graph.pauses import collector_paused
 from partition.applying import finish, plan_of
 from partition.backend import make_properties
 from partition.errors import PartitionError, not_a
@@ -60,10 +61,11 @@ def partition_graph(
         )
     properties = choose_properties(g, subgraph_property, backend)
     _check_options(properties, options)
-    planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
-    planned = planner.run(properties, make_calls=True)
-    attrs = {key: value for key, value in g.attrs.items() if key != PROPERTY}
-    return finish(planned, properties, attrs)
+    with collector_paused():
+        planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
+        planned = planner.run(properties, make_calls=True)
+        attrs = {key: value for key, value in g.attrs.items() if key != PROPERTY}
+        return finish(planned, properties, attrs)
 
 
 def plan(
@@ -83,8 +85,9 @@ def plan(
     `create_subgraph_node` would give back is still in the plan."""
     properties = choose_properties(g, subgraph_property, backend)
     _check_options(properties, options)
-    planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
-    return plan_of(planner.run(properties, make_calls=False), properties)
+    with collector_paused():
+        planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
+        return plan_of(planner.run(properties, make_calls=False), properties)
 
 
 def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:

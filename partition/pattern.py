@@ -84,7 +84,9 @@ class Pattern:
         """May inner values be used outside too?"""
         self._written = parts
         if all(part.optional for part in self.parts):
-            raise PartitionError("a pattern needs a part that is not optional", where=repr(self), remedy='Write Pattern("Conv", "Relu?")')
+            raise PartitionError(
+                "a pattern needs a part that is not optional", where=repr(self), remedy='Write Pattern("Conv", "Relu?")'
+            )
 
     @property
     def most_nodes(self) -> int:

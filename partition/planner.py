@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 
 from graph.graph import Graph
-from graph.pauses import collector_paused
 from partition.bodies import common_affinity, unique
 from partition.calls import CallMaker, Chosen
 from partition.checker import check_connected, check_partition
@@ -56,10 +55,11 @@ class Planned:
     def notes(self) -> list[str]:
         """What the growth has to say."""
         found = []
-        for evidence in self.evidence:
-            for repair in evidence.repairs:
-                names = ["{" + ", ".join(self.index.nodes[v].name for v in group) + "}" for group in (repair.replaced, *repair.by)]
-                found.append(f"Growth seed chose {names[0]}, which would have closed a cycle with a subgraph chosen before: it became {', '.join(names[1:])}")
+        for repair in (repair for evidence in self.evidence for repair in evidence.repairs):
+            groups = [repair.replaced, *repair.by]
+            first, *rest = ["{" + ", ".join(self.index.nodes[v].name for v in group) + "}" for group in groups]
+            cause = "would have closed a cycle with a subgraph chosen before"
+            found.append(f"Growth seed chose {first}, which {cause}: it became {', '.join(rest)}")
         return found
 
 
@@ -70,8 +70,7 @@ class Planner:
         check_growth(options.growth)
         _check_count("min_subgraph_size", options.min_subgraph_size)
         _check_count("max_subgraphs", options.max_subgraphs)
-        with collector_paused():
-            self.index = build_op_index(graph)
+        self.index = build_op_index(graph)
         self.options = options
         self.witness = Witness(graph)
         self.taken = {node.name for node in graph.nodes}
@@ -82,20 +81,19 @@ class Planner:
     def run(self, properties: Sequence[SubgraphProperty], make_calls: bool) -> Planned:
         """Choose for each property in order; with `make_calls` also make the calls, so that later properties may have the nodes
         of those that a hook gives back."""
-        with collector_paused():
-            for number, subject in enumerate(properties):
-                chosen = self._choose(number, subject)
-                before = len(self.groups)
-                self.groups += chosen
-                order = self._check(self.evidence[-1], chosen)
-                declined = self.maker.make(chosen) if make_calls else {}
-                if declined:
-                    self._give_back(before, declined)
-                self.witness.check(subject.name, "create_subgraph_node" if make_calls else "the selector's")
-            in_order = sorted(self.groups, key=lambda chosen: chosen.members[0])
-            if declined or in_order != self.groups:
-                order = settle(self.index, in_order)
-            return Planned(self.index, in_order, self.evidence, order, self.maker, self.witness)
+        for number, subject in enumerate(properties):
+            chosen = self._choose(number, subject)
+            before = len(self.groups)
+            self.groups += chosen
+            order = self._check(self.evidence[-1], chosen)
+            declined = self.maker.make(chosen) if make_calls else {}
+            if declined:
+                self._give_back(before, declined)
+            self.witness.check(subject.name, "create_subgraph_node" if make_calls else "the selector's")
+        in_order = sorted(self.groups, key=lambda chosen: chosen.members[0])
+        if declined or in_order != self.groups:
+            order = settle(self.index, in_order)
+        return Planned(self.index, in_order, self.evidence, order, self.maker, self.witness)
 
     def _choose(self, number: int, subject: SubgraphProperty) -> list[Chosen]:
         hooks = Hooks(subject, self.witness)

@@ -45,7 +45,8 @@ class Border:
     inside: str
     """The subgraph whose border it is: where both ends are in subgraphs, that of the property that chose first."""
     rule: str
-    """The kind of reason: input, call, dead, unsupported, unselected, device, callback, filter, size, hook, pattern, taken, cycle."""
+    """The kind of reason: input, call, dead, unsupported, unselected, device, callback, filter, size, hook, pattern, taken
+    or cycle."""
     text: str
     """The reason in words."""
 
@@ -155,17 +156,21 @@ class Plan:
             raise PartitionError(f"this is no JSON: {error}", where="Plan.from_json") from error
         if not isinstance(content, dict) or content.get("partita_plan") != VERSION:
             raise PartitionError(
-                "this is no plan of a version that is known", where="Plan.from_json", remedy="Give the text that plan.to_json() returned"
+                "this is no plan of a version that is known",
+                where="Plan.from_json",
+                remedy="Give the text that plan.to_json() returned",
             )
         try:
             return cls._from_content(content)
         except (KeyError, TypeError, AttributeError) as error:
-            raise PartitionError(f"the plan is damaged: {error}", where="Plan.from_json", remedy="Make it again with plan(g, ...)") from error
+            remedy = "Make it again with plan(g, ...)"
+            raise PartitionError(f"the plan is damaged: {error}", where="Plan.from_json", remedy=remedy) from error
 
     @classmethod
     def _from_content(cls, content: Mapping[str, Any]) -> Plan:
         groups = tuple(
-            Group(str(g["name"]), str(g["property"]), int(g["index"]), g["device"], tuple(map(str, g["nodes"]))) for g in content["groups"]
+            Group(str(g["name"]), str(g["property"]), int(g["index"]), g["device"], tuple(map(str, g["nodes"])))
+            for g in content["groups"]
         )
         reasons = WrittenReasons(
             tuple(Border(**border) for border in content["borders"]), tuple(Outside(**node) for node in content["outside"])

@@ -55,8 +55,8 @@ class SubgraphProperty:
         return call(subgraph, name=f"{self.name}_{index}")
 
     def adjust_subgraph_node(self, nodes: Sequence[Node], index: int) -> Sequence[Node] | None:
-        """Called where `create_subgraph_node` returned None: for each node its changed copy (`node.evolve`), which reads and makes
-        what the node did, or None to leave them as they were."""
+        """Called where `create_subgraph_node` returned None: for each node its changed copy (`node.evolve(attrs=...)`),
+        or None to leave them as they were."""
         return None
 
     def connect_subgraph_inputs(self, node: Node, entries: Sequence[NodeEntry]) -> Node:

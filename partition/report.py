@@ -106,7 +106,8 @@ class PartitionReport:
             table.add_row(f"... {len(self.groups) - most} more", "", "", "")
         table.add_section()
         for rule, nodes in self._by_rule().items():
-            table.add_row("(outside)", "-", str(len(nodes)), Text(f"{rule}: {nodes[0].text}" + (", ..." if len(nodes) > 1 else "")))
+            more = ", ..." if len(nodes) > 1 else ""
+            table.add_row("(outside)", "-", str(len(nodes)), Text(f"{rule}: {nodes[0].text}{more}"))
         return table
 
     def __rich__(self) -> Table:
@@ -130,9 +131,8 @@ class PartitionReport:
 
     def __str__(self) -> str:
         lines = [f"{self.plan.graph_name}: {self._headline()}"]
-        lines += [
-            f"  {call}: {len(group.nodes)} ops ({_some(group.nodes)})" for group, call in zip(self.groups[:10], self.calls, strict=False)
-        ]
+        for group, call in zip(self.groups[:10], self.calls[:10], strict=True):
+            lines.append(f"  {call}: {len(group.nodes)} ops ({_some(group.nodes)})")
         if len(self.groups) > 10:
             lines.append(f"  ... and {len(self.groups) - 10} more")
         lines += [f"  outside: {len(nodes)} ops, {rule}: {nodes[0].text}" for rule, nodes in self._by_rule().items()]

@@ -27,7 +27,7 @@ class SubgraphSelector:
 
     stateless: bool = False
     """True promises that the answers depend on the nodes alone. Then one selector serves the whole graph, `select` says which
-    nodes may be in a subgraph at all, and an edge u→v is followed if `select_output(u, v)` and `select_input(v, u)` both agree."""
+    nodes may be in a subgraph at all, and an edge u→v is followed if `select_output(u, v)` and `select_input(v, u)` agree."""
 
     def select(self, node: Node) -> bool:
         """May a subgraph start here?"""

@@ -15,7 +15,9 @@ from partition.op_index import OpIndex
 
 
 def splice(index: OpIndex, chosen: Sequence[Chosen], order: Sequence[int], adjusted: dict[int, Node]) -> Graph:
-    """The graph with these calls in place of their groups. `order` is topological: v for an op outside, ~k for chosen[k]. Linear."""
+    """The graph with these calls in place of their groups. Linear.
+
+    `order` is topological: v for an op outside, ~k for chosen[k]."""
     with collector_paused():
         splicer = _Splicer(index, adjusted)
         for unit in order:
@@ -75,31 +77,46 @@ class _Splicer:
 
     def _connect(self, chosen: Chosen, made: Made, members: list[Node]) -> Node:
         hooks, draft, first = chosen.hooks, made.draft, members[0]
-        entries = [self.value(e) for e in draft.entries]
-        hook = "connect_subgraph_inputs"
-        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, made.node, tuple(entries))
-        if not isinstance(node, Node):
-            raise hooks.error(hook, first, not_a("a Node", node))
-        check_reads(hooks, hook, first, node, set(entries), set(members))
-        places = self._outputs(chosen, made, node, first)
+        entries = tuple([self.value(e) for e in draft.entries])
+        changes: dict[str, Any] = {"place": first.place}
+        node = made.node
+        if hooks.overrides("connect_subgraph_inputs"):
+            node = self._connected(chosen, made, entries, members)
+        else:
+            changes["inputs"] = entries
+        places: Sequence[int] = range(len(draft.exits))
+        if hooks.overrides("connect_subgraph_outputs"):
+            places = self._outputs(chosen, made, node, first)
         names, types = list(node.output_names), list(node.output_types)
         for (v, i), place in zip(draft.exits, places, strict=True):
-            value = self.index.nodes[v][i]
-            names[place] = value.name
-            types[place] = types[place] or value.type
-        changes: dict[str, Any] = {"output_names": tuple(names), "output_types": tuple(types), "place": first.place}
+            maker = self.index.nodes[v]
+            names[place] = maker.output_names[i]
+            types[place] = types[place] or maker.output_types[i]
+        changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
         if node.name != made.node.name:
             changes["name"] = made.node.name
         if node.affinity is None and chosen.device is not None:
             changes["affinity"] = chosen.device
-        inside = set(members)
-        after = [other for member in members for other in member.after if other not in inside]
+        after = [other for member in members if member.after for other in member.after]
         if after:
+            inside = set(members)
+            after = [other for other in after if other not in inside]
             changes["after"] = tuple(dict.fromkeys((*node.after, *self._after(after))))
         final = node.evolve(**changes)
         for (v, i), place in zip(draft.exits, places, strict=True):
             self.values[id(self.index.nodes[v]), i] = NodeEntry(final, place)
         return final
+
+    def _connected(self, chosen: Chosen, made: Made, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
+        """The node as `connect_subgraph_inputs` connects it."""
+        hooks, hook, first = chosen.hooks, "connect_subgraph_inputs", members[0]
+        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, made.node, entries)
+        if not isinstance(node, Node):
+            raise hooks.error(hook, first, not_a("a Node", node))
+        if len(node.output_names) != len(made.node.output_names):
+            raise hooks.error(hook, first, "it returned a node with another number of outputs")
+        check_reads(hooks, hook, first, node, set(entries), set(members))
+        return node
 
     def _outputs(self, chosen: Chosen, made: Made, node: Node, first: Node) -> list[int]:
         """Which of the node's outputs stands for each value that leaves."""
