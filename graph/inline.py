@@ -111,6 +111,7 @@ class _Splice:
         self.names = {node.name for node in graph.nodes if not node.is_op}
         self._counts: dict[str, int] = {}
         self._expanded: dict[Node, tuple[Node, ...]] = {}
+        self.constants = {(node.name, id(node.value)): node for node in graph.nodes if node.is_constant}
 
     def rebuilt(self, node: Node) -> Node:
         """The node reading the new values; what was to come after a call comes after all that the call did."""
@@ -133,7 +134,9 @@ class _Splice:
         nodes: dict[Node, Node] = {}
         for node in body.nodes:
             if not node.is_variable:
-                made = nodes[node] = self._node(node, call, values, nodes, before)
+                made = nodes[node] = self._shared(node) or self._node(node, call, values, nodes, before)
+                if made.is_constant:
+                    self.constants.setdefault((made.name, id(made.value)), made)
                 values.update(zip(node.outputs, made.outputs, strict=True))
         self._expanded[call] = tuple(node for node in nodes.values() if node.is_op) or before
         for old, inner in zip(call.outputs, body.outputs, strict=True):
@@ -143,6 +146,10 @@ class _Splice:
                     f"the output {old.name!r} is an input that is absent", where=f"call {call.name!r}"
                 )
             self.rewriter.replace(old, new)
+
+    def _shared(self, node: Node) -> Node | None:
+        """The graph's own constant of this name and array, if there is one: a partition gives one constant to several bodies."""
+        return self.constants.get((node.name, id(node.value))) if node.is_constant else None
 
     def _node(
         self, node: Node, call: Node, values: dict[NodeEntry, NodeEntry | None], nodes: dict[Node, Node], before: tuple[Node, ...]
