@@ -70,6 +70,26 @@ class Graph(Body):
             put(self, "_index", None)
             put(self, "_by_name", None)
 
+    @classmethod
+    def assembled(
+        cls, nodes: list[Node], inputs: Sequence[Node], outputs: Sequence[NodeEntry], name: str, opsets: Mapping[str, int]
+    ) -> Graph:
+        """A graph of parts that are known to fit, for passes that make many: `nodes` are all there are, each with a name of
+        its own. Only their order is found."""
+        made = cls.__new__(cls)
+        put = object.__setattr__
+        put(made, "name", name)
+        put(made, "nodes", topological(nodes))
+        put(made, "inputs", tuple(inputs))
+        put(made, "outputs", tuple(outputs))
+        put(made, "output_names", tuple([entry.name for entry in outputs]))
+        put(made, "opsets", opsets)
+        put(made, "attrs", {})
+        put(made, "metadata", {})
+        put(made, "_index", None)
+        put(made, "_by_name", None)
+        return made
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise GraphError(
             f"a graph never changes once it is made ({name} was to be set)",
