@@ -18,6 +18,7 @@ from graph.pauses import collector_paused
 from graph.protos import TypeReader, write_type
 from graph.rewrite import Rewriter, rewrite
 from graph.types import Dim, Type
+from passes.bodies import has_bodies
 from passes.constants import as_constant, made_constant, unused
 from passes.opaque import OPAQUE, OPAQUE_DOMAIN, hide
 from passes.symbols import bound, generated, map_types, merged
@@ -82,7 +83,7 @@ class _Inference:
             model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
             proto = self._inferred(model)
             del model
-            return self._typed(g, proto.graph, {})
+            return self._typed(g, proto.graph, None)
 
     def _inferred(self, model: Any) -> Any:
         from onnx.shape_inference import InferenceError, infer_shapes
@@ -96,28 +97,26 @@ class _Inference:
                     raise _mismatch(str(error)) from error
                 return infer_shapes(model, data_prop=True)
 
-    def _typed(self, g: Graph, proto: Any, outer: Mapping[Node, Type | None]) -> Graph:
-        """The graph with the types from ONNX's copy of it; `outer` are those of inputs that stand for outer values."""
+    def _typed(self, g: Graph, proto: Any, outer: Mapping[Node, Type | None] | None) -> Graph:
+        """The graph with the types from ONNX's copy of it; `outer` are those of a body's inputs.
+
+        Values have their own names there, save in bodies and where an output has a name of its own."""
         read = self.reader.read
-        types = {
-            v.name: read(v.type, v.name)
-            for part in (proto.input, proto.output, proto.value_info)
-            for v in part
-        }
-        protos = {node.name: node for node in proto.node}
+        stated = (proto.input, proto.output, proto.value_info)
+        types = {value.name: read(value.type, value.name) for part in stated for value in part}
+        own = outer is None and all(e.name == n for e, n in zip(g.outputs, g.output_names, strict=True))
+        protos = {} if own and not has_bodies(g) else {node.name: node for node in proto.node}
+        given = outer or {}
 
         def visit(node: Node, rewriter: Rewriter) -> None:
-            found = protos.get(node.name) if node.is_op else None
-            if found is not None:
-                new = self._all_joined(node, [types.get(name) for name in found.output])
+            if node.is_op:
+                names = node.output_names if own else protos[node.name].output
+                new = self._all_joined(node, [types.get(name) for name in names])
             else:
-                new = self._all_joined(node, [outer.get(node)] * len(node.output_types))
-            made = (
-                rewriter.rebuilt(node)
-                if new is node.output_types
-                else rewriter.rebuilt(node, output_types=new)
-            )
-            rewriter.keep(node, made if found is None else self._with_bodies(node, made, found))
+                new = self._all_joined(node, [given.get(node)])
+            same = new is node.output_types
+            made = rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=new)
+            rewriter.keep(node, self._with_bodies(node, made, protos[node.name]) if node.bodies else made)
 
         return rewrite(g, visit)
 
@@ -142,11 +141,9 @@ class _Inference:
             ) from error
 
     def _with_bodies(self, node: Node, made: Node, proto: Any) -> Node:
-        if node in self.typed:
-            body = self.typed[node]
+        if node.subgraph is not None:
+            body = self.typed.get(node, node.subgraph)
             return made if body is made.subgraph else made.evolve(subgraph=body)
-        if not node.bodies:
-            return made
         protos = {attribute.name: attribute.g for attribute in proto.attribute if attribute.HasField("g")}
         attributes = dict(made.attrs)
         for name, body in made.bodies:
