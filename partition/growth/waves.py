@@ -25,10 +25,11 @@ def waves(
     chains, which no partition can beat, is met.
 
     Linear for each try, times the number of devices. A heuristic: with three devices and more the problem contains
-    shortest common supersequence. Against exhaustive search on 4,400 random graphs of 24 to 40 nodes it found
-    the optimum on each with up to two devices; with three and four on all but 5 of 1,400, which were four independent
-    chains; with five and six on 353 of 400. It was two groups above on 2 graphs, never more, and 1.6 % in total on
-    the worst family. Connected groups (`largest`) never were fewer, unless they held a refused edge inside.
+    shortest common supersequence. Against exhaustive search on 4,400 random graphs of up to 40
+    nodes it found the optimum on each with up to two devices; with three and four on all but 5 of 1,221 (those were
+    four independent chains); with five and six on 353 of 400. It was two groups above on 2 graphs, never more,
+    and 1.7 % in total on the worst family. `largest` never had fewer groups on 7,000 random graphs without refused
+    edges (it may hold such edges inside, `waves` may not), which is observed, not proved.
     """
     if fixed:
         return renumbered(waves, preds, color, accept, fixed)
