@@ -8,6 +8,7 @@ from typing import Any
 from graph.errors import ReadError, did_you_mean
 from graph.ops.schemas import OpSpec
 from graph.readers.onnx.reading import Reading
+from graph.readers.onnx.source import utf8
 from graph.readers.onnx.tensors import read_sparse, read_tensor, text
 
 KINDS = {
@@ -35,7 +36,7 @@ def read_attributes(
     """The node's attributes by name. `params` are the attributes of the function that the node stands in, if it does."""
     found: dict[str, Any] = {}
     for given in node.attribute:
-        name = given.name
+        name = utf8(given.name, reading.title)
         proto = _resolved(reading, node, given, params)
         if proto is None:
             continue

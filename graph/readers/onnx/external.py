@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from graph.errors import ReadError
+from graph.readers.onnx.source import utf8
 
 Array = np.ndarray[Any, Any]
 
 
 def map_external(proto: Any, folder: str | None, wanted: int, where: str) -> Array:
     """The bytes of a tensor, mapped read-only."""
-    entries = {item.key: item.value for item in proto.external_data}
+    entries = {utf8(item.key, where): utf8(item.value, where) for item in proto.external_data}
     path = _inside(entries.get("location", ""), folder, where)
     offset = _number(entries, "offset", 0, where)
     length = _number(entries, "length", wanted, where)

@@ -17,7 +17,7 @@ from graph.readers.onnx import marks
 from graph.readers.onnx.attributes import read_attributes
 from graph.readers.onnx.level import Level
 from graph.readers.onnx.reading import GRAPH_KIND, Reading
-from graph.readers.onnx.source import plain_domain, read_opsets
+from graph.readers.onnx.source import plain_domain, read_opsets, utf8
 
 Array = np.ndarray[Any, Any]
 
@@ -47,6 +47,8 @@ class Function:
         """The FunctionProto."""
         self.title = f"{reading.title}, function {proto.name!r}"
         """What messages call it."""
+        for name in (proto.name, proto.domain, *proto.input, *proto.output, *proto.attribute):
+            utf8(name, self.title)
         self.opsets = read_opsets(proto.opset_import, self.title)
         """The versions that it was written for."""
         self._defaults = {item.name: item for item in proto.attribute_proto}

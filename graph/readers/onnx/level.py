@@ -17,7 +17,7 @@ from graph.readers.onnx.disorder import undefined_value
 from graph.readers.onnx.free_names import free_of_node
 from graph.readers.onnx.moving import move
 from graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
-from graph.readers.onnx.source import plain_domain
+from graph.readers.onnx.source import plain_domain, utf8
 from graph.readers.onnx.tensors import read_dense, read_tensor
 from graph.types import TensorType, Type, dtype_name
 
@@ -160,7 +160,7 @@ class Level:
     def name(self, proto: Any, outputs: tuple[str, ...]) -> str:
         """The node's name: its own, or after its first output."""
         first = next(filter(None, outputs), "") or proto.op_type.lower()
-        return self.reading.names.name(proto.name, first, self.local)
+        return self.reading.names.name(utf8(proto.name, self.reading.title), first, self.local)
 
     def own_names(self, proto: Any, names: tuple[str, ...], own: Mapping[str, str]) -> tuple[str, ...]:
         """The output names by which the graph knows what the file calls otherwise."""
@@ -208,10 +208,11 @@ class Level:
         """What the file says about a node, value or graph, and what Partita's writer noted there for itself."""
         if not (proto.metadata_props or proto.doc_string):
             return NOTHING, NOTHING
-        found = {item.key: item.value for item in proto.metadata_props}
+        where = self.reading.title
+        found = {utf8(item.key, where): utf8(item.value, where) for item in proto.metadata_props}
         own = {key: found.pop(key) for key in [k for k in found if k in marks.ALL]}
         if proto.doc_string:
-            found[marks.DOC] = proto.doc_string
+            found[marks.DOC] = utf8(proto.doc_string, where)
         return frozen_attrs(found), own
 
     def _check_counts(self, proto: Any, spec: OpSpec, inputs: int, outputs: int) -> None:
@@ -342,6 +343,10 @@ class Level:
         order: Sequence[int] | None,
     ) -> Graph:  # fmt: skip
         """The graph of what was read; `order` is where its first nodes, inputs and constants, stand among all."""
+        for node in self.nodes:
+            for value in node.output_names:
+                utf8(value, self.reading.title)
+        utf8(name, self.reading.title)
         if self.renamed:
             marks.check_unique(self.nodes, self.reading.title)
         if order is not None:

@@ -16,7 +16,7 @@ from graph.readers.onnx.functions import read_functions
 from graph.readers.onnx.level import Level
 from graph.readers.onnx.reading import Names, Reading, given_names
 from graph.readers.onnx.shapes import given_types
-from graph.readers.onnx.source import Source, open_source, read_opsets
+from graph.readers.onnx.source import Source, open_source, read_opsets, utf8
 from graph.types import Dim, Type
 
 PRODUCER = "partita"
@@ -103,4 +103,4 @@ def _metadata(model: Any) -> dict[str, str]:
         found["onnx.model_version"] = str(model.model_version)
     if model.graph.doc_string:
         found[marks.DOC] = model.graph.doc_string
-    return found
+    return {utf8(key, "metadata"): utf8(value, f"metadata {key!r}") for key, value in found.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graph.errors import ReadError
 from graph.ops.schemas import ONNX_DOMAINS, OpSpec, require_spec, spec_of
 from graph.protos import TypeReader
+from graph.readers.onnx.source import utf8
 
 if TYPE_CHECKING:
     from graph.readers.onnx.functions import Function
@@ -84,7 +85,8 @@ class Reading:
         return self._specs[key]
 
     def _find(self, op: str, domain: str, node: Any) -> OpSpec | None:
-        version = self.opsets.get(domain)
+        utf8(op, self.title)
+        version = self.opsets.get(utf8(domain, self.title))
         if domain not in ONNX_DOMAINS:
             return spec_of(op, domain, version or 1)
         if not op:

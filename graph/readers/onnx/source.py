@@ -31,7 +31,7 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | None) -> Source:
 
     folder = None if base_dir is None else os.fspath(base_dir)
     if isinstance(given, onnx.ModelProto):
-        source = Source(given, given.graph.name or "model", folder)
+        source = Source(given, str(given.graph.name) or "model", folder)
     elif isinstance(given, (bytes, bytearray, memoryview)):
         source = Source(parse_model(bytes(given), "the bytes given"), "the bytes given", folder)
     elif isinstance(given, (str, os.PathLike)):
@@ -107,7 +107,7 @@ def read_opsets(imports: Any, title: str) -> dict[str, int]:
         newest[domain] = max(last, newest.get(domain, 1))
     found: dict[str, int] = {}
     for item in imports:
-        domain = plain_domain(item.domain)
+        domain = plain_domain(utf8(item.domain, title))
         if found.setdefault(domain, item.version) != item.version:
             raise ReadError(f"the opset of domain {domain or 'ai.onnx'!r} is imported in two versions", where=title)
         if not 1 <= item.version <= newest.get(domain, item.version):
@@ -117,6 +117,13 @@ def read_opsets(imports: Any, title: str) -> dict[str, int]:
                 remedy=UPGRADE,
             )
     return found
+
+
+def utf8(text: Any, where: str) -> str:
+    """A string of the file; protobuf gives bytes where they are not UTF-8."""
+    if not isinstance(text, str):
+        raise ReadError(f"the model is damaged: a name or text is not UTF-8: {text!r:.60}", where=where)
+    return text
 
 
 def plain_domain(domain: str) -> str:
