@@ -78,7 +78,8 @@ class Conversion:
 
     def constant(self, what: str, value: Any, dtype: str) -> NodeEntry:
         """A small constant that the op needs."""
-        array = np.asarray(value, numpy_dtype(dtype))
+        with np.errstate(over="ignore"):  # beyond the dtype's range is infinity, as in MXNet
+            array = np.asarray(value, numpy_dtype(dtype))
         return constant(array, self._names.fresh(f"{self._name}_{what}"))[0]
 
     def integers(self, what: str, values: Sequence[int]) -> NodeEntry:

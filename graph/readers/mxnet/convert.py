@@ -14,8 +14,8 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry, next_place
 from graph.pauses import collector_paused
 from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.hints import hinted_shapes
-from graph.readers.mxnet.naming import Names
+from graph.readers.mxnet.hints import hints
+from graph.readers.mxnet.naming import Names, unique
 from graph.readers.mxnet.ops import converter_of
 from graph.readers.mxnet.symbol import Symbol, SymbolNode
 from graph.types import Dim, TensorType, Type
@@ -81,19 +81,12 @@ def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> 
 
 def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node]:
     """The variables and constants, by node number."""
-    known: dict[int, tuple[Dim, ...]] = {}
-    for i, node in enumerate(symbol.nodes):
-        if node.is_variable:
-            shape = _given_shape(node, arrays, shapes)
-            if shape is not None:
-                known[i] = shape
-    known.update(hinted_shapes(symbol, known))
     made = {}
     for i, node in enumerate(symbol.nodes):
         if node.is_variable:
-            array = arrays.get(node.name)
+            shape, array = _given_shape(node, arrays, shapes), arrays.get(node.name)
             dtype = node.hidden.dtype("dtype", "float32")
-            made[i] = variable(node.name, dtype, known.get(i)) if array is None else constant(array, node.name)
+            made[i] = variable(node.name, dtype, shape) if array is None else constant(array, node.name)
     return made
 
 
@@ -115,20 +108,25 @@ def _fits(actual: tuple[int, ...], declared: tuple[Dim, ...]) -> bool:
     return all(d == a or not isinstance(d, int) for a, d in zip(actual, declared, strict=True))
 
 
+def _merged(given: tuple[Dim, ...] | None, hint: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The given shape, with what the hint adds where both have as many dimensions."""
+    if given is None or len(given) != len(hint):
+        return hint if given is None else given
+    return tuple(h if g is None else g for g, h in zip(given, hint, strict=True))
+
+
 class _Converting:
     """The values made so far of one symbol."""
 
     def __init__(self, symbol: Symbol, variables: Mapping[int, Node], name: str) -> None:
         self.symbol = symbol
         self.name = name
-        self.names = Names(node.name for node in symbol.nodes)
+        # The variables' names come first: they are what callers feed by.
+        self.names = Names((node.name for node in symbol.nodes), (node.name for node in variables.values()))
         self.values: dict[int, tuple[NodeEntry, ...]] = {}
         self.variables = dict(variables)
         self.read: set[int] = set()
         self.labels: set[int] = set()
-        # The variables' names come first: they are what callers feed by.
-        for node in self.variables.values():
-            self.names.node(node.name)
 
     def graph(self) -> Graph:
         """All nodes converted, between the variables and the heads."""
@@ -143,7 +141,8 @@ class _Converting:
         unread = self.labels - self.read - {source for source, _ in self.symbol.heads}
         inputs = [node for i, node in self.variables.items() if node.is_variable and i not in unread]
         metadata = {"mxnet.version": self.symbol.version} if self.symbol.version else {}
-        return Graph(outputs, inputs, self.name, metadata=metadata)
+        names = unique([entry.name for entry in outputs])
+        return Graph(outputs, inputs, self.name, output_names=names, metadata=metadata)
 
     def entry(self, source: tuple[int, int], where: str) -> NodeEntry:
         """The value that stands for this output of a node."""
@@ -161,6 +160,7 @@ class _Converting:
             return self.called(node)
         row = converter_of(node.op)
         assert row is not None  # _check_ops has seen to it
+        self.refine(node)
         for slot, (source, _) in enumerate(node.inputs):
             (self.labels if slot in row.labels else self.read).add(source)
         conversion = Conversion(
@@ -176,6 +176,24 @@ class _Converting:
             return row(conversion)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the parameters do not fit the inputs: {error}", where=node.where) from error
+
+    def refine(self, node: SymbolNode) -> None:
+        """What the node tells about the shapes of variables that nothing has read yet."""
+
+        def known(slot: int) -> tuple[Dim, ...] | None:
+            if slot >= len(node.inputs):
+                return None
+            found = self.entry(node.inputs[slot], node.where).type
+            return found.shape if isinstance(found, TensorType) else None
+
+        for (source, _), hint in zip(node.inputs, hints(node.op, node.params, known), strict=False):
+            made = self.variables.get(source)
+            if hint is None or made is None or made.is_constant or source in self.read:
+                continue
+            found = made.output_types[0]
+            if isinstance(found, TensorType):
+                evolved = made.evolve(output_types=(TensorType(found.dtype, _merged(found.shape, hint)),))
+                self.variables[source], self.values[source] = evolved, evolved.outputs
 
     def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
         """A call: the body's variables are bound to the node's inputs in order."""

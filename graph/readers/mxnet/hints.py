@@ -1,61 +1,52 @@
-"""What the ops that read a variable tell about its shape, where neither the caller nor the file does.
+"""What an op tells about the shapes of its inputs, from its parameters and from what is known of the other inputs.
 
-A network loads without given shapes if its ops say enough, as convolutions do, and without parameters."""
+So a network loads without given shapes if its ops say enough, as convolutions do, and without its weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 
 from graph.readers.mxnet.attributes import Attributes
-from graph.readers.mxnet.symbol import Symbol
 from graph.types import Dim
 
-__all__ = ["hinted_shapes"]
+__all__ = ["hints"]
 
 Shape = tuple[Dim, ...]
 Known = Callable[[int], Shape | None]
 """The shape known of input number i."""
+Rule = Callable[[Attributes, Known], list[Shape | None]]
 
 
-def hinted_shapes(symbol: Symbol, known: Mapping[int, Shape]) -> dict[int, Shape]:
-    """Shapes, by node number, of variables that are not among the known ones."""
-    found: dict[int, Shape] = {}
-    for node in symbol.nodes:
-        rule = _RULES.get(node.op)
-        if rule is None:
-            continue
-        sources = [source for source, _ in node.inputs]
-        hints = rule(node.params, lambda i, s=sources: known.get(s[i]) if i < len(s) else None)  # type: ignore[misc]
-        for source, shape in zip(sources, hints, strict=False):
-            if shape is not None and symbol.nodes[source].is_variable and source not in known:
-                found.setdefault(source, shape)
-    return found
+def hints(op: str, params: Attributes, known: Known) -> list[Shape | None]:
+    """A shape for each input, the first ones first; None where the op tells nothing."""
+    rule = _RULES.get(op)
+    return rule(params, known) if rule is not None else []
 
 
-def _size(value: Dim, factor: int = 1) -> Dim:
-    return value * factor if isinstance(value, int) else None
+def _at(shape: Shape | None, axis: int) -> Dim:
+    """The size along an axis, where known."""
+    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
 
 
 def _convolution(params: Attributes, known: Known) -> list[Shape | None]:
     kernel, filters = params.integers("kernel"), params.integer("num_filter", least=1)
     groups = params.integer("num_group", 1, least=1)
     rank = len(kernel) + 2
-    if not params.string("layout", "NC").startswith("NC"):
+    if params.string("layout", "NC").endswith("C") and "layout" in params:
         return [(None,) * rank, (None,) * rank, (filters,)]
-    data, weight = known(0), known(1)
-    channels = _size(weight[1], groups) if weight is not None and len(weight) == rank else None
-    depth = data[1] if data is not None and len(data) == rank else None
-    depth = depth // groups if isinstance(depth, int) else None
+    depth, channels = _at(known(1), 1), _at(known(0), 1)
+    depth = channels // groups if isinstance(channels, int) and depth is None else depth
+    channels = depth * groups if isinstance(depth, int) else None
     return [(None, channels, *(None for _ in kernel)), (filters, depth, *map(_positive, kernel)), (filters,)]
 
 
 def _deconvolution(params: Attributes, known: Known) -> list[Shape | None]:
     kernel, filters = params.integers("kernel"), params.integer("num_filter", least=1)
     groups = params.integer("num_group", 1, least=1)
-    weight = known(1)
-    channels = weight[0] if weight is not None and len(weight) == len(kernel) + 2 else None
+    channels = _at(known(1), 0) or _at(known(0), 1)
     space = tuple(map(_positive, kernel))
-    return [(None, channels, *(None for _ in kernel)), (None, filters // groups, *space), (filters,)]
+    return [(None, channels, *(None for _ in kernel)), (channels, filters // groups, *space), (filters,)]
 
 
 def _pooling(params: Attributes, known: Known) -> list[Shape | None]:
@@ -64,23 +55,46 @@ def _pooling(params: Attributes, known: Known) -> list[Shape | None]:
 
 
 def _fully_connected(params: Attributes, known: Known) -> list[Shape | None]:
-    hidden = params.integer("num_hidden", least=1)
-    data = known(0)
-    return [None, (hidden, data[1] if data is not None and len(data) == 2 else None), (hidden,)]
+    hidden, data = params.integer("num_hidden", least=1), known(0)
+    columns: Dim = None
+    if data:
+        sizes = data[1:] if params.boolean("flatten", True) else data[-1:]
+        known_sizes = [size for size in sizes if isinstance(size, int)]
+        columns = math.prod(known_sizes) if len(known_sizes) == len(sizes) else None
+    return [None, (hidden, columns), (hidden,)]
 
 
-def _per_channel(params: Attributes, known: Known) -> list[Shape | None]:
-    return [None, (None,), (None,), (None,), (None,)]
+def _along(axis: int) -> Rule:
+    """Vectors as long as the data's axis, which the op may name."""
+
+    def rule(params: Attributes, known: Known) -> list[Shape | None]:
+        vector = (_at(known(0), params.integer("axis", axis)),)
+        return [None, vector, vector, vector, vector]
+
+    return rule
+
+
+def _leaky_relu(params: Attributes, known: Known) -> list[Shape | None]:
+    return [None, (_at(known(0), 1),)]
+
+
+def _embedding(params: Attributes, known: Known) -> list[Shape | None]:
+    return [None, (params.integer("input_dim", least=1), params.integer("output_dim", least=1))]
 
 
 def _positive(value: int) -> Dim:
     return value if value > 0 else None
 
 
-_RULES: dict[str, Callable[[Attributes, Known], list[Shape | None]]] = {
+_RULES: dict[str, Rule] = {
     "Convolution": _convolution,
     "Deconvolution": _deconvolution,
     "Pooling": _pooling,
     "FullyConnected": _fully_connected,
-    **dict.fromkeys(["BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm", "_contrib_SyncBatchNorm"], _per_channel),
+    "BatchNorm": _along(1),
+    "_contrib_SyncBatchNorm": _along(1),
+    "InstanceNorm": _along(1),
+    "LayerNorm": _along(-1),
+    "LeakyReLU": _leaky_relu,
+    "Embedding": _embedding,
 }

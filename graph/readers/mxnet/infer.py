@@ -7,6 +7,8 @@ from typing import Any
 from graph.errors import ReadError
 from graph.graph import DEFAULT_OPSET
 from graph.node import Node, NodeEntry
+from graph.ops.custom import custom_op
+from graph.ops.schemas import ONNX_DOMAINS
 from graph.protos import TypeReader, write_type
 from graph.types import TensorType, Type
 
@@ -23,6 +25,11 @@ def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
 
     unknown: tuple[Type | None, ...] = (None,) * len(node.output_names)
     if any(entry is not None and not isinstance(entry.type, TensorType) for entry in node.inputs):
+        return unknown
+    custom = custom_op(node.op, node.domain)
+    if custom is not None:
+        return custom.infer([None if e is None else e.type for e in node.inputs], node.attrs, len(unknown))
+    if node.domain not in ONNX_DOMAINS:
         return unknown
     schema = onnx.defs.get_schema(node.op or "", DEFAULT_OPSET, node.domain)
     names = ["" if entry is None else f"i{i}" for i, entry in enumerate(node.inputs)]
@@ -66,6 +73,7 @@ def _is_small(entry: NodeEntry) -> bool:
 def _tensor(entry: NodeEntry) -> Any:
     import onnx.numpy_helper
 
+    assert entry.node.value is not None
     return onnx.numpy_helper.from_array(entry.node.value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ __all__ = ["load_mxnet"]
 
 
 def load_mxnet(
-    source: str | Path | bytes | Mapping[str, Any],
-    params: str | Path | bytes | Mapping[str, Any] | None = None,
+    source: str | os.PathLike[str] | bytes | Mapping[str, Any],
+    params: str | os.PathLike[str] | bytes | Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
 ) -> Graph:
     """The graph of a MXNet symbol: the path of a "-symbol.json" file, or JSON as text, bytes or a dictionary.
@@ -47,13 +48,15 @@ def _content(source: Any) -> tuple[Any, str, str]:
         return bytes(source), "symbol", "net"
     if isinstance(source, str) and source.lstrip().startswith("{"):
         return source, "symbol", "net"
-    if not isinstance(source, (str, Path)):
+    if not isinstance(source, (str, os.PathLike)):
         raise ReadError(
             f"a MXNet symbol cannot be read from a {type(source).__name__}",
             remedy="Give the path of a '-symbol.json' file, or its content",
         )
     path = Path(source)
     try:
+        if path.exists() and not path.is_file():
+            raise ReadError("this is no file", where=str(path), remedy="Give the path of a '-symbol.json' file")
         return path.read_bytes(), str(path), path.stem.removesuffix("-symbol") or "net"
     except (OSError, ValueError) as error:
         raise ReadError(f"the symbol file cannot be opened: {error}", where=str(path)) from error

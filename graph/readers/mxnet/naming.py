@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["Names"]
+__all__ = ["Names", "unique"]
 
 
 class Names:
-    """Gives out names, each once.
+    """Gives out names, each once among the nodes and once among the values.
 
     What MXNet calls the output of node `fc` is `fc_output`; of several, `fc_output0`, `fc_output1`."""
 
-    def __init__(self, reserved: Iterable[str]) -> None:
-        self._reserved = set(reserved)
-        self._taken: set[str] = set()
+    def __init__(self, nodes: Iterable[str], variables: Iterable[str]) -> None:
+        self._reserved = set(nodes)
+        variables = list(variables)
+        self._nodes = set(variables)
+        self._values = set(variables)
         self._counts: dict[str, int] = {}
 
     def node(self, name: str) -> str:
         """The name of a node of the file: its own, unless an earlier one had it."""
-        return self._first_free(name, self._taken)
+        made = self._free(name, self._nodes)
+        self._nodes.add(made)
+        return made
 
     def outputs(self, name: str, count: int) -> tuple[str, ...]:
         """The names of such a node's values."""
         stems = [f"{name}_output"] if count == 1 else [f"{name}_output{i}" for i in range(count)]
-        return tuple(self._first_free(stem, self._taken) for stem in stems)
+        return tuple(map(self._value, stems))
 
     def fresh(self, name: str) -> str:
-        """A name that no node of the file has either."""
-        return self._first_free(name, self._taken, self._reserved)
+        """A name for a node and its value that no node of the file has either."""
+        made = self._free(name, self._nodes, self._values, self._reserved)
+        self._nodes.add(made)
+        self._values.add(made)
+        return made
 
-    def _first_free(self, name: str, *sets: set[str]) -> str:
+    def _value(self, name: str) -> str:
+        made = self._free(name, self._values)
+        self._values.add(made)
+        return made
+
+    def _free(self, name: str, *taken: set[str]) -> str:
         made = name
-        while any(made in names for names in sets):
+        while any(made in names for names in taken):
             self._counts[name] = count = self._counts.get(name, 0) + 1
             made = f"{name}_{count}"
-        self._taken.add(made)
         return made
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """The names, with a number after those that stand there again."""
+    given = Names((), ())
+    return [given.fresh(name) for name in names]

@@ -1,11 +1,12 @@
 """MXNet's parameter files: a list of named arrays in MXNet's own binary form, or a NumPy .npz archive.
 
-Nothing is allocated by a size that the file declares: an array is a view of the bytes that are there.
+Nothing is allocated by a size that the file declares: an array is made of bytes that are there.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import struct
 import zipfile
 import zlib
@@ -53,7 +54,7 @@ STORAGE = {-1: "undefined", 1: "row_sparse", 2: "csr"}
 Array = np.ndarray[Any, Any]
 
 
-def read_params(source: str | Path | bytes | Mapping[str, Any]) -> dict[str, Array]:
+def read_params(source: str | os.PathLike[str] | bytes | Mapping[str, Any]) -> dict[str, Array]:
     """The arrays by name, without the "arg:" and "aux:" that MXNet puts before the names.
 
     `source` is the path of a ".params" or ".npz" file, its bytes, or a mapping from names to arrays."""
@@ -61,7 +62,7 @@ def read_params(source: str | Path | bytes | Mapping[str, Any]) -> dict[str, Arr
         return _bare_names(((name, _as_array(name, value)) for name, value in source.items()), "params")
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _from_bytes(memoryview(source).cast("B"), "params")
-    if not isinstance(source, (str, Path)):
+    if not isinstance(source, (str, os.PathLike)):
         raise ReadError(
             f"parameters cannot be read from a {type(source).__name__}",
             where="params",
@@ -75,7 +76,7 @@ def _mapped(path: Path) -> memoryview:
     try:
         if not path.stat().st_size:
             raise ReadError("the file is empty", where=str(path), remedy="It is to be a file written by MXNet")
-        return memoryview(np.memmap(path, dtype=np.uint8, mode="r"))
+        return np.memmap(path, dtype=np.uint8, mode="r").data
     except (OSError, ValueError) as error:
         raise ReadError(f"the parameter file cannot be opened: {error}", where=str(path)) from error
 
@@ -179,8 +180,8 @@ class _Reader:
         data = self.take(math.prod(dims) * dtype.itemsize, what)
         if DTYPES[flag] == "bool":  # any byte but 0 is true
             return np.frombuffer(data, np.uint8).reshape(dims) != 0
-        # A copy only where the bytes lie at an address that does not suit the type.
-        return np.require(np.frombuffer(data, dtype).reshape(dims), requirements=["A"])
+        # A copy: the bytes may lie at any address, and the file may change.
+        return np.frombuffer(data, dtype).reshape(dims).copy()
 
     def dims(self, magic: int, what: str) -> tuple[int, ...]:
         modern = magic in (V1, V2, V3)
@@ -189,8 +190,8 @@ class _Reader:
             self.fail(f"{what} declares {rank} dimensions", "The file is damaged")
         form = f"<{rank}{'q' if modern else 'I'}"
         dims = struct.unpack(form, self.take(struct.calcsize(form), what))
-        if any(d < 0 for d in dims):
-            self.fail(f"{what} has the shape {dims}", "Initialize the parameters before they are saved")
+        if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) >= 2**60:
+            self.fail(f"{what} has the shape {dims}", "It was saved before it was initialized, or the file is damaged")
         return tuple(dims)
 
 
@@ -220,4 +221,4 @@ def _npy(content: bytes, where: str) -> Array:
         if isinstance(error, ReadError):
             raise
         raise ReadError(f"the array is damaged: {error}", where=where) from error
-    return np.require(array, dtype.newbyteorder("="), requirements=["A"])
+    return array.astype(dtype.newbyteorder("="))

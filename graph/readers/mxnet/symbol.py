@@ -16,6 +16,9 @@ __all__ = ["Symbol", "SymbolNode", "parse_symbol"]
 VARIABLE = "null"
 """The op of a variable."""
 
+MAX_DEPTH = 16
+"""How deep subgraphs may be nested."""
+
 _HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
 """Annotations that releases before 1.0 wrote without underscores around the name."""
 
@@ -75,14 +78,16 @@ def parse_symbol(source: str | bytes | Mapping[str, Any], where: str) -> Symbol:
     return _symbol(data, where)
 
 
-def _symbol(data: Any, where: str) -> Symbol:
+def _symbol(data: Any, where: str, depth: int = 0) -> Symbol:
+    if depth > MAX_DEPTH:
+        raise ReadError(f"subgraphs are nested more than {MAX_DEPTH} deep", where=where)
     if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list) or "heads" not in data:
         raise ReadError(
             "this JSON is no MXNet symbol: it has no list of nodes, or no heads",
             where=where,
             remedy="It is to be a '-symbol.json' file as MXNet exports it",
         )
-    nodes = tuple(_node(item, i, where) for i, item in enumerate(data["nodes"]))
+    nodes = tuple(_node(item, i, where, depth) for i, item in enumerate(data["nodes"]))
     heads = _entries(data["heads"], len(nodes), where, "heads")
     if not heads:
         raise ReadError("the symbol has no outputs", where=where)
@@ -94,7 +99,7 @@ def _version(attributes: Any) -> str | None:
     return str(found[1]) if isinstance(found, list) and len(found) == 2 and isinstance(found[1], int) else None
 
 
-def _node(item: Any, index: int, where: str) -> SymbolNode:
+def _node(item: Any, index: int, where: str, depth: int) -> SymbolNode:
     place = f"{where}, node {index}"
     if not isinstance(item, Mapping) or not all(isinstance(item.get(k), str) for k in ("op", "name")):
         raise ReadError("a node is to have an op and a name", where=place)
@@ -116,7 +121,7 @@ def _node(item: Any, index: int, where: str) -> SymbolNode:
         params=Attributes(params, title),
         hidden=Attributes(hidden, title),
         after=tuple(after),
-        subgraphs=tuple(_symbol(body, f"{title}, subgraph {i}") for i, body in enumerate(subgraphs)),
+        subgraphs=tuple(_symbol(body, f"{title}, subgraph {i}", depth + 1) for i, body in enumerate(subgraphs)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
+from graph.readers.mxnet.ops.sizes import shape_of
 
 ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign"}
 
@@ -90,4 +91,4 @@ def over_all_but_first(c: Conversion, data: NodeEntry) -> NodeEntry:
     if c.rank(data) <= 2:
         return c.result("Softmax", data, axis=-1)
     flat = c.helper("softmax", "Softmax", c.helper("flat", "Flatten", data), axis=-1)
-    return c.result("Reshape", flat, c.helper("shape", "Shape", data))
+    return c.result("Reshape", flat, shape_of(c, "shape", data))

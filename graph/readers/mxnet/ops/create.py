@@ -9,7 +9,7 @@ import numpy as np
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_value, size_at
+from graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
 from graph.types import numpy_dtype
 
 
@@ -30,13 +30,7 @@ def full(c: Conversion) -> NodeEntry:
 @converter("zeros_like ones_like")
 def full_like(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
-    shape = c.shape(data)
-    known = [d for d in shape or () if isinstance(d, int)]
-    if shape is not None and len(known) == len(shape):
-        sizes = c.integers("shape", known)
-    else:
-        sizes = c.helper("shape", "Shape", data)
-    return filled(c, sizes, float(c.kind == "ones_like"), c.dtype(data))
+    return filled(c, shape_of(c, "shape", data), float(c.kind == "ones_like"), c.dtype(data))
 
 
 @converter("_arange", "start stop step repeat infer_range dtype", inputs=0)

@@ -15,22 +15,16 @@ def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: s
     index = c.cast("index", index, "int64")
     if mode == "raise":
         return index
-    count = _size(c, data, axis)
+    shape = c.shape(data)
+    size = None if shape is None else shape[axis]
+    if isinstance(size, int):
+        count, last = (c.constant(what, n, "int64") for what, n in (("size", size), ("last", size - 1)))
+    else:
+        count = c.helper("size", "Gather", c.helper("sizes", "Shape", data), c.constant("axis", axis, "int64"))
+        last = c.helper("last", "Sub", count, c.constant("one", 1, "int64"))
     if mode == "wrap":
         return c.helper("wrapped", "Mod", index, count)
-    last = c.helper("last", "Sub", count, c.constant("one", 1, "int64"))
-    if count.node.is_constant:
-        last = c.constant("last", count.node.value - 1, "int64")
     return c.helper("clipped", "Clip", index, c.constant("first", 0, "int64"), last)
-
-
-def _size(c: Conversion, data: NodeEntry, axis: int) -> NodeEntry:
-    """The size of the axis as a scalar."""
-    shape = c.shape(data)
-    if shape is not None and isinstance(size := shape[axis], int):
-        return c.constant("size", size, "int64")
-    sizes = c.helper("sizes", "Shape", data)
-    return c.helper("size", "Gather", sizes, c.constant("axis", axis, "int64"))
 
 
 @converter("Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic", inputs=2)
@@ -82,7 +76,12 @@ def one_hot(c: Conversion) -> NodeEntry:
     negative = c.helper("negative", "Less", index, c.constant("first", 0, "int64"))
     index = c.helper("outside", "Where", negative, depth, index)
     values = [c.params.number("off_value", 0.0), c.params.number("on_value", 1.0)]
-    return c.result("OneHot", index, depth, c.constant("values", values, c.params.dtype("dtype", "float32")), axis=-1)
+    dtype = c.params.dtype("dtype", "float32")
+    if dtype == "float32":
+        return c.result("OneHot", index, depth, c.constant("values", values, dtype), axis=-1)
+    # Engines know OneHot for few dtypes.
+    hot = c.helper("hot", "OneHot", index, depth, c.constant("values", values, "float32"), axis=-1)
+    return c.result("Cast", hot, to=dtype)
 
 
 @converter("ROIPooling", "pooled_size spatial_scale", inputs=2)

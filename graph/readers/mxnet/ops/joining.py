@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import Part, SizeOf, shape_value, size_at
+from graph.readers.mxnet.ops.sizes import Part, SizeOf, shape_of, shape_value, size_at
 
 
 @converter("Concat concat _rnn_param_concat", "dim", inputs=(1, None))
@@ -32,9 +32,8 @@ def add_n(c: Conversion) -> NodeEntry:
 def where(c: Conversion) -> NodeEntry:
     condition, yes, no = c.inputs
     truth = c.cast("truth", condition, "bool")
-    rank = c.rank(yes) if c.shape(yes) is not None and c.shape(condition) is not None else 0
-    if rank > 1 and c.rank(condition) == 1:  # a condition for each row
-        truth = c.helper("rows", "Unsqueeze", truth, c.integers("row_axes", range(1, rank)))
+    if c.rank(condition) == 1 and c.rank(yes) > 1:  # a condition for each row
+        truth = c.helper("rows", "Unsqueeze", truth, c.integers("row_axes", range(1, c.rank(yes))))
     return c.result("Where", truth, yes, no)
 
 
@@ -103,7 +102,7 @@ def broadcast_axis(c: Conversion) -> NodeEntry:
 def broadcast_like(c: Conversion) -> NodeEntry:
     data, like = c.inputs
     if "lhs_axes" not in c.params and "rhs_axes" not in c.params:
-        return c.result("Expand", data, c.helper("shape", "Shape", like))
+        return c.result("Expand", data, shape_of(c, "shape", like))
     left = c.axes(c.params.integers("lhs_axes"), c.rank(data))
     right = c.axes(c.params.integers("rhs_axes"), c.rank(like))
     if len(left) != len(right):

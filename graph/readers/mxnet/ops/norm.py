@@ -8,6 +8,10 @@ from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.layout import moved
 from graph.readers.mxnet.ops.registry import converter
+from graph.readers.mxnet.ops.sizes import shape_of
+
+MOST_GROUPS = 65_536
+"""More groups than this GroupNorm cannot mean."""
 
 BATCH_NORM = "eps fix_gamma use_global_stats output_mean_var axis"
 
@@ -79,10 +83,23 @@ def instance_norm(c: Conversion) -> NodeEntry:
 
 @converter("GroupNorm", "num_groups eps output_mean_var", inputs=3)
 def group_norm(c: Conversion) -> NodeEntry:
+    """Said by InstanceNormalization: the scale of ONNX's GroupNormalization changed, and engines differ."""
     if c.params.boolean("output_mean_var"):
         c.params.fail("output_mean_var", "False")
-    groups = c.params.integer("num_groups", 1, least=1)
-    return c.result("GroupNormalization", *c.inputs, epsilon=c.params.number("eps", 1e-5), num_groups=groups)
+    data, gamma, beta = c.inputs
+    groups, eps = c.params.integer("num_groups", 1, least=1), c.params.number("eps", 1e-5)
+    if groups > MOST_GROUPS:
+        c.params.fail("num_groups", f"at most {MOST_GROUPS}")
+    (scales,) = c.sizes(gamma, (0,))
+    grouped = c.helper("grouped", "Reshape", data, c.integers("groups", [0, groups, -1]))
+    whole = shape_of(c, "shape", data)
+    if scales == groups:  # a scale for each group, as in MXNet 1
+        return c.result("Reshape", c.helper("norm", "InstanceNormalization", grouped, gamma, beta, epsilon=eps), whole)
+    neutral = c.like("ones", [1.0] * groups, data), c.like("zeros", [0.0] * groups, data)
+    apart = c.helper("norm", "InstanceNormalization", grouped, *neutral, epsilon=eps)
+    column = c.integers("column", [-1] + [1] * (c.rank(data) - 2))
+    scaled = c.helper("scaled", "Mul", c.helper("whole", "Reshape", apart, whole), c.helper("gamma", "Reshape", gamma, column))
+    return c.result("Add", scaled, c.helper("beta", "Reshape", beta, column))
 
 
 @converter("L2Normalization", "eps mode")

@@ -77,7 +77,7 @@ def arg_extreme(c: Conversion) -> NodeEntry:
 _ARG = {"argmax": "ArgMax", "argmin": "ArgMin", "argmax_channel": "ArgMax"}
 
 
-@converter("cumsum", "axis dtype")
+@converter("cumsum _np_cumsum", "axis dtype")
 def cumsum(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     if "dtype" in c.params:

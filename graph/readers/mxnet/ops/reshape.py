@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import Part, SizeOf, shape_value, size_at
+from graph.readers.mxnet.ops.sizes import Part, SizeOf, shape_of, shape_value, size_at
 
 
 @converter("Flatten flatten")
@@ -44,7 +44,7 @@ def _by_target_shape(c: Conversion) -> NodeEntry:
 
 class _Decoded:
     """MXNet's codes read from left to right: 0 copies a dimension, -1 is what remains, -2 copies all that follow,
-    -3 multiplies two, -4 splits one into the next two numbers. `reverse` reads everything from the right."""
+    -3 multiplies two, -4 splits one into the next two numbers. `reverse` reads from right to left, -4 then stands after its numbers."""
 
     def __init__(self, c: Conversion, codes: list[int], reverse: bool) -> None:
         self.c = c
@@ -53,7 +53,7 @@ class _Decoded:
         self.reverse = reverse
         self.at = 0
         self.parts: list[Part] = []
-        items = iter(_reversed(codes) if reverse else codes)
+        items = iter(codes[::-1] if reverse else codes)
         for code in items:
             self.read(code, items)
         if reverse:
@@ -98,24 +98,11 @@ class _Decoded:
         self.parts += [first, second]
 
 
-def _reversed(codes: list[int]) -> list[int]:
-    """The codes from right to left; a -4 stays in front of its two numbers, which change places."""
-    found: list[int] = []
-    items = iter(codes)
-    for code in items:
-        if code == -4:
-            first, second = next(items, 0), next(items, 0)
-            found[:0] = [-4, second, first]
-        else:
-            found[:0] = [code]
-    return found
-
-
 @converter("reshape_like", "lhs_begin lhs_end rhs_begin rhs_end", inputs=2)
 def reshape_like(c: Conversion) -> NodeEntry:
     left, right = c.inputs
     if not any(name in c.params for name in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")):
-        return c.result("Reshape", left, c.helper("shape", "Shape", right))
+        return c.result("Reshape", left, shape_of(c, "shape", right))
     l_begin, l_end = _span(c, "lhs", c.rank(left))
     r_begin, r_end = _span(c, "rhs", c.rank(right))
     parts = [size_at(c, left, i) for i in range(l_begin)]

@@ -55,6 +55,9 @@ def _bilinear(c: Conversion, scale: int) -> NodeEntry:
     )
 
 
+_ROUNDINGS = {"odd_scale": (1, 0), "to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1), "to_odd_up": (1, 1)}
+"""Which remainder of 2 a size is to have, and the step to it."""
+
 RESIZE = "height width scale_height scale_width mode align_corners"
 
 
@@ -63,17 +66,22 @@ def bilinear_resize(c: Conversion) -> NodeEntry:
     data, params = c.inputs[0], c.params
     where = "align_corners" if params.boolean("align_corners", True) else "half_pixel"
     kind = {"mode": "linear", "coordinate_transformation_mode": where}
-    mode = params.choice("mode", ("size", "like"), "size")
+    mode = params.choice("mode", ("size", "like", *_ROUNDINGS), "size")
     front = [size_at(c, data, 0), size_at(c, data, 1)]
     if mode == "like":
         if len(c.inputs) != 2:
             c.fail("the mode 'like' takes a second input")
         sizes = [size_at(c, c.inputs[1], axis) for axis in (2, 3)]
-    elif "scale_height" in params or "scale_width" in params:
+    elif mode in ("size", "odd_scale") and ("scale_height" in params or mode != "size"):
         scales = [params.scalar("scale_height"), params.scalar("scale_width")]
         if min(scales) <= 0:
             params.fail("scale_height", "more than 0")
-        sizes = [int(size * scale) for size, scale in zip(c.sizes(data, (2, 3)), scales, strict=True)]
+        odd = [size % 2 if mode == "odd_scale" else 0 for size in c.sizes(data, (2, 3))]
+        each = zip(c.sizes(data, (2, 3)), scales, odd, strict=True)
+        sizes = [int((size - one) * scale) + one for size, scale, one in each]
+    elif mode in _ROUNDINGS:
+        keep, step = _ROUNDINGS[mode]
+        sizes = [size if size % 2 == keep else size + step for size in c.sizes(data, (2, 3))]
     else:
         sizes = [params.integer("height", 1, least=1), params.integer("width", 1, least=1)]
     return c.result("Resize", data, None, None, shape_value(c, "sizes", [*front, *sizes]), **kind)

@@ -10,7 +10,7 @@ import attrs
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 
-__all__ = ["SizeOf", "shape_value", "size_at"]
+__all__ = ["SizeOf", "shape_of", "shape_value", "size_at"]
 
 
 @attrs.frozen(slots=True)
@@ -49,6 +49,15 @@ def shape_value(c: Conversion, what: str, parts: Sequence[Part], infer: bool = F
         return c.integers(what, known)
     pieces = [_piece(c, f"{what}_{i}", part) for i, part in enumerate(parts)]
     return c.helper(what, "Concat", *pieces, axis=0)
+
+
+def shape_of(c: Conversion, what: str, entry: NodeEntry) -> NodeEntry:
+    """The value's shape as a value: a constant if it is known."""
+    dims = c.shape(entry)
+    known = [size for size in dims or () if isinstance(size, int)]
+    if dims is not None and len(known) == len(dims):
+        return c.integers(what, known)
+    return c.helper(what, "Shape", entry)
 
 
 def _piece(c: Conversion, what: str, part: Part) -> NodeEntry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_value, size_at
+from graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
 
 
 def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, NodeEntry, NodeEntry, int]:
@@ -36,8 +36,8 @@ def topk(c: Conversion) -> NodeEntry | tuple[NodeEntry, NodeEntry]:
         return c.results("Identity", values, count=1)[0], c.extra(1, "Cast", positions, to=dtype)
     if "axis" in c.params.names and "axis" not in c.params:
         c.params.fail("axis", "a number, for a mask")
-    zeros = c.helper("zeros", "Expand", c.like("zero", 0, data), c.helper("shape", "Shape", data))
-    ones = c.helper("ones", "Expand", c.like("one", 1, data), c.helper("ones_shape", "Shape", positions))
+    zeros = c.helper("zeros", "Expand", c.like("zero", 0, data), shape_of(c, "shape", data))
+    ones = c.helper("ones", "Expand", c.like("one", 1, data), shape_of(c, "ones_shape", positions))
     return c.result("ScatterElements", zeros, positions, ones, axis=axis)
 
 

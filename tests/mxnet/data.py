@@ -1,0 +1,91 @@
+"""What MXNet itself computed, and how to compare with it."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from graph import Graph
+
+FOLDER = Path(__file__).parents[1] / "data" / "mxnet"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "mxnet"
+TOLERANCE = 1e-4
+
+
+@attrs.frozen
+class Case:
+    """A small symbol."""
+
+    symbol: dict[str, Any]
+    data: dict[str, np.ndarray]
+    params: dict[str, np.ndarray]
+    outputs: list[np.ndarray]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: value.shape for name, value in self.data.items()}
+
+
+@lru_cache(maxsize=None)
+def cases() -> dict[str, Case]:
+    """The symbols that make_mxnet_cases.py wrote."""
+    symbols = json.loads((FOLDER / "cases.json").read_text())
+    found = {name: Case(symbol, {}, {}, []) for name, symbol in symbols.items()}
+    with np.load(FOLDER / "cases.npz") as arrays:
+        for key in arrays.files:
+            name, kind, what = key.split("|")
+            if kind == "out":
+                found[name].outputs.append(arrays[key])
+            else:
+                getattr(found[name], "data" if kind == "data" else "params")[what] = arrays[key]
+    return found
+
+
+@lru_cache(maxsize=None)
+def zoo() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The symbols of MXNet's model zoo, and its outputs for seeded weights and inputs."""
+    symbols = json.loads(lzma.decompress((FOLDER / "zoo.json.xz").read_bytes()))
+    with np.load(FOLDER / "zoo.npz") as arrays:
+        return symbols, dict(arrays)
+
+
+def seeded(name: str, shape: Sequence[int]) -> np.ndarray:
+    """The weights of a network of the model zoo, drawn as make_mxnet_cases.py draws them."""
+    random = np.random.RandomState(zlib.crc32(name.encode()))
+    if name.endswith(("gamma", "var")):
+        return (random.rand(*shape) + 0.5).astype(np.float32)
+    if len(shape) == 1:
+        return (random.randn(*shape) * 0.1).astype(np.float32)
+    return (random.randn(*shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
+
+
+def run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The graph's outputs, computed by ONNX Runtime."""
+    import onnxruntime
+
+    from graph.writers.onnx import to_model
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 2
+    model = to_model(graph).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {node.name: feeds[node.name] for node in graph.inputs})
+
+
+def error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, measured by the largest value; nan and infinity must be in the same places."""
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(b)
+    np.testing.assert_array_equal(a[~finite], b[~finite])
+    return float(np.abs(a - b)[finite].max(initial=0) / max(np.abs(b[finite]).max(initial=0), 1e-30))
