@@ -11,6 +11,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import spec_of
 from graph.rewrite import Rewriter
+from graph.types import TensorType
 from passes.bodies import control_targets
 from passes.constants import Namer
 from passes.infer import infer
@@ -25,9 +26,11 @@ SHOWN = 1 << 16
 def convert_opset(g: Graph, *, opset: int) -> Graph:
     """ONNX's version converter, graph by graph: it drops functions and leaves bodies as they are, so that each body is
     converted by itself. Names, inputs and outputs stay; what has no conversion is an error that says why."""
-    if g.opsets.get("", 1) == opset:
+    if g.opsets.get("") == opset:
         return g
     _check(g, opset)
+    if "" not in g.opsets:
+        return g.evolve(opsets={**g.opsets, "": opset})
     return _Conversion(opset, Namer(g)).run(infer(g, strict=False))
 
 
@@ -69,6 +72,7 @@ class _Conversion:
         made = [entry for entry in dict.fromkeys(g.outputs) if entry.node.is_op]
         if not any(node.is_op for node in g.nodes):
             return g.evolve(opsets=opsets)
+        _refuse_wrong(g, self.opset)
         hidden: list[Node] = []
         shown = hide(
             g.evolve(outputs=made, output_names=[entry.name for entry in made]), _holds_graph, hidden
@@ -148,6 +152,23 @@ class _Conversion:
 
 def _holds_graph(node: Node) -> bool:
     return bool(node.bodies)
+
+
+def _refuse_wrong(g: Graph, opset: int) -> None:
+    """Up to opset 12 Softmax and its kin normalize over all axes from the given one on; the converter ignores that on the
+    way down, which is right for the last axis only."""
+    if opset >= 13 or g.opsets[""] < 13:
+        return
+    for node in g.nodes:
+        if node.op in ("Softmax", "LogSoftmax", "Hardmax") and not node.domain:
+            known = node[0].type
+            rank = known.rank if isinstance(known, TensorType) else None
+            if node.attrs.get("axis", -1) not in (-1, None if rank is None else rank - 1):
+                raise PassError(
+                    f"{node.op} over an axis that is not the last has no equal below opset 13",
+                    where=f"node {node.name!r} ({node.op})",
+                    remedy="Choose opset 13 or newer",
+                )
 
 
 def _converted(model: Any, opset: int, g: Graph) -> Any:

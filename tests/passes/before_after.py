@@ -13,7 +13,7 @@ from graph.text import parse, print_graph
 from passes import apply_pass
 
 
-def text(body: str, opset: int = 21) -> Graph:
+def text(body: str, opset: int | str = 21) -> Graph:
     """A graph from its text without the line that states the opset."""
     return parse(f"opset {opset}\n{body}")
 
@@ -22,7 +22,7 @@ def check(
     passes: str | Sequence[str],
     before: str,
     after: str,
-    opset: int = 21,
+    opset: int | str = 21,
     constants: Mapping[str, np.ndarray] | None = None,
     **options: Any,
 ) -> Graph:
@@ -36,7 +36,7 @@ def check(
     return made
 
 
-def unchanged(passes: str | Sequence[str], before: str, opset: int = 21, **options: Any) -> Graph:
+def unchanged(passes: str | Sequence[str], before: str, opset: int | str = 21, **options: Any) -> Graph:
     """The passes find nothing to do and return the graph itself."""
     g = text(before, opset)
     made = apply_pass(g, passes, **options)

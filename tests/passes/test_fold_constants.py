@@ -1,0 +1,266 @@
+"""FoldConstants: what depends on constants alone is computed now."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graph import Graph, constant, op, register_op, unregister_op, variable
+from passes import apply_pass
+
+from .before_after import check, same_values, text, unchanged
+
+FOLD = ["FoldConstants", "EliminateDead"]
+
+
+def test_a_chain_of_constants() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[3]) -> (y) {
+          a = const float32[3] [1.0, 2.0, 3.0]
+          b = Neg(a)
+          c = Add(a, b) name=sum
+          d = Add(c, x)
+          y = Relu(d)
+        }
+        """,
+        """
+        graph net(x: float32[3]) -> (y) {
+          c = const float32[3] [0.0, 0.0, 0.0] name=sum
+          d = Add(c, x)
+          y = Relu(d)
+        }
+        """,
+    )
+
+
+def test_an_output_may_become_constant_and_keeps_its_name() -> None:
+    check(
+        FOLD,
+        "graph net(x: float32[3]) -> (out=b) { a = const float32[1] [2.0]\n b = Sqrt(a) }",
+        "graph net(x: float32[3]) -> (out=b) { b = const float32[1] [1.4142135] }",
+    )
+
+
+def test_several_outputs() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[1]) -> (p, r) {
+          a = const float32[2] [3.0, 4.0]
+          p, q = Split(a) {axis=0, num_outputs=2} name=parts
+          r = Add(q, x)
+        }
+        """,
+        """
+        graph net(x: float32[1]) -> (p, r) {
+          q = const float32[1] [4.0]
+          p = const float32[1] [3.0]
+          r = Add(q, x)
+        }
+        """,
+    )
+
+
+def test_shape_arithmetic_folds_on_known_sizes() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[2, 3, 4, 4]) -> (y) {
+          s = Shape(x)
+          zero = const int64[] 0
+          first = const int64[1] [0]
+          rest = const int64[1] [-1]
+          n = Gather(s, zero)
+          n1 = Unsqueeze(n, first)
+          target = Concat(n1, rest) {axis=0}
+          y = Reshape(x, target)
+        }
+        """,
+        """
+        graph net(x: float32[2, 3, 4, 4]) -> (y) {
+          target = const int64[2] [2, -1]
+          y = Reshape(x, target)
+        }
+        """,
+    )
+
+
+def test_known_elements_fold_although_others_are_symbols() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[N, 3, H, 8]) -> (a, b, c, d, e) {
+          s = Shape(x)
+          one = const int64[] 1
+          a = Gather(s, one)
+          start = const int64[1] [3]
+          end = const int64[1] [9]
+          b = Slice(s, start, end)
+          c = Shape(x) {start=1, end=2}
+          s2 = Concat(s, b) {axis=0}
+          from_end = const int64[2] [-1, 1]
+          d = Gather(s2, from_end)
+          e = Size(x)
+        }
+        """,
+        """
+        graph net(x: float32[N, 3, H, 8]) -> (a, b, c, d, e) {
+          a = const int64[] 3
+          b = const int64[1] [8]
+          c = const int64[1] [3]
+          d = const int64[2] [8, 3]
+          e = Size(x)
+        }
+        """,
+    )
+
+
+def test_shapes_given_to_inference_reach_the_arithmetic() -> None:
+    check(
+        ["InferShape", *FOLD],
+        "graph net(x: float32[N, 3]) -> (s) { s = Shape(x) }",
+        "graph net(x: float32[5, 3]) -> (s) { s = const int64[2] [5, 3] }",
+        shapes={"x": (5, 3)},
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "y = RandomNormalLike(a)",
+        "y = Bernoulli(a)",
+        "y = Dropout(a, half, yes)",
+        "y = my::Unheard(a)",
+        "y = SequenceConstruct(a, a)",
+        "y = Gather(a, far)",
+    ],
+)
+def test_what_stays(statement: str) -> None:
+    unchanged(
+        "FoldConstants",
+        f"""
+        graph net(x: float32[1]) -> (y) {{
+          a = const float32[2] [0.5, 0.25]
+          half = const float32[] 0.5
+          yes = const bool[] true
+          far = const int64[1] [7]
+          {statement}
+        }}
+        """,
+        opset="21, my 1",
+    )
+
+
+def test_the_size_limits() -> None:
+    before = """
+    graph net(x: float32[1]) -> (y, z) {
+      s = const int64[1] [1000000]
+      y = ConstantOfShape(s)
+      a = const float32[1] [1.0]
+      z = Expand(a, s)
+    }
+    """
+    unchanged("FoldConstants", before)
+    made = apply_pass(text(before), "FoldConstants", growth=5_000_000)
+    assert all(made[name].is_constant and made[name].value.shape == (1000000,) for name in "yz")
+    assert not apply_pass(text(before), "FoldConstants", growth=5_000_000, limit=3_999_999)["y"].is_constant
+
+
+def test_huge_results_are_never_computed() -> None:
+    unchanged(
+        "FoldConstants",
+        """
+        graph net(x: float32[1]) -> (y, z) {
+          s = const int64[3] [1000000, 1000000, 1000000]
+          y = ConstantOfShape(s)
+          zero = const int64[] 0
+          most = const int64[] 999999999999
+          one = const int64[] 1
+          z = Range(zero, most, one)
+        }
+        """,
+    )
+
+
+def test_a_large_constant_folds_where_it_does_not_grow() -> None:
+    g = Graph([op("Add", op("Transpose", constant(np.ones((1000, 1000), np.float32), "w"), name="t"), variable("x"), name="y")])
+    made = apply_pass(g, FOLD)
+    assert made["t"].is_constant and made["t"].value.flags.c_contiguous and len(made) == 3
+
+
+def test_a_constant_condition_decides_an_if() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[2]) -> (y) {
+          c = const bool[] true
+          a = Neg(x)
+          y0 = If(c) {
+            then_branch=graph t(q: float32[2]) -> (r) { one = const float32[1] [1.0]
+              s = Add(q, one)
+              r = Relu(s) },
+            else_branch=graph e(q: float32[2]) -> (b) { b = Neg(q) name=other },
+          } captures(a) name=choice
+          y = Abs(y0)
+        }
+        """,
+        """
+        graph net(x: float32[2]) -> (y) {
+          a = Neg(x)
+          one = const float32[1] [1.0]
+          s = Add(a, one)
+          r = Relu(s)
+          y = Abs(r)
+        }
+        """,
+    )
+
+
+def test_bodies_fold_too() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[2], c: bool[]) -> (y) {
+          y = If(c) {
+            then_branch=graph t(q: float32[2]) -> (r) { one = const float32[1] [1.0]
+              two = Add(one, one)
+              r = Add(q, two) },
+            else_branch=graph e(q: float32[2]) -> (b) { b = Neg(q) },
+          } captures(x)
+        }
+        """,
+        """
+        graph net(x: float32[2], c: bool[]) -> (y) {
+          y = If(c) {
+            then_branch=graph t(q: float32[2]) -> (r) { two = const float32[1] [2.0]
+              r = Add(q, two) },
+            else_branch=graph e(q: float32[2]) -> (b) { b = Neg(q) },
+          } captures(x)
+        }
+        """,
+    )
+
+
+def test_an_op_of_the_users_folds_by_its_own_meaning() -> None:
+    register_op("Twice", "my", shape=lambda types, attrs: types[0], numpy=lambda x: x * 2)
+    try:
+        check(
+            FOLD,
+            "graph net(x: float32[2]) -> (y) { a = const float32[1] [3.0]\n b = my::Twice(a)\n y = Add(b, x) }",
+            "graph net(x: float32[2]) -> (y) { b = const float32[1] [6.0]\n y = Add(b, x) }",
+            opset="21, my 1",
+        )
+    finally:
+        unregister_op("Twice", "my")
+
+
+def test_old_opsets_fold_by_their_own_rules() -> None:
+    # Up to opset 12 Softmax works on all axes from the given one on.
+    before = text(
+        "graph net(x: float32[2, 2]) -> (y) { a = const float32[2, 2] [1, 2, 3, 4]\n s = Softmax(a) {axis=0}\n y = Add(s, x) }", 9
+    )
+    made = apply_pass(before, FOLD)
+    assert made["s"].is_constant and abs(made["s"].value.sum() - 1) < 1e-6
+    same_values(before, made, [np.zeros((2, 2), np.float32)])
