@@ -6,7 +6,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,9 @@ class Case:
         return {name: value.shape for name, value in self.data.items()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def cases() -> dict[str, Case]:
-    """The symbols that make_mxnet_cases.py wrote."""
+    """The symbols that make_cases.py wrote."""
     symbols = json.loads((FOLDER / "cases.json").read_text())
     found = {name: Case(symbol, {}, {}, []) for name, symbol in symbols.items()}
     with np.load(FOLDER / "cases.npz") as arrays:
@@ -49,7 +49,7 @@ def cases() -> dict[str, Case]:
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def zoo() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The symbols of MXNet's model zoo, and its outputs for seeded weights and inputs."""
     symbols = json.loads(lzma.decompress((FOLDER / "zoo.json.xz").read_bytes()))
@@ -58,7 +58,7 @@ def zoo() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def seeded(name: str, shape: Sequence[int]) -> np.ndarray:
-    """The weights of a network of the model zoo, drawn as make_mxnet_cases.py draws them."""
+    """The weights of a network of the model zoo, drawn as make_cases.py draws them."""
     random = np.random.RandomState(zlib.crc32(name.encode()))
     if name.endswith(("gamma", "var")):
         return (random.rand(*shape) + 0.5).astype(np.float32)

@@ -21,7 +21,11 @@ def loaded(name, **options):
     with np.load(folder / f"{name}-io.npz") as arrays:
         recorded = dict(arrays)
     data = recorded.pop("data")
-    return load_mxnet(folder / f"{name}-symbol.json", folder / f"{name}-0000.params", **options), data, recorded
+    return (
+        load_mxnet(folder / f"{name}-symbol.json", folder / f"{name}-0000.params", **options),
+        data,
+        recorded,
+    )
 
 
 @pytest.mark.parametrize("name", ["mobilenet0.25", "mobilenetv2_0.25", "squeezenet1.1"])
@@ -74,25 +78,33 @@ def test_weights_left_out_are_inputs():
     assert names[:3] == ["data", "net_conv0_weight", "net_batchnorm0_gamma"]
     assert graph.inputs[1].output_types == (TensorType("float32", (8, 3, 3, 3)),)
     data = np.random.RandomState(0).randn(2, 3, 64, 64).astype(np.float32)
-    weights = {node.name: seeded(node.name, node.output_types[0].shape) for node in graph.inputs if node.name != "data"}
+    weights = {
+        node.name: seeded(node.name, node.output_types[0].shape)
+        for node in graph.inputs
+        if node.name != "data"
+    }
     (found,) = run(graph, {"data": data, **weights})
     assert error(found, expected["mobilenet0.25"]) < TOLERANCE
 
 
 SIZES = {"alexnet": 224, "densenet121": 224, "inceptionv3": 299, "squeezenet1.0": 224, "squeezenet1.1": 224}
-QUICK = ("mobilenet0.25", "mobilenetv2_0.25", "resnet18_v1", "resnet18_v2", "squeezenet1.0")
+LARGE = ("alexnet", "vgg11", "vgg11_bn")
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in zoo()[0]])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LARGE)) for n in zoo()[0]])
 def test_model_zoo(name):
     """The weights are drawn by name on both sides."""
     symbols, expected = zoo()
     size = SIZES.get(name, 64)
     data = np.random.RandomState(0).randn(2, 3, size, size).astype(np.float32)
     bare = load_mxnet(symbols[name], shapes={"data": data.shape})
-    params = {node.name: seeded(node.name, node.output_types[0].shape) for node in bare.inputs if node.name != "data"}
+    params = {
+        node.name: seeded(node.name, node.output_types[0].shape)
+        for node in bare.inputs
+        if node.name != "data"
+    }
     graph = load_mxnet(symbols[name], params)
     verify(graph)
     (found,) = run(graph, {"data": data})
     assert error(found, expected[name]) < TOLERANCE
-    assert error(found[:1], found[1:]) > 0.01
+    assert error(found[:1], found[1:]) > 10 * TOLERANCE

@@ -83,9 +83,19 @@ def test_channels_last_is_channels_first_between_transposes(last, first, axes):
             "nodes": [
                 {"op": "null", "name": "data", "inputs": []},
                 {"op": "null", "name": "w", "inputs": []},
-                {"op": "Convolution", "name": "c", "attrs": {**window, "num_filter": "5", "no_bias": "True"}, "inputs": [[0, 0], [1, 0]]},
+                {
+                    "op": "Convolution",
+                    "name": "c",
+                    "attrs": {**window, "num_filter": "5", "no_bias": "True"},
+                    "inputs": [[0, 0], [1, 0]],
+                },
                 {"op": "Pooling", "name": "p", "attrs": {**window, "pool_type": "avg"}, "inputs": [[2, 0]]},
-                {"op": "Pooling", "name": "g", "attrs": {**window, "global_pool": "1", "pool_type": "sum"}, "inputs": [[2, 0]]},
+                {
+                    "op": "Pooling",
+                    "name": "g",
+                    "attrs": {**window, "global_pool": "1", "pool_type": "sum"},
+                    "inputs": [[2, 0]],
+                },
             ],
             "heads": [[3, 0], [4, 0]],
         }

@@ -49,12 +49,19 @@ class Conversion:
 
     # making nodes -----------------------------------------------------------------------------------
 
-    def result(self, op_type: str, *inputs: NodeEntry | None, shape: Sequence[Dim] | None = None, **attrs: Any) -> NodeEntry:
+    def result(
+        self, op_type: str, *inputs: NodeEntry | None, shape: Sequence[Dim] | None = None, **attrs: Any
+    ) -> NodeEntry:
         """The value of the MXNet node. `shape` says what is known of it should ONNX's rules not find out."""
         return self.results(op_type, *inputs, count=1, shape=shape, **attrs)[0]
 
     def results(
-        self, op_type: str, *inputs: NodeEntry | None, count: int, shape: Sequence[Dim] | None = None, **attrs: Any
+        self,
+        op_type: str,
+        *inputs: NodeEntry | None,
+        count: int,
+        shape: Sequence[Dim] | None = None,
+        **attrs: Any,
     ) -> tuple[NodeEntry, ...]:
         """The values of a MXNet node that has several, all made by one node."""
         values = self._names.outputs(self._name, count)
@@ -65,7 +72,9 @@ class Conversion:
         """The value of a node beside the one that bears the MXNet node's name."""
         return self.helpers(what, op_type, *inputs, count=1, **attrs)[0]
 
-    def helpers(self, what: str, op_type: str, *inputs: NodeEntry | None, count: int, **attrs: Any) -> tuple[NodeEntry, ...]:
+    def helpers(
+        self, what: str, op_type: str, *inputs: NodeEntry | None, count: int, **attrs: Any
+    ) -> tuple[NodeEntry, ...]:
         """The values of such a node that has several."""
         title = self._names.fresh(f"{self._name}_{what}")
         values = (title,) if count == 1 else tuple(self._names.fresh(f"{title}_{i}") for i in range(count))

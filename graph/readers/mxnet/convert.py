@@ -97,22 +97,28 @@ def _given_shape(node: SymbolNode, arrays: Arrays, shapes: Shapes) -> tuple[Dim,
     if node.name not in arrays:
         return given
     actual = tuple(arrays[node.name].shape)
-    if given is not None and not _fits(actual, given):
-        raise ReadError(f"the array has the shape {actual}, and {given} was declared", where=node.where)
+    if given is not None and not _agree(actual, given):
+        raise ReadError(
+            f"the array has the shape {_spelled(actual)}, and {_spelled(given)} was declared",
+            where=node.where,
+        )
     return actual
 
 
-def _fits(actual: tuple[int, ...], declared: tuple[Dim, ...]) -> bool:
-    if len(actual) != len(declared):
-        return False
-    return all(d == a or not isinstance(d, int) for a, d in zip(actual, declared, strict=True))
+def _agree(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    """Can both be shapes of one value?"""
+    pairs = zip(shape, other, strict=False)
+    return len(shape) == len(other) and all(
+        a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs
+    )
 
 
-def _merged(given: tuple[Dim, ...] | None, hint: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The given shape, with what the hint adds where both have as many dimensions."""
-    if given is None or len(given) != len(hint):
-        return hint if given is None else given
-    return tuple(h if g is None else g for g, h in zip(given, hint, strict=True))
+def _shape(entry: NodeEntry) -> tuple[Dim, ...] | None:
+    return entry.type.shape if isinstance(entry.type, TensorType) else None
+
+
+def _spelled(shape: Sequence[Dim]) -> str:
+    return f"({', '.join('?' if size is None else str(size) for size in shape)})"
 
 
 class _Converting:
@@ -178,27 +184,34 @@ class _Converting:
             raise ReadError(f"the parameters do not fit the inputs: {error}", where=node.where) from error
 
     def refine(self, node: SymbolNode) -> None:
-        """What the node tells about the shapes of variables that nothing has read yet."""
-
-        def known(slot: int) -> tuple[Dim, ...] | None:
-            if slot >= len(node.inputs):
-                return None
-            found = self.entry(node.inputs[slot], node.where).type
-            return found.shape if isinstance(found, TensorType) else None
-
-        for (source, _), hint in zip(node.inputs, hints(node.op, node.params, known), strict=False):
-            made = self.variables.get(source)
-            if hint is None or made is None or made.is_constant or source in self.read:
+        """Hold the inputs against what the op tells of them; that completes the shapes of variables that nothing has read yet."""
+        entries = [self.entry(source, node.where) for source in node.inputs]
+        told = hints(node.op, node.params, lambda i: _shape(entries[i]) if i < len(entries) else None)
+        for (source, _), entry, hint in zip(node.inputs, entries, told, strict=False):
+            shape = _shape(entry)
+            if hint is None:
                 continue
-            found = made.output_types[0]
-            if isinstance(found, TensorType):
-                evolved = made.evolve(output_types=(TensorType(found.dtype, _merged(found.shape, hint)),))
-                self.variables[source], self.values[source] = evolved, evolved.outputs
+            if shape is not None and not _agree(shape, hint):
+                raise ReadError(
+                    f"{entry.name!r} has the shape {_spelled(shape)}, and the op takes {_spelled(hint)} there",
+                    where=node.where,
+                    remedy="Check the shapes of the inputs and of the parameters",
+                )
+            if entry.node.is_variable and source not in self.read and isinstance(entry.type, TensorType):
+                merged = (
+                    hint
+                    if shape is None
+                    else [h if d is None else d for d, h in zip(shape, hint, strict=True)]
+                )
+                made = self.variables[source].evolve(output_types=(TensorType(entry.type.dtype, merged),))
+                self.variables[source], self.values[source] = made, made.outputs
 
     def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
         """A call: the body's variables are bound to the node's inputs in order."""
         if len(node.subgraphs) != 1:
-            raise ReadError(f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where)
+            raise ReadError(
+                f"a call is to have one subgraph, and has {len(node.subgraphs)}", where=node.where
+            )
         body = node.subgraphs[0]
         formal = [i for i, inner in enumerate(body.nodes) if inner.is_variable]
         actual = [self.entry(source, node.where) for source in node.inputs]
@@ -206,12 +219,15 @@ class _Converting:
         if len(formal) != len(actual):
             raise ReadError(f"the call has {len(actual)} inputs and its body {len(formal)}", where=node.where)
         variables = {
-            i: variable(body.nodes[i].name, type=_typed(entry.type)) for i, entry in zip(formal, actual, strict=True)
+            i: variable(body.nodes[i].name, type=_typed(entry.type))
+            for i, entry in zip(formal, actual, strict=True)
         }
         inner = _Converting(body, variables, node.name)
         graph = inner.graph()
         if len(graph.inputs) != len(formal):
-            raise ReadError("the body reads labels of training, which a call cannot leave out", where=node.where)
+            raise ReadError(
+                "the body reads labels of training, which a call cannot leave out", where=node.where
+            )
         made = call(graph, *actual, name=self.names.node(node.name))
         return made.evolve(output_names=self.names.outputs(node.name, len(graph.outputs))).outputs
 

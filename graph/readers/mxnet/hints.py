@@ -75,6 +75,8 @@ def _along(axis: int) -> Rule:
 
 
 def _leaky_relu(params: Attributes, known: Known) -> list[Shape | None]:
+    if known(1) is not None:  # one slope for all is as good
+        return []
     return [None, (_at(known(0), 1),)]
 
 

@@ -56,7 +56,9 @@ def _content(source: Any) -> tuple[Any, str, str]:
     path = Path(source)
     try:
         if path.exists() and not path.is_file():
-            raise ReadError("this is no file", where=str(path), remedy="Give the path of a '-symbol.json' file")
+            raise ReadError(
+                "this is no file", where=str(path), remedy="Give the path of a '-symbol.json' file"
+            )
         return path.read_bytes(), str(path), path.stem.removesuffix("-symbol") or "net"
     except (OSError, ValueError) as error:
         raise ReadError(f"the symbol file cannot be opened: {error}", where=str(path)) from error

@@ -75,7 +75,9 @@ def _mapped(path: Path) -> memoryview:
     """The file's bytes, mapped into memory."""
     try:
         if not path.stat().st_size:
-            raise ReadError("the file is empty", where=str(path), remedy="It is to be a file written by MXNet")
+            raise ReadError(
+                "the file is empty", where=str(path), remedy="It is to be a file written by MXNet"
+            )
         return np.memmap(path, dtype=np.uint8, mode="r").data
     except (OSError, ValueError) as error:
         raise ReadError(f"the parameter file cannot be opened: {error}", where=str(path)) from error
@@ -122,13 +124,18 @@ class _Reader:
     def arrays(self) -> list[tuple[str, Array]]:
         """The named arrays; the file must end with the last name."""
         if len(self.data) < 16 or self.number("<Q") != LIST_MAGIC:
-            self.fail("this is no MXNet parameter file", "It is to begin with MXNet's number 0x112, as nd.save writes it")
+            self.fail(
+                "this is no MXNet parameter file",
+                "It is to begin with MXNet's number 0x112, as nd.save writes it",
+            )
         self.number("<Q")  # reserved
         arrays = [self.array(i) for i in range(self.count("arrays"))]
         names = [self.name(i) for i in range(self.count("names"))]
         if len(names) != len(arrays):
             missing = "has no names" if not names else f"has {len(names)} names"
-            self.fail(f"the file {missing} for its {len(arrays)} arrays", "Save a mapping from names to arrays")
+            self.fail(
+                f"the file {missing} for its {len(arrays)} arrays", "Save a mapping from names to arrays"
+            )
         if self.at != len(self.data):
             self.fail(f"{len(self.data) - self.at} bytes follow the last name", "The file is damaged")
         return list(zip(names, arrays, strict=True))
@@ -138,7 +145,9 @@ class _Reader:
 
     def take(self, size: int, what: str) -> memoryview:
         if size > len(self.data) - self.at:
-            self.fail(f"the file ends inside {what}, which needs {size} bytes", "The file is cut off or damaged")
+            self.fail(
+                f"the file ends inside {what}, which needs {size} bytes", "The file is cut off or damaged"
+            )
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -171,7 +180,10 @@ class _Reader:
                 )
         dims = self.dims(magic, what)
         if not dims and magic != V3:
-            self.fail(f"{what} has no shape: it was saved before it was initialized", "Initialize the parameters first")
+            self.fail(
+                f"{what} has no shape: it was saved before it was initialized",
+                "Initialize the parameters first",
+            )
         self.take(8, what)  # the context: the kind and the number of the device it was on
         flag = self.number("<i")
         if flag not in DTYPES:
@@ -191,7 +203,10 @@ class _Reader:
         form = f"<{rank}{'q' if modern else 'I'}"
         dims = struct.unpack(form, self.take(struct.calcsize(form), what))
         if any(d < 0 for d in dims) or math.prod(max(d, 1) for d in dims) >= 2**60:
-            self.fail(f"{what} has the shape {dims}", "It was saved before it was initialized, or the file is damaged")
+            self.fail(
+                f"{what} has the shape {dims}",
+                "It was saved before it was initialized, or the file is damaged",
+            )
         return tuple(dims)
 
 
@@ -209,13 +224,17 @@ def _npy(content: bytes, where: str) -> Array:
     stream = BytesIO(content)
     try:
         version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
         shape, fortran, dtype = read(stream)
         if dtype.kind not in "biufV" or dtype.hasobject:
             raise ReadError(f"the array holds {dtype}, not numbers", where=where)
         if dtype.kind == "V":  # how NumPy itself writes bfloat16
             dtype = numpy_dtype("bfloat16") if dtype.itemsize == 2 else dtype
-        array: Array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
+        array: Array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(
+            shape, order="F" if fortran else "C"
+        )
         dtype_name(array.dtype)
     except (ValueError, EOFError, TypeError, PartitaError) as error:
         if isinstance(error, ReadError):

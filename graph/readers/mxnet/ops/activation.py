@@ -7,7 +7,13 @@ from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
 from graph.readers.mxnet.ops.sizes import shape_of
 
-ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign"}
+ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softrelu": "Softplus",
+    "softsign": "Softsign",
+}
 
 
 @converter("Activation", "act_type")
@@ -45,7 +51,9 @@ def _slopes(c: Conversion) -> NodeEntry:
 @converter("hard_sigmoid", "alpha beta")
 def hard_sigmoid(c: Conversion) -> NodeEntry:
     params = c.params
-    return c.result("HardSigmoid", c.inputs[0], alpha=params.number("alpha", 0.2), beta=params.number("beta", 0.5))
+    return c.result(
+        "HardSigmoid", c.inputs[0], alpha=params.number("alpha", 0.2), beta=params.number("beta", 0.5)
+    )
 
 
 @converter("softmax softmin log_softmax", "axis temperature dtype use_length", inputs=(1, 2))

@@ -40,7 +40,9 @@ def _mod(c: Conversion, a: NodeEntry, b: NodeEntry) -> NodeEntry:
         rest = c.helper("rest", "Sub", a, c.helper("whole", "Mul", times, b))
     else:
         one = c.like("one", 1, b)
-        divisor = c.helper("divisor", "Where", c.helper("no_divisor", "Equal", b, c.like("none", 0, b)), one, b)
+        divisor = c.helper(
+            "divisor", "Where", c.helper("no_divisor", "Equal", b, c.like("none", 0, b)), one, b
+        )
         rest = c.helper("rest", "Mod", a, divisor)
     zero = c.like("zero", 0, a)
     return c.result("Where", c.helper("by_zero", "Equal", b, zero), zero, rest)

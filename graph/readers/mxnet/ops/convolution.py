@@ -84,7 +84,9 @@ def _pads_for(
     if len(target) != space or min(target) < 1:
         c.params.fail("target_shape", f"{space} sizes")
     sizes = c.sizes(c.inputs[0], range(2, space + 2))
-    full = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
+    full = [
+        s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
+    ]
     surplus = [f - t for f, t in zip(full, target, strict=True)]
     if min(surplus) < 0:
         c.params.fail("target_shape", f"at most {tuple(full)}")

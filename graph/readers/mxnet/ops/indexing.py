@@ -20,7 +20,9 @@ def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: s
     if isinstance(size, int):
         count, last = (c.constant(what, n, "int64") for what, n in (("size", size), ("last", size - 1)))
     else:
-        count = c.helper("size", "Gather", c.helper("sizes", "Shape", data), c.constant("axis", axis, "int64"))
+        count = c.helper(
+            "size", "Gather", c.helper("sizes", "Shape", data), c.constant("axis", axis, "int64")
+        )
         last = c.helper("last", "Sub", count, c.constant("one", 1, "int64"))
     if mode == "wrap":
         return c.helper("wrapped", "Mod", index, count)

@@ -76,7 +76,9 @@ def repeat(c: Conversion) -> NodeEntry:
     tiled = c.helper("tiled", "Tile", apart, c.integers("reps", reps))
     parts: list[Part] = [size_at(c, data, i) for i in range(rank)]
     long = parts[axis]
-    parts[axis] = SizeOf(long.entry, long.axes, count * long.factor) if isinstance(long, SizeOf) else count * long
+    parts[axis] = (
+        SizeOf(long.entry, long.axes, count * long.factor) if isinstance(long, SizeOf) else count * long
+    )
     return c.result("Reshape", tiled, shape_value(c, "shape", parts, infer=True))
 
 

@@ -30,7 +30,9 @@ def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
         made = c.result("BatchNormalization", data, *statistics, epsilon=eps)
     else:
         there, back = moved(c.rank(data), axis, 1), moved(c.rank(data), 1, axis)
-        inner = c.helper("norm", "BatchNormalization", c.permuted("axis_to_1", data, there), *statistics, epsilon=eps)
+        inner = c.helper(
+            "norm", "BatchNormalization", c.permuted("axis_to_1", data, there), *statistics, epsilon=eps
+        )
         made = c.result("Transpose", inner, perm=back)
     if not c.params.boolean("output_mean_var"):
         return (made,)
@@ -94,11 +96,18 @@ def group_norm(c: Conversion) -> NodeEntry:
     grouped = c.helper("grouped", "Reshape", data, c.integers("groups", [0, groups, -1]))
     whole = shape_of(c, "shape", data)
     if scales == groups:  # a scale for each group, as in MXNet 1
-        return c.result("Reshape", c.helper("norm", "InstanceNormalization", grouped, gamma, beta, epsilon=eps), whole)
+        return c.result(
+            "Reshape", c.helper("norm", "InstanceNormalization", grouped, gamma, beta, epsilon=eps), whole
+        )
     neutral = c.like("ones", [1.0] * groups, data), c.like("zeros", [0.0] * groups, data)
     apart = c.helper("norm", "InstanceNormalization", grouped, *neutral, epsilon=eps)
     column = c.integers("column", [-1] + [1] * (c.rank(data) - 2))
-    scaled = c.helper("scaled", "Mul", c.helper("whole", "Reshape", apart, whole), c.helper("gamma", "Reshape", gamma, column))
+    scaled = c.helper(
+        "scaled",
+        "Mul",
+        c.helper("whole", "Reshape", apart, whole),
+        c.helper("gamma", "Reshape", gamma, column),
+    )
     return c.result("Add", scaled, c.helper("beta", "Reshape", beta, column))
 
 

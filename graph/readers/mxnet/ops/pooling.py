@@ -76,7 +76,9 @@ class _Pooling:
             self.c.unknown("the size of the data")
         if self.kind == "lp":
             return self.windows("LpPool", begin, end, p=self.power(), **window)
-        mean = self.c.helper("mean", "AveragePool", self.data, pads=begin + end, count_include_pad=1, **window)
+        mean = self.c.helper(
+            "mean", "AveragePool", self.data, pads=begin + end, count_include_pad=1, **window
+        )
         return self.make("Mul", mean, self.c.like("window", math.prod(kernel), self.data))
 
     def average(self, begin: list[int], end: list[int] | None, window: dict[str, list[int]]) -> NodeEntry:
@@ -114,7 +116,9 @@ class _Pooling:
             windows = 1 + -(-(size + 2 * p - k) // s)
             more = max(0, (windows - 1) * s + k - (size + 2 * p))
             if p + more >= k:
-                self.c.fail(f"the last window lies in the padding alone (size {size}, kernel {k}, stride {s}, pad {p})")
+                self.c.fail(
+                    f"the last window lies in the padding alone (size {size}, kernel {k}, stride {s}, pad {p})"
+                )
             end.append(p + more)
         return end
 

@@ -61,7 +61,11 @@ _table: dict[str, Converter] = {}
 
 
 def register(
-    ops: str, convert: Convert, params: str = "", inputs: int | tuple[int, int | None] = 1, labels: Iterable[int] = ()
+    ops: str,
+    convert: Convert,
+    params: str = "",
+    inputs: int | tuple[int, int | None] = 1,
+    labels: Iterable[int] = (),
 ) -> None:
     """Add a row for each of these ops; names in `ops` and `params` are separated by blanks."""
     least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
@@ -91,5 +95,3 @@ def converter(
 def converter_of(op: str) -> Converter | None:
     """The op's row, if there is one."""
     return _table.get(op)
-
-

@@ -44,7 +44,8 @@ def _by_target_shape(c: Conversion) -> NodeEntry:
 
 class _Decoded:
     """MXNet's codes read from left to right: 0 copies a dimension, -1 is what remains, -2 copies all that follow,
-    -3 multiplies two, -4 splits one into the next two numbers. `reverse` reads from right to left, -4 then stands after its numbers."""
+    -3 multiplies two, -4 splits one into the next two numbers. `reverse` reads from right to left: -4 stands after its numbers.
+    """
 
     def __init__(self, c: Conversion, codes: list[int], reverse: bool) -> None:
         self.c = c
@@ -158,4 +159,6 @@ def squeeze(c: Conversion) -> NodeEntry:
 @converter("depth_to_space space_to_depth", "block_size")
 def blocks(c: Conversion) -> NodeEntry:
     size = c.params.integer("block_size", least=1)
-    return c.result("DepthToSpace" if c.kind == "depth_to_space" else "SpaceToDepth", c.inputs[0], blocksize=size)
+    return c.result(
+        "DepthToSpace" if c.kind == "depth_to_space" else "SpaceToDepth", c.inputs[0], blocksize=size
+    )

@@ -55,7 +55,13 @@ def _bilinear(c: Conversion, scale: int) -> NodeEntry:
     )
 
 
-_ROUNDINGS = {"odd_scale": (1, 0), "to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1), "to_odd_up": (1, 1)}
+_ROUNDINGS = {
+    "odd_scale": (1, 0),
+    "to_even_down": (0, -1),
+    "to_even_up": (0, 1),
+    "to_odd_down": (1, -1),
+    "to_odd_up": (1, 1),
+}
 """Which remainder of 2 a size is to have, and the step to it."""
 
 RESIZE = "height width scale_height scale_width mode align_corners"

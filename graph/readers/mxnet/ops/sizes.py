@@ -68,4 +68,8 @@ def _piece(c: Conversion, what: str, part: Part) -> NodeEntry:
     sizes = c.helper(f"{what}_sizes", "Gather", shape, c.integers(f"{what}_axes", part.axes))
     if len(part.axes) > 1:
         sizes = c.helper(f"{what}_product", "ReduceProd", sizes, c.integers(f"{what}_all", [0]))
-    return sizes if part.factor == 1 else c.helper(what, "Mul", sizes, c.integers(f"{what}_factor", [part.factor]))
+    return (
+        sizes
+        if part.factor == 1
+        else c.helper(what, "Mul", sizes, c.integers(f"{what}_factor", [part.factor]))
+    )

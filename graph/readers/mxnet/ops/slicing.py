@@ -16,9 +16,13 @@ MOST_PARTS = 65_536
 """More outputs than this a split cannot mean."""
 
 
-def cut(c: Conversion, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] = ()) -> NodeEntry:
+def cut(
+    c: Conversion, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] = ()
+) -> NodeEntry:
     """The MXNet node's value: the first input from `starts` to `ends`."""
-    bounds = [c.integers(what, values) for what, values in (("starts", starts), ("ends", ends), ("axes", axes))]
+    bounds = [
+        c.integers(what, values) for what, values in (("starts", starts), ("ends", ends), ("axes", axes))
+    ]
     return c.result("Slice", c.inputs[0], *bounds, c.integers("steps", steps) if steps else None)
 
 
@@ -110,7 +114,9 @@ def crop(c: Conversion) -> NodeEntry:
         sizes = c.params.sizes("h_w", 2, None)
     offset = c.params.sizes("offset", 2, 0, least=0)
     if c.params.boolean("center_crop"):
-        offset = [(whole - part) // 2 for whole, part in zip(c.sizes(c.inputs[0], (2, 3)), sizes, strict=True)]
+        offset = [
+            (whole - part) // 2 for whole, part in zip(c.sizes(c.inputs[0], (2, 3)), sizes, strict=True)
+        ]
         if min(offset) < 0:
             c.fail(f"{tuple(sizes)} cannot be cropped from smaller data")
     return cut(c, offset, [o + s for o, s in zip(offset, sizes, strict=True)], [2, 3])

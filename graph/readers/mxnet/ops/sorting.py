@@ -18,7 +18,9 @@ def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, Node
         data, axis = c.helper("flat", "Reshape", data, c.integers("all", [-1])), 0
     axis = c.axis(axis, c.rank(data))
     size = c.integers("count", [count]) if count else shape_value(c, "count", [size_at(c, data, axis)])
-    values, positions = c.helpers("ranked", "TopK", data, size, count=2, axis=axis, largest=int(not ascending))
+    values, positions = c.helpers(
+        "ranked", "TopK", data, size, count=2, axis=axis, largest=int(not ascending)
+    )
     return data, values, positions, axis
 
 

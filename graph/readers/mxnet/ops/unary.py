@@ -110,8 +110,12 @@ def smooth_l1(c: Conversion) -> NodeEntry:
         c.params.fail("scalar", "other than 0")
     size = c.helper("size", "Abs", data)
     inside = c.helper("inside", "Less", size, c.like("border", 1 / sigma**2, data))
-    parabola = c.helper("parabola", "Mul", c.helper("squares", "Mul", data, data), c.like("scale", sigma**2 / 2, data))
-    return c.result("Where", inside, parabola, c.helper("line", "Sub", size, c.like("offset", 0.5 / sigma**2, data)))
+    parabola = c.helper(
+        "parabola", "Mul", c.helper("squares", "Mul", data, data), c.like("scale", sigma**2 / 2, data)
+    )
+    return c.result(
+        "Where", inside, parabola, c.helper("line", "Sub", size, c.like("offset", 0.5 / sigma**2, data))
+    )
 
 
 @converter("Cast cast amp_cast", "dtype")
