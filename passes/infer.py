@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,13 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
 from graph.pauses import collector_paused
-from graph.protos import TypeReader, write_type
-from graph.rewrite import Rewriter, rewrite
+from graph.protos import TypeReader
+from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Dim, Type
-from passes.bodies import has_bodies
+from passes.bodies import has_bodies, holds_body
+from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant, unused
-from passes.opaque import OPAQUE, OPAQUE_DOMAIN, hide
+from passes.opaque import answering, hide
 from passes.symbols import bound, generated, map_types, merged
 
 SHOWN = 1024
@@ -34,7 +33,11 @@ def infer(g: Graph, shapes: Mapping[str, Sequence[Dim]] | None = None, strict: b
     that names the node; without `strict` the types that do not follow stay unknown."""
     if shapes:
         g = _with_shapes(g, shapes)
-    return _Inference(strict).run(g)
+    inference = _Inference(strict)
+    typed = inference.run(g)
+    if not inference.variants:
+        return typed
+    return with_bodies(typed, {body: list(found.values()) for body, found in inference.variants.items()})
 
 
 def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
@@ -68,15 +71,14 @@ class _Inference:
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self.hidden: list[Node] = []
-        self.typed: dict[Node, Graph] = {}
-        self.known: dict[Any, Graph] = {}
+        self.variants: dict[Graph, dict[Any, Graph]] = {}
         self.reader = TypeReader()
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
-        """The graph typed; `constants` are inputs whose values are known here."""
+        """The graph typed, the bodies of its calls aside; `constants` are inputs whose values are known here."""
         from graph.writers.onnx import to_model
 
-        shown = hide(g, _is_ours, self.hidden)
+        shown = _without_bound_types(hide(g, _is_ours, self.hidden))
         if constants:
             shown = _with_constants(shown, constants)
         with collector_paused():
@@ -88,8 +90,7 @@ class _Inference:
     def _inferred(self, model: Any) -> Any:
         from onnx.shape_inference import InferenceError, infer_shapes
 
-        _declare_opaque()
-        with _running(self):
+        with answering(self._outputs):
             try:
                 return infer_shapes(model, data_prop=True, strict_mode=self.strict)
             except InferenceError as error:
@@ -116,7 +117,9 @@ class _Inference:
                 new = self._all_joined(node, [given.get(node)])
             same = new is node.output_types
             made = rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=new)
-            rewriter.keep(node, self._with_bodies(node, made, protos[node.name]) if node.bodies else made)
+            rewriter.keep(
+                node, self._with_bodies(node, made, protos[node.name]) if holds_body(node) else made
+            )
 
         return rewrite(g, visit)
 
@@ -141,9 +144,6 @@ class _Inference:
             ) from error
 
     def _with_bodies(self, node: Node, made: Node, proto: Any) -> Node:
-        if node.subgraph is not None:
-            body = self.typed.get(node, node.subgraph)
-            return made if body is made.subgraph else made.evolve(subgraph=body)
         protos = {attribute.name: attribute.g for attribute in proto.attribute if attribute.HasField("g")}
         attributes = dict(made.attrs)
         for name, body in made.bodies:
@@ -155,12 +155,13 @@ class _Inference:
             return made
         return made.evolve(attrs=attributes)
 
-    def outputs(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+    def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node."""
+        node = self.hidden[key]
         where = f"node {node.name!r} ({node.op})"
         try:
             if node.subgraph is not None:
-                return self._call(node, inputs)
+                return self._call(node, node.subgraph, inputs)
             mine = custom_op(node.op, node.domain)
             assert mine is not None
             return mine.infer(inputs, node.attrs, len(node.output_names))
@@ -175,20 +176,18 @@ class _Inference:
                 f"the op's shape rule failed: {type(error).__name__}: {error}", where=where
             ) from error
 
-    def _call(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-        """Infer the body for these types of its inputs; calls of one body with the same types share what comes out."""
-        body = node.subgraph
-        assert body is not None
-        arrays = {
+    def _call(self, node: Node, body: Graph, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+        """Infer the body for these types of its inputs, once for all calls that have the same."""
+        shown = {
             i: a for i, e in enumerate(node.inputs) if (a := as_constant(e)) is not None and _is_shape(a)
         }
-        key = (id(body), tuple(inputs), tuple((i, a.tobytes()) for i, a in arrays.items()))
-        if key not in self.known:
+        key = tuple(inputs), tuple((i, a.tobytes()) for i, a in shown.items())
+        known = self.variants.setdefault(body, {})
+        if key not in known:
             types = {old: _bound_input(node, old, new) for old, new in zip(body.inputs, inputs, strict=True)}
-            typed = self.run(_with_input_types(body, types), arrays)
-            self.known[key] = map_types(typed, dict.fromkeys(generated(typed, inputs)))
-        self.typed[node] = self.known[key]
-        return [entry.type for entry in self.known[key].outputs]
+            typed = self.run(_with_input_types(body, types), shown)
+            known[key] = map_types(typed, dict.fromkeys(generated(typed, inputs)))
+        return [entry.type for entry in known[key].outputs]
 
 
 def _is_ours(node: Node) -> bool:
@@ -206,6 +205,7 @@ def _bound_input(call: Node, variable: Node, known: Type | None) -> Type | None:
         raise TypeMismatch(
             f"the body's input {variable.name!r} is declared {variable[0].type} and gets {known}",
             where=f"node {call.name!r} ({call.op})",
+            remedy=_REMEDY,
         ) from error
 
 
@@ -215,6 +215,23 @@ def _with_input_types(g: Graph, types: Mapping[Node, Type | None]) -> Graph:
         rewriter.keep(node, node.evolve(output_types=(types[node],)) if changed else None)
 
     return rewrite(g, visit)
+
+
+def _without_bound_types(g: Graph) -> Graph:
+    """The graph with no types stated for what bodies capture: they have those of the outer values."""
+    if not any(node.captures for node in g.nodes):
+        return g
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        count = len(node.captures)
+        rewriter.keep(node, map_bodies(rewriter.rebuilt(node), lambda body: _loosened(body, count)))
+
+    return rewrite(g, visit)
+
+
+def _loosened(body: Graph, count: int) -> Graph:
+    bound = body.inputs[len(body.inputs) - count :]
+    return _without_bound_types(_with_input_types(body, dict.fromkeys(bound)))
 
 
 def _with_constants(g: Graph, arrays: Mapping[int, np.ndarray[Any, Any]]) -> Graph:
@@ -248,66 +265,3 @@ def _mismatch(text: str) -> TypeMismatch:
 
 
 _REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"
-
-
-class _Runs(threading.local):
-    stack: list[_Inference]
-
-    def __init__(self) -> None:
-        self.stack = []
-
-
-_runs = _Runs()
-
-
-class _running:
-    """Inside the block ONNX asks this inference about opaque nodes."""
-
-    def __init__(self, inference: _Inference) -> None:
-        self.inference = inference
-
-    def __enter__(self) -> None:
-        _runs.stack.append(self.inference)
-
-    def __exit__(self, *_: object) -> None:
-        _runs.stack.pop()
-
-
-@lru_cache(maxsize=1)
-def _declare_opaque() -> None:
-    """Tell ONNX of the opaque op, once."""
-    from onnx.defs import OpSchema, register_schema
-
-    formal, many = OpSchema.FormalParameter, OpSchema.FormalParameterOption.Variadic
-    schema = OpSchema(
-        OPAQUE,
-        OPAQUE_DOMAIN,
-        1,
-        inputs=[formal("x", "T", param_option=many, is_homogeneous=False, min_arity=0)],
-        outputs=[formal("y", "T", param_option=many, is_homogeneous=False, min_arity=0)],
-        type_constraints=[("T", ["tensor(float)"], "any type: nobody checks it")],
-        attributes=[
-            OpSchema.Attribute("key", OpSchema.AttrType.INT, "the number of the hidden node", required=True)
-        ],
-    )
-    schema.set_type_and_shape_inference_function(_infer_opaque)
-    register_schema(schema)
-
-
-def _infer_opaque(context: Any) -> None:
-    """ONNX asks for the output types of an opaque node; outside of a run, as in its version converter, nothing is known."""
-    import onnx
-
-    if not _runs.stack:
-        return
-    inference = _runs.stack[-1]
-    node = inference.hidden[context.get_attribute("key").i]
-    given: list[Type | None] = []
-    for i in range(len(node.inputs)):
-        proto = context.get_input_type(i) if i < context.get_num_inputs() and context.has_input(i) else None
-        given.append(None if proto is None else inference.reader.read(proto, node.name))
-    for i, made in enumerate(inference.outputs(node, given)):
-        if made is not None and context.has_output(i):
-            proto = onnx.TypeProto()
-            write_type(proto, made)
-            context.set_output_type(i, proto)

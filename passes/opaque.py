@@ -5,11 +5,20 @@ is one node of which only its inputs and outputs show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
 
 from graph.graph import Graph
 from graph.node import Node
+from graph.protos import TypeReader, write_type
 from graph.rewrite import Rewriter, map_bodies, rewrite
+from graph.types import Type
+
+Answer = Callable[[int, Sequence[Type | None]], Sequence[Type | None]]
+"""(key of a hidden node, types of its inputs) -> types of its outputs."""
 
 OPAQUE = "Opaque"
 """The op that stands for a hidden node; its attribute `key` numbers them."""
@@ -45,3 +54,63 @@ def hide(g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> Gra
         rewriter.keep(node, made)
 
     return inside(g)
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[None]:
+    """Inside the block ONNX's inference asks `answer` about opaque nodes; blocks nest."""
+    _declare()
+    _asked.stack.append((answer, TypeReader()))
+    try:
+        yield
+    finally:
+        _asked.stack.pop()
+
+
+class _Asked(threading.local):
+    """Who is asked, for each thread: the last of the stack."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Answer, TypeReader]] = []
+
+
+_asked = _Asked()
+
+
+@lru_cache(maxsize=1)
+def _declare() -> None:
+    """Tell ONNX of the opaque op, once."""
+    from onnx.defs import OpSchema, register_schema
+
+    formal, many = OpSchema.FormalParameter, OpSchema.FormalParameterOption.Variadic
+    schema = OpSchema(
+        OPAQUE,
+        OPAQUE_DOMAIN,
+        1,
+        inputs=[formal("x", "T", param_option=many, is_homogeneous=False, min_arity=0)],
+        outputs=[formal("y", "T", param_option=many, is_homogeneous=False, min_arity=0)],
+        type_constraints=[("T", ["tensor(float)"], "any type: nobody checks it")],
+        attributes=[
+            OpSchema.Attribute("key", OpSchema.AttrType.INT, "the number of the hidden node", required=True)
+        ],
+    )
+    schema.set_type_and_shape_inference_function(_infer)
+    register_schema(schema)
+
+
+def _infer(context: Any) -> None:
+    """ONNX asks for an opaque node's output types; outside of a block, as in its version converter, nothing is known."""
+    import onnx
+
+    if not _asked.stack:
+        return
+    answer, reader = _asked.stack[-1]
+    given: list[Type | None] = []
+    for i in range(context.get_num_inputs()):
+        proto = context.get_input_type(i) if context.has_input(i) else None
+        given.append(None if proto is None else reader.read(proto, f"input {i}"))
+    for i, made in enumerate(answer(context.get_attribute("key").i, given)):
+        if made is not None and context.has_output(i):
+            proto = onnx.TypeProto()
+            write_type(proto, made)
+            context.set_output_type(i, proto)

@@ -1,0 +1,266 @@
+"""InferShape and InferType: ONNX's inference, in bodies, calls and ops of the user's too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph import Graph, PassError, TensorType, call, constant, op, register_op, unregister_op, variable
+from passes import apply_pass
+
+from .before_after import check, text
+
+
+@pytest.fixture
+def swish() -> Iterator[None]:
+    register_op("Swish", "my", shape=lambda types, attrs: types[0], numpy=lambda x: x / (1 + np.exp(-x)))
+    yield
+    unregister_op("Swish", "my")
+
+
+def test_types_follow_from_the_inputs_and_symbols_stay() -> None:
+    made = check(
+        ["InferShape", "InferType"],
+        """
+        graph net(x: float32[N, 3, 8, 8]) -> (y, s) {
+          w = const float32[4, 3, 1, 1] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+          c = Conv(x, w)
+          y = Flatten(c)
+          s = Shape(y)
+        }
+        """,
+        """
+        graph net(x: float32[N, 3, 8, 8]) -> (y, s) {
+          w = const float32[4, 3, 1, 1] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+          c = Conv(x, w) : float32[N, 4, 8, 8]
+          y = Flatten(c) : float32[N, 256]
+          s = Shape(y) : int64[2]
+        }
+        """,
+    )
+    assert made.attrs["shape"]["c"] == ("N", 4, 8, 8) and made.attrs["dtype"]["s"] == "int64"
+
+
+def test_values_propagate_into_shapes() -> None:
+    check(
+        "InferShape",
+        """
+        graph net(x: float32[N, 4, 5]) -> (y) {
+          s = Shape(x)
+          zero = const int64[1] [0]
+          one = const int64[1] [1]
+          n = Slice(s, zero, one)
+          rest = const int64[1] [20]
+          target = Concat(n, rest) {axis=0}
+          y = Reshape(x, target)
+        }
+        """,
+        """
+        graph net(x: float32[N, 4, 5]) -> (y) {
+          s = Shape(x) : int64[3]
+          zero = const int64[1] [0]
+          one = const int64[1] [1]
+          n = Slice(s, zero, one) : int64[1]
+          rest = const int64[1] [20]
+          target = Concat(n, rest) {axis=0} : int64[2]
+          y = Reshape(x, target) : float32[N, 20]
+        }
+        """,
+    )
+
+
+def test_shapes_given_hold_wherever_their_symbol_stands() -> None:
+    check(
+        "InferShape",
+        """
+        graph net(x: float32[N, T], m: float32[N, 1]) -> (y) {
+          y = Mul(x, m)
+        }
+        """,
+        """
+        graph net(x: float32[4, T], m: float32[4, 1]) -> (y) {
+          y = Mul(x, m) : float32[4, T]
+        }
+        """,
+        shapes={"x": (4, "T")},
+    )
+
+
+def test_bodies_get_their_types() -> None:
+    check(
+        "InferShape",
+        """
+        graph net(x: float32[2, N], n: int64[], c: bool[]) -> (y, z, s) {
+          y = If(c) {
+            then_branch=graph t(q: float32) -> (a) { a = Relu(q) },
+            else_branch=graph e(q: float32) -> (b) { b0 = Abs(q)
+              b = Neg(b0) },
+          } captures(x)
+          z, s = Loop(n, c, x) {
+            body=graph l(i: int64[], go: bool[], v: float32, k: float32) -> (go, w, row) {
+              w = Add(v, k)
+              row = ReduceSum(w) {keepdims=0}
+            },
+          } captures(x)
+        }
+        """,
+        """
+        graph net(x: float32[2, N], n: int64[], c: bool[]) -> (y, z, s) {
+          y = If(c) {
+            then_branch=graph t(q: float32[2, N]) -> (a) { a = Relu(q) : float32[2, N] },
+            else_branch=graph e(q: float32[2, N]) -> (b) { b0 = Abs(q) : float32[2, N]
+              b = Neg(b0) : float32[2, N] },
+          } captures(x) : float32[2, N]
+          z, s = Loop(n, c, x) {
+            body=graph l(i: int64[], go: bool[], v: float32, k: float32[2, N]) -> (go, w, row) {
+              w = Add(v, k) : float32
+              row = ReduceSum(w) {keepdims=0} : float32[]
+            },
+          } captures(x) : float32, float32[unk__0]
+        }
+        """,
+    )
+
+
+def test_calls_in_and_out() -> None:
+    made = check(
+        "InferShape",
+        """
+        func inner(p: float32) -> (q) { q = Relu(p) }
+        func body(z: float32, s: int64) -> (r) {
+          n = call inner(z)
+          r = Reshape(n, s)
+        }
+        graph net(x: float32[2, 6]) -> (y, again) {
+          shape = const int64[2] [3, -1]
+          a = call body(x, shape)
+          b = call body(x, shape)
+          y = Relu(a)
+          again = Relu(b)
+        }
+        """,
+        """
+        func inner(p: float32[2, 6]) -> (q) { q = Relu(p) : float32[2, 6] }
+        func body(z: float32[2, 6], s: int64[2]) -> (r) {
+          n = call inner(z) : float32[2, 6]
+          r = Reshape(n, s) : float32[3, 4]
+        }
+        graph net(x: float32[2, 6]) -> (y, again) {
+          shape = const int64[2] [3, -1]
+          a = call body(x, shape) : float32[3, 4]
+          b = call body(x, shape) : float32[3, 4]
+          y = Relu(a) : float32[3, 4]
+          again = Relu(b) : float32[3, 4]
+        }
+        """,
+    )
+    assert made["a"].subgraph is made["b"].subgraph
+
+
+def test_calls_of_one_body_with_different_types() -> None:
+    body = Graph([op("Relu", variable("z", shape=None), name="r")], name="body")
+    x, y = variable("x", "float32", (2,)), variable("y", "float32", (3,))
+    made = apply_pass(Graph([call(body, x, name="a"), call(body, y, name="b")]), "InferShape")
+    assert made.attrs["shape"]["a"] == (2,) and made.attrs["shape"]["b"] == (3,)
+    body = made["a"].subgraph
+    assert body is made["b"].subgraph and body["r"][0].type == TensorType("float32", (None,)), "what is true of both"
+
+
+def test_sizes_that_onnx_made_up_stay_in_their_graph() -> None:
+    body = Graph([op("NonZero", variable("z"), name="nz")], name="body")
+    x = variable("x", "float32", (4,))
+    g = Graph([op("NonZero", x, name="mine"), call(body, x, name="k")])
+    made = apply_pass(g, "InferShape")
+    assert made.attrs["shape"]["mine"] != made.attrs["shape"]["k"], "two unknown sizes are not the same size"
+    assert made["k"].subgraph["nz"][0].type == TensorType("int64", (1, None))
+
+
+def test_ops_of_the_users_take_part(swish: None) -> None:
+    check(
+        "InferShape",
+        "graph net(x: float32[N, 3]) -> (y) { a = Relu(x)\n b = my::Swish(a)\n y = Neg(b) }",
+        "graph net(x: float32[N, 3]) -> (y) { a = Relu(x) : float32[N, 3]\n b = my::Swish(a) : float32[N, 3]\n"
+        " y = Neg(b) : float32[N, 3] }",
+        opset="21, my 1",
+    )
+
+
+def test_a_thousand_of_them_in_a_row(swish: None) -> None:
+    y = variable("x", "float32", (2,))
+    for i in range(1000):
+        y = op("Swish", y, domain="my", name=f"s{i}")
+    made = apply_pass(Graph([y], opsets={"": 21, "my": 1}), "InferShape")
+    assert made.attrs["shape"]["s999"] == (2,)
+
+
+def test_what_nobody_knows_stays_as_declared() -> None:
+    check(
+        "InferShape",
+        "graph net(x: float32[3]) -> (y) { a = far::Op(x) : float32[7]\n b = far::Op(a)\n y = Relu(a) }",
+        "graph net(x: float32[3]) -> (y) { a = far::Op(x) : float32[7]\n b = far::Op(a)\n y = Relu(a) : float32[7] }",
+        opset="21, far 1",
+    )
+
+
+def test_large_constants_need_not_be_copied() -> None:
+    x = variable("x", "float32", (2, 1000))
+    w = np.broadcast_to(np.float32(0), (1000, 1_000_000_000))
+    g = Graph([op("MatMul", x, constant(w, "w"), name="y")])
+    assert apply_pass(g, "InferShape", verify=False).attrs["shape"]["y"] == (2, 1_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("net", "said"),
+    [
+        (
+            "graph net(a: float32[2], b: float32[3]) -> (sum) { sum = Add(a, b) }",
+            "pass 'InferShape', node 'sum' (Add): types contradict each other: Incompatible dimensions",
+        ),
+        (
+            "graph net(a: float32[2]) -> (r) { r = Relu(a) : float32[3] }",
+            "pass 'InferShape', node 'r' (Relu): types contradict each other: ",
+        ),
+        (
+            "func body(z: float32[3]) -> (r) { r = Relu(z) }\n graph net(a: float32[2]) -> (k) { k = call body(a) }",
+            "pass 'InferShape', node 'k' (Call): the body's input 'z' is declared float32[3] and gets float32[2]",
+        ),
+        (
+            "func body(z: float32) -> (r) { c = const float32[3] [1, 2, 3]\n r = Add(z, c) }\n"
+            "graph net(a: float32[2]) -> (k) { k = call body(a) }",
+            "pass 'InferShape', node 'r' (Add): types contradict each other: Incompatible dimensions",
+        ),
+    ],
+)
+def test_contradictions_name_the_node(net: str, said: str) -> None:
+    with pytest.raises(PassError) as error:
+        apply_pass(text(net), "InferShape")
+    assert str(error.value).startswith(said) and "strict=False" in str(error.value)
+    loose = apply_pass(text(net), "InferShape", strict=False)
+    assert [node.name for node in loose.nodes] == [node.name for node in text(net).nodes]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        ({"y": (1,)}, "graph 'net': a shape is given for 'y', which is no input\n  Did you mean"),
+        ({"x0": (1, 3)}, "input 'x0': the shape float32[1, 3] is given for an input declared float32[N, 2]"),
+        ({"x0": (1, 2), "x1": (2, 2)}, "input 'x1': 'N' would be both 1 and 2"),
+    ],
+)
+def test_shapes_that_cannot_be(shapes: dict[str, Any], said: str) -> None:
+    g = text("graph net(x0: float32[N, 2], x1: float32[N, 2], yy: float32[1]) -> (z) { z = Add(x0, x1) }")
+    with pytest.raises(PassError) as error:
+        apply_pass(g, "InferShape", shapes=shapes)
+    assert said in str(error.value)
+
+
+def test_a_shape_rule_that_fails_is_named() -> None:
+    register_op("Boom", "my", shape=lambda types, attrs: 1 / 0)
+    try:
+        with pytest.raises(PassError, match=r"node 'b' \(Boom\): the op's shape rule failed: ZeroDivisionError"):
+            apply_pass(text("graph net(x: float32[1]) -> (b) { b = my::Boom(x) }", "21, my 1"), "InferShape")
+    finally:
+        unregister_op("Boom", "my")
