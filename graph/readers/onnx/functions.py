@@ -33,7 +33,7 @@ def read_functions(reading: Reading, protos: Any) -> None:
         if not proto.name or reading.functions.setdefault(key, function) is not function:
             raise ReadError("the function is defined twice" if proto.name else "a function has no name", where=function.title)
     for function in reading.functions.values():
-        for domain, version in function.opsets.items():
+        for domain, version in {plain_domain(function.proto.domain): 1, **function.opsets}.items():
             reading.opsets.setdefault(domain, version)
 
 

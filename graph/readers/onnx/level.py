@@ -288,13 +288,13 @@ class Level:
         if len(own) != len(captured):
             raise ReadError(f"the note {marks.CAPTURES!r} does not fit", where=where)
         for (name, entry), title in zip(captured, own, strict=True):
-            inputs.append(self._add_variable(name, title, entry.type, where))
+            inputs.append(self._add_variable(name, title, self.types.get(name, entry.type), where))
         self.read_initializers(proto, formals, where)
         self.read_nodes(proto.node)
         outputs = self.outputs([item.name for item in proto.output], where)
         metadata, noted = self.metadata(proto)
         names = [marks.own_name(item) or item.name for item in proto.output]
-        return self.finish(outputs, inputs, proto.name, names, metadata, marks.order(noted))
+        return self.finish(outputs, inputs, proto.name or "body", names, metadata, marks.order(noted))
 
     def read_types(self, proto: Any) -> None:
         """The types that a GraphProto states for its values."""

@@ -78,8 +78,11 @@ class LevelWriter:
         count = len(graph.inputs) - len(captures)
         bound = set()
         for node, entry in zip(graph.inputs[count:], captures, strict=True):
-            names.bind(NodeEntry(node, 0), outer.names.of(entry))
+            name = outer.names.of(entry)
+            names.bind(NodeEntry(node, 0), name)
             bound.add(NodeEntry(node, 0))
+            if node.output_types[0] != entry.type:
+                self._write_value(self.proto.value_info, NodeEntry(node, 0), name, name)
         for node in graph.inputs[:count]:
             names.bind(NodeEntry(node, 0), names.fresh(node.output_names[0]))
             bound.add(NodeEntry(node, 0))

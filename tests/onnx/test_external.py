@@ -1,0 +1,109 @@
+"""External data: mapped, and only from inside the model's folder."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import onnx.checker
+import pytest
+from onnx import TensorProto
+
+import graph as pt
+from graph.errors import ReadError, WriteError
+from graph.readers import load
+from graph.writers.onnx import save
+from tests.onnx.models import model
+
+
+def _write(folder, location="data.bin", offset=None, length=None):
+    proto = model("net (float[3] x) => (float[3] y) { y = Add(x, w) }")
+    tensor = proto.graph.initializer.add(name="w", data_type=1, dims=[3], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        if value is not None:
+            tensor.external_data.add(key=key, value=str(value))
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_external_data_is_mapped(tmp_path):
+    (tmp_path / "data.bin").write_bytes(b"skip" + np.float32([1, 2, 3]).tobytes())
+    array = load(_write(tmp_path, offset=4, length=12))["w"].value
+    assert array.tolist() == [1, 2, 3] and not array.flags.writeable
+
+
+@pytest.mark.parametrize("place, message", [
+    ({"location": "../secret.bin"}, "outside the model's folder"),
+    ({"location": "link.bin"}, "outside the model's folder"),
+    ({"location": "linked/secret.bin"}, "outside the model's folder"),
+    ({"location": "missing.bin"}, "there is no file 'missing.bin'"),
+    ({"location": ""}, "no relative path"),
+    ({"location": "."}, "no regular file"),
+    ({"offset": 100}, "is to end at byte 112 of 'data.bin', which has 12"),
+    ({"offset": -4}, "the offset of external data is '-4'"),
+    ({"offset": 10**30}, "the offset of external data"),
+    ({"length": 8}, "8 bytes is given for a tensor that takes 12"),
+])  # fmt: skip
+def test_data_that_is_not_the_models_own_is_refused(tmp_path, place, message):
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(bytes(100))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "data.bin").write_bytes(bytes(12))
+    os.symlink(secret, folder / "link.bin")
+    os.symlink(tmp_path, folder / "linked")
+    with pytest.raises(ReadError, match=message):
+        load(_write(folder, **place))
+
+
+def test_absolute_paths_are_refused(tmp_path):
+    (tmp_path / "data.bin").write_bytes(bytes(12))
+    with pytest.raises(ReadError, match="no relative path"):
+        load(_write(tmp_path, location=str(tmp_path / "data.bin")))
+
+
+def test_bytes_have_no_folder_unless_one_is_given(tmp_path):
+    (tmp_path / "data.bin").write_bytes(bytes(12))
+    data = _write(tmp_path).read_bytes()
+    with pytest.raises(ReadError, match=r"(?s)its folder is not known.*base_dir="):
+        load(data)
+    assert load(data, base_dir=tmp_path)["w"].value.tolist() == [0, 0, 0]
+
+
+def _graph(value):
+    x = pt.variable("x", "float32", (400,))
+    w = pt.constant(np.full(400, value, np.float32), "w")
+    return pt.Graph([pt.op("Add", x, w, name="y")])
+
+
+def test_large_constants_go_aside_and_an_older_file_goes_away(tmp_path):
+    path = tmp_path / "net.onnx"
+    for value in (1, 2):
+        save(_graph(value), path, external=True)
+        onnx.checker.check_model(str(path), full_check=True)
+        assert load(path)["w"].value.tolist() == [value] * 400
+        assert len(list(tmp_path.iterdir())) == 2
+    again = load(path)
+    save(again, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+    assert again["w"].value[0] == 2, "what was mapped stays readable"
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "net.onnx"
+    save(_graph(1), path)
+    before = path.read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    for external in (False, True):
+        monkeypatch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save(_graph(2), path, external=external)
+        monkeypatch.undo()
+        assert path.read_bytes() == before
+        assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+    with pytest.raises(WriteError, match="it is a directory"):
+        save(_graph(2), tmp_path)

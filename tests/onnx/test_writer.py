@@ -1,0 +1,195 @@
+"""What the writer makes of graphs, and that reading it gives the same graph again."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.checker
+import pytest
+
+import graph as pt
+from graph.errors import WriteError
+from graph.inline import inline_calls
+from graph.interpret import interpret
+from graph.readers import load
+from graph.text import parse
+from graph.types import numpy_dtype
+from graph.verify import verify
+from graph.writers.onnx import to_model
+from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, run_reference, same
+
+
+def written(g, *, ir=None):
+    """The valid model of a graph, from which the same graph comes back."""
+    verify(g)
+    proto = to_model(g)
+    onnx.checker.check_model(proto, full_check=True)
+    again = load(proto)
+    assert str(again) == str(g)
+    verify(again)
+    if ir is not None:
+        assert proto.ir_version == ir
+    return proto
+
+
+@pytest.mark.parametrize("text", [LINE, NESTED, FUNCTIONS])
+def test_models_come_back(text):
+    proto = model(text)
+    again = written(load(proto))
+    inputs = [np.array(True) if item.name == "c" else X for item in proto.graph.input]
+    if text is not LINE:
+        assert same(run_engine(again, *inputs), run_engine(proto, *inputs))
+
+
+def test_the_ir_version_is_the_lowest_that_fits():
+    old = model(LINE, '<ir_version: 9, opset_import: ["" : 13]>\n')
+    assert to_model(load(old)).ir_version == 7
+    text = 'net (float[3] x) => (float[3] y) { y = my.f (x) }\n<domain: "my", opset_import: ["" : 13]> f (a) => (b) { b = Relu (a) }'
+    functions = model(text, '<ir_version: 9, opset_import: ["" : 13, "my" : 1]>\n')
+    assert to_model(load(functions)).ir_version == 8
+
+
+def body(k, weight=None):
+    """Relu(a + w) * sum(big), the input itself, the product once more, and the big constant."""
+    a = pt.variable("a", "float32", (3,))
+    w = pt.constant(np.arange(3, dtype=np.float32), name=f"w{k}")
+    big = pt.constant(np.ones(900, np.float32) if weight is None else weight, name=f"big{k}")
+    relu = pt.op("Relu", pt.op("Add", a, w, name=f"add{k}"), name=f"relu{k}")
+    product = pt.op("Mul", relu, pt.op("ReduceSum", big, name=f"sum{k}"), name=f"mul{k}")
+    return pt.Graph([product, a, product, big], name=f"body{k}", output_names=["p", "q", "r", "s"])
+
+
+def calls():
+    x = pt.variable("x", "float32", (3,))
+    first = pt.call(body(0), x, name="first")
+    second = pt.call(body(1), first[0], name="second")
+    second.affinity = "cpu"
+    y = pt.op("Add", second[1], second[2], name="y")
+    return pt.Graph([y, y, second[0], second[3], x], output_names=["out", "again", "direct", "big", "x"])
+
+
+def test_calls_are_functions_and_come_back():
+    g = calls()
+    proto = written(g)
+    assert [f.name for f in proto.functions] == ["first"], "equal bodies share one function"
+    function = proto.functions[0]
+    assert list(function.input) == ["a", "big0"] and list(function.output) == ["mul0"]
+    assert [node.op_type for node in function.node] == ["Constant", "Add", "Relu", "ReduceSum", "Mul"]
+    for engine in (run_engine, run_reference):
+        for a, b in zip(engine(proto, X), interpret(g, [X]), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert [node.name for node in inline_calls(g).nodes if node.is_op] == [
+        "add0", "relu0", "sum0", "mul0", "add1", "relu1", "sum1", "mul1", "y"
+    ]  # fmt: skip
+
+
+def test_constants_that_are_shared_are_one_initializer():
+    shared = np.ones(900, np.float32)
+    x = pt.variable("x", "float32", (3,))
+    first = pt.call(body(0, shared), x, name="first")
+    g = pt.Graph([pt.call(body(1, shared), first[0], name="second")[0]])
+    assert len(written(g).graph.initializer) == 1
+
+
+def test_calls_inside_calls():
+    a = pt.variable("a", "float32", (3,))
+    inner = pt.call(body(0), a, name="inner")
+    outer = pt.Graph([pt.op("Neg", inner, name="neg")], name="outer")
+    x = pt.variable("x", "float32", (3,))
+    g = pt.Graph([pt.call(outer, x, name="call")])
+    proto = written(g)
+    assert [f.name for f in proto.functions] == ["inner", "call"], "callee before caller"
+    assert same(run_engine(proto, X), interpret(g, [X]))
+
+
+def test_calls_in_the_body_of_an_if():
+    a = pt.variable("x", "float32", (3,))
+    then = pt.Graph([pt.call(body(0), a, name="inner")], name="then", inputs=[a])
+    b = pt.variable("x", "float32", (3,))
+    other = pt.Graph([pt.op("Neg", b, name="neg")], name="else", inputs=[b])
+    x, c = pt.variable("x", "float32", (3,)), pt.variable("c", "bool", ())
+    y = pt.op("If", c, name="y", then_branch=then, else_branch=other, captures=[x])
+    g = pt.Graph([y], inputs=[x, c])
+    proto = written(g)
+    for flag in (True, False):
+        assert same(run_engine(proto, X, np.array(flag)), interpret(g, [X, np.array(flag)]))
+
+
+def test_captures_with_other_names_and_shadows_come_back():
+    g = parse(
+        """opset 21
+
+graph net(c: bool[], x: float32[3]) -> (y) {
+  t = Neg(x)
+  y = If(c) {
+    then_branch=graph a(p: float32[3], q: float32[3]) -> (x) {
+      x = Sub(p, q)
+    },
+    else_branch=graph b(p: float32[3], q: float32[3]) -> (q) {
+      t = Mul(q, q) name=inner
+    },
+  } captures(t, x)
+}
+"""
+    )
+    proto = written(g)
+    for flag in (True, False):
+        assert same(run_engine(proto, np.array(flag), X), interpret(g, [np.array(flag), X]))
+
+
+@pytest.mark.parametrize("outputs, names", [
+    (["y", "y"], ["a", "b"]), (["x"], ["x"]), (["x"], ["z"]), (["w"], ["w"]), (["w", "w"], ["v", "w"]), (["y", "x"], ["t", "u"]),
+])  # fmt: skip
+def test_outputs_of_all_kinds(outputs, names):
+    x = pt.variable("x", "float32", (3,))
+    w = pt.constant(X, "w")
+    y = pt.op("Add", pt.op("Neg", x, name="t"), w, name="y")
+    g = pt.Graph([{"x": x, "w": w, "y": y}[key] for key in outputs], inputs=[x], output_names=names)
+    proto = written(g)
+    assert [item.name for item in proto.graph.output] == names
+    for run in (run_reference, run_engine):
+        assert same(run(proto, X), interpret(g, [X]))
+
+
+def test_an_output_cannot_bear_an_inputs_name():
+    x = pt.variable("x", "float32", (3,))
+    with pytest.raises(WriteError, match="bears the name of an input"):
+        to_model(pt.Graph([pt.op("Neg", x, name="y")], output_names=["x"]))
+
+
+def test_control_dependencies_are_refused_or_dropped():
+    x = pt.variable("x", "float32", (3,))
+    first = pt.op("Neg", x, name="first")
+    g = pt.Graph([pt.op("Relu", x, name="y").evolve(after=(first,))])
+    with pytest.raises(WriteError, match=r"(?s)node 'y'.*comes after 'first'.*drop_control=True"):
+        to_model(g)
+    assert len(to_model(g, drop_control=True).graph.node) == 2
+
+
+def test_affinity_order_and_metadata_survive():
+    y = pt.op("Relu", x := pt.variable("x", "float32", (3,)), name="y")
+    late = pt.constant(np.ones(3, np.float32), "late")
+    z = pt.op("Add", y, late, name="z").evolve(metadata={"note": "mine"})
+    large = pt.op("Add", z, pt.constant(np.ones((900, 3), np.float32), "large"), name="wide")
+    y.affinity = x.affinity = late.affinity = "cpu"
+    written(pt.Graph([large], name="kept", metadata={"author": "me"}))
+
+
+@pytest.mark.parametrize("dtype", [
+    "int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "bfloat16", "float16",
+    "float32", "float64", "complex64", "bool", "int8", "uint16", "int32", "uint64", "float6_e2m3fn",
+])  # fmt: skip
+def test_arrays_of_every_dtype_come_back(dtype):
+    array = np.array([[0, 1, 1], [1, 0, 1]]).astype(numpy_dtype(dtype))
+    g = pt.Graph([pt.constant(array, "w")], opsets={"": 25})
+    found = load(to_model(g))["w"].value
+    assert found.dtype == array.dtype and found.tobytes() == array.tobytes() and found.shape == (2, 3)
+
+
+def test_strings_that_are_not_utf8_stay_bytes():
+    array = np.array(["ä", b"\xff", ""], object)
+    assert load(to_model(pt.Graph([pt.constant(array, "w")])))["w"].value.tolist() == array.tolist()
+
+
+def test_large_constants_can_be_elided():
+    proto = to_model(calls(), elide_constants_above=100)
+    assert not proto.graph.initializer and {item.name for item in proto.graph.input} >= {"x", "big0_1"}
