@@ -40,6 +40,7 @@ class _Inlining:
         self._counts: dict[str, int] = {}
         self._sizes: dict[int, tuple[int, Graph]] = {}
         self._done: dict[int, tuple[Graph, Graph]] = {}
+        self._flat: dict[int, tuple[Graph, Graph]] = {}
 
     def check_size(self, graph: Graph) -> int:
         """How many nodes the graph will have, its bodies included."""
@@ -72,6 +73,14 @@ class _Inlining:
         if id(graph) not in self._done:
             self._done[id(graph)] = self._graph(graph), graph
         return self._done[id(graph)][0]
+
+    def flat(self, body: Graph) -> Graph:
+        """The body of a call to be inlined, without calls. What its ops are called counts only once they are in their place."""
+        if id(body) not in self._flat:
+            inner = _Inlining(self.wanted)
+            inner.reserve(body)
+            self._flat[id(body)] = inner.graph(body), body
+        return self._flat[id(body)][0]
 
     def _graph(self, graph: Graph) -> Graph:
         rewriter = Rewriter(graph)
@@ -123,7 +132,7 @@ class _Splice:
     def call(self, call: Node) -> None:
         """The nodes of the body, reading what the call reads; what read the call reads them."""
         assert call.subgraph is not None
-        body = self.inlining.graph(call.subgraph)
+        body = self.inlining.flat(call.subgraph)
         if len(body.inputs) != len(call.inputs):
             raise GraphError(
                 f"the call has {len(call.inputs)} inputs and its body {len(body.inputs)}", where=f"call {call.name!r}"
