@@ -13,6 +13,7 @@ from partition.errors import PartitionError
 from partition.explain import Explanation
 from partition.fingerprint import fingerprint
 from partition.hooks import Hooks, Witness
+from partition.names import names_in
 from partition.op_index import OpIndex, build_op_index
 from partition.planner import Planned, settle
 from partition.plans import Group, Plan, Reasons
@@ -69,7 +70,7 @@ def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[Subgraph
     chosen = _chosen(plan, index, properties, witness)
     live = plan.reasons.evidence if isinstance(plan.reasons, Explanation) else ()
     evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in live]
-    taken = {node.name for node in g.nodes} | {group.name for group in plan.groups}
+    taken = names_in(g) | {group.name for group in plan.groups}
     planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken), witness)
     kept: list[Chosen] = []
     for order in sorted({c.order for c in chosen}):

@@ -11,6 +11,7 @@ import attrs
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Type
+from partition.names import unique
 from partition.op_index import OpIndex
 
 AFTER = "partita.after"
@@ -116,16 +117,6 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool,
         place=maker.place,
         affinity=None if maker.op is None else maker.affinity,
     )
-
-
-def unique(name: str, taken: set[str]) -> str:
-    """The name, with a number behind it if it is taken; it is taken from then on."""
-    made, count = name, 0
-    while made in taken:
-        count += 1
-        made = f"{name}_{count}"
-    taken.add(made)
-    return made
 
 
 def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:

@@ -10,8 +10,9 @@ import attrs
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Type
-from partition.bodies import Draft, build_body, draft_body, find_exits, unique
+from partition.bodies import Draft, build_body, draft_body, find_exits
 from partition.hooks import Hooks
+from partition.names import names_in, unique, with_own_names
 from partition.op_index import OpIndex
 
 
@@ -90,6 +91,8 @@ class CallMaker:
             self._adjust(chosen)
             return "create_subgraph_node"
         self._check_created(chosen, node, draft, first)
+        if node.subgraph is not None and node.subgraph is not body:  # the property made another of it
+            node = node.evolve(subgraph=with_own_names(node.subgraph, names_in(body), self._taken))
         chosen.made = Made(self._titled(chosen, node, extra), body, draft)
         return None
 

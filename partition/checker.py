@@ -20,7 +20,7 @@ def check_partition(preds: Preds, groups: Groups, offered: Sequence[bool], name:
 
 
 def check_connected(preds: Preds, groups: Groups, refused: Container[tuple[int, int]], name: Names) -> None:
-    """Each group hangs together by edges u→v that no callback refused. Linear."""
+    """Each group hangs together by edges u→v that were not refused. Linear."""
     leader = list(range(len(preds)))
     owner = [-1] * len(preds)
     for k, group in enumerate(groups):

@@ -14,7 +14,7 @@ from partition.hooks import Hooks
 from partition.matcher import Matcher
 from partition.op_index import OpIndex
 from partition.pattern import Pattern
-from partition.selector import SubgraphSelector
+from partition.selector import ContainOpSelector, SubgraphSelector
 
 Groups = list[list[int]]
 
@@ -106,7 +106,7 @@ def _grown(
             return False
 
     evidence.labels = labels
-    evidence.by_affinity = any(isinstance(label, (str, tuple)) for label in set(labels))
+    evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
     number: dict[Hashable, int] = {}
     color = [None if label is None else number.setdefault(label, len(number)) for label in labels]
     if how == "seed":
@@ -175,7 +175,7 @@ def _walked(
     evidence = Evidence(hooks.name, "walk", repr(selector))
     if labels is not None:
         evidence.labels = labels
-        evidence.by_affinity = any(isinstance(label, (str, tuple)) for label in set(labels))
+        evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
         asked = LabelWalk(labels)
         groups = growth.walk(index.preds, [label is not None for label in labels], lambda: asked, fixed)
         return groups, evidence

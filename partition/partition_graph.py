@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.node import Node
 from graph.pauses import collector_paused
+from graph.rewrite import Rewriter, rewrite
 from partition.applying import finish, plan_of
 from partition.backend import make_properties
 from partition.errors import PartitionError, not_a
+from partition.names import names_in
 from partition.op_index import is_made_call
 from partition.planner import PartitionOptions, Planner
 from partition.plans import Plan
@@ -47,25 +49,34 @@ def partition_graph(
     What decides is the property given (or several, in order), else the backend's, else `g.attrs["subgraph_property"]`, which is
     consumed, else the affinities of the nodes. `growth` and the limits override the properties' own; other options go to their
     `pre_partition`. `inside` partitions the bodies of the calls that are there (or of those that it says yes to) instead."""
-    if inside:
-        return _partition_bodies(
-            g,
-            inside,
-            subgraph_property=subgraph_property,
-            backend=backend,
-            growth=growth,
-            min_subgraph_size=min_subgraph_size,
-            max_subgraphs=max_subgraphs,
-            dedup_inputs=dedup_inputs,
-            **options,
-        )
-    properties = choose_properties(g, subgraph_property, backend)
-    _check_options(properties, options)
+    made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
     with collector_paused():
-        planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
-        planned = planner.run(properties, make_calls=True)
-        attrs = {key: value for key, value in g.attrs.items() if key != PROPERTY}
-        return finish(planned, properties, attrs)
+        if not inside:
+            return _partition(g, choose_properties(g, subgraph_property, backend), made, names_in(g))
+        which = inside if callable(inside) else is_made_call
+        return _partition_bodies(g, which, lambda: choose_properties(g, subgraph_property, backend), made)
+
+
+def _partition(g: Graph, properties: list[SubgraphProperty], options: PartitionOptions, taken: set[str]) -> Graph:
+    _check_options(properties, options.extra)
+    planned = Planner(g, options, taken).run(properties, make_calls=True)
+    return finish(planned, properties, {key: value for key, value in g.attrs.items() if key != PROPERTY})
+
+
+def _partition_bodies(
+    g: Graph, which: Callable[[Node], bool], make: Callable[[], list[SubgraphProperty]], options: PartitionOptions
+) -> Graph:
+    """The second level: the bodies of these calls partitioned. The reports are in the bodies' own attributes."""
+    taken = names_in(g)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if node.subgraph is not None and which(node):
+            made = made.evolve(subgraph=_partition(node.subgraph, make(), options, taken))
+        rewriter.keep(node, made)
+
+    done = rewrite(g, visit)
+    return done.evolve(attrs={key: value for key, value in g.attrs.items() if key != PROPERTY})
 
 
 def plan(
@@ -86,8 +97,8 @@ def plan(
     properties = choose_properties(g, subgraph_property, backend)
     _check_options(properties, options)
     with collector_paused():
-        planner = Planner(g, _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options))
-        return plan_of(planner.run(properties, make_calls=False), properties)
+        made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
+        return plan_of(Planner(g, made).run(properties, make_calls=False), properties)
 
 
 def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:
@@ -114,7 +125,7 @@ def choose_properties(g: Graph, given: Properties | None, backend: str | None) -
 
 def as_properties(given: Any, where: str) -> list[SubgraphProperty]:
     """One property or a sequence of them as a list."""
-    listed = [given] if isinstance(given, SubgraphProperty) or not isinstance(given, Sequence) else list(given)
+    listed = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     for one in listed:
         if isinstance(one, type) and issubclass(one, SubgraphProperty):
             raise PartitionError(f"{one.__name__} is a class", where=where, remedy=f"Give an instance: {one.__name__}()")
@@ -134,22 +145,9 @@ def _options(
 KNOWN = ("subgraph_property", "backend", "growth", "min_subgraph_size", "max_subgraphs", "dedup_inputs", "inside")
 
 
-def _check_options(properties: Sequence[SubgraphProperty], options: dict[str, Any]) -> None:
+def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str, Any]) -> None:
     """An option that no property looks at is a mistake."""
     if options and all(type(p).pre_partition is SubgraphProperty.pre_partition for p in properties):
         name = min(options)
         hint = did_you_mean(name, KNOWN) or f"PartitionGraph takes {', '.join(KNOWN)}; others are for a property's pre_partition"
         raise PartitionError(f"there is no option {name!r}, and no property here takes options of its own", remedy=hint)
-
-
-def _partition_bodies(g: Graph, which: bool | Callable[[Node], bool], **options: Any) -> Graph:
-    """The second level: each call's body partitioned. The reports are in the bodies' own attributes."""
-    from graph.rewrite import Rewriter, rewrite
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        if node.subgraph is not None and (which(node) if callable(which) else is_made_call(node)):
-            made = made.evolve(subgraph=partition_graph(node.subgraph, **options))
-        rewriter.keep(node, made)
-
-    return rewrite(g, visit)

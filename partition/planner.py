@@ -8,13 +8,14 @@ from typing import Any
 import attrs
 
 from graph.graph import Graph
-from partition.bodies import common_affinity, unique
+from partition.bodies import common_affinity
 from partition.calls import CallMaker, Chosen
 from partition.checker import check_connected, check_partition
 from partition.choose import check_growth, choose_groups
 from partition.errors import PartitionError
 from partition.evidence import Evidence
 from partition.hooks import Hooks, Witness
+from partition.names import names_in, unique
 from partition.op_index import OpIndex, build_op_index
 from partition.property import SubgraphProperty
 
@@ -66,14 +67,15 @@ class Planned:
 class Planner:
     """One run over one graph."""
 
-    def __init__(self, graph: Graph, options: PartitionOptions) -> None:
+    def __init__(self, graph: Graph, options: PartitionOptions, taken: set[str] | None = None) -> None:
+        """`taken`: names that calls must not have, where they are not those in the graph."""
         check_growth(options.growth)
         _check_count("min_subgraph_size", options.min_subgraph_size)
         _check_count("max_subgraphs", options.max_subgraphs)
         self.index = build_op_index(graph)
         self.options = options
         self.witness = Witness(graph)
-        self.taken = {node.name for node in graph.nodes}
+        self.taken = names_in(graph) if taken is None else taken
         self.maker = CallMaker(self.index, self.taken)
         self.groups: list[Chosen] = []
         self.evidence: list[Evidence] = []
@@ -145,7 +147,8 @@ class Planner:
         order = settle(self.index, self.groups)
         if evidence.growth not in ("waves", "pattern"):
             nodes = self.index.nodes
-            check_connected(self.index.preds, [c.members for c in chosen], evidence.refused, lambda v: nodes[v].name)
+            refused = () if evidence.growth == "walk" else evidence.refused  # a walk may come to a refused node another way
+            check_connected(self.index.preds, [c.members for c in chosen], refused, lambda v: nodes[v].name)
         return order
 
     def _give_back(self, before: int, declined: dict[int, str]) -> None:

@@ -1,0 +1,44 @@
+"""Names of nodes: op nodes have names of their own in a graph and all graphs inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.node import Node
+from graph.rewrite import Rewriter, map_bodies, rewrite
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, with a number behind it if it is taken; it is taken from then on."""
+    made, count = name, 0
+    while made in taken:
+        count += 1
+        made = f"{name}_{count}"
+    taken.add(made)
+    return made
+
+
+def names_in(graph: Graph) -> set[str]:
+    """The names of all nodes, and of the ops in all bodies."""
+    found = {node.name for node in graph.nodes}
+    for body in graphs_in(graph):
+        if body is not graph:
+            found.update(node.name for node in body.nodes if node.is_op)
+    return found
+
+
+def with_own_names(graph: Graph, own: Container[str], taken: set[str]) -> Graph:
+    """The graph with each op renamed whose name is taken, unless it is the op's `own`."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if node.is_op:
+            made = map_bodies(made, lambda body: with_own_names(body, own, taken))
+            if node.name not in own:
+                name = unique(node.name, taken)
+                made = made if name == node.name else made.evolve(name=name)
+        rewriter.keep(node, made)
+
+    return rewrite(graph, visit)

@@ -1,0 +1,204 @@
+"""Plans, their JSON, reports, and the checker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from graph import Graph, PartitaError, op, variable
+from partition import ContainOpSelector, PatternProperty, Plan, plan
+from partition.checker import check_connected, check_partition
+from passes import apply_pass
+
+from .making import SHAPE, Property, chain, check_partition_of, from_edges, groups_of, ops
+
+EDGES = {"1": [], "2": ["1"], "3": ["2"], "4": ["2"], "5": ["3", "4"], "6": ["5"], "7": ["6"]}
+DEVICE = {name: "B" if name == "4" else "A" for name in EDGES}
+"""The worked example of the HETERO design document."""
+
+
+def test_a_plan_says_what_would_be_done() -> None:
+    g = from_edges(EDGES, DEVICE)
+    before = str(g)
+    planned = plan(g)
+    assert str(planned) == (
+        "plan for 'net': 7 ops in 3 subgraphs\n"
+        "  A_0 on A: 2 ops (1, 2)\n"
+        "  A_1 on A: 4 ops (3, 5, 6, 7)\n"
+        "  B_2 on B: 1 ops (4)"
+    )
+    assert str(g) == before
+    assert [(b.producer, b.consumer, b.inside, b.rule, b.text) for b in planned.borders] == [
+        ("x", "1", "A_0", "input", "a graph input"),
+        ("2", "3", "A_0", "cycle", "one subgraph with 'A_1' would close a cycle"),
+        ("2", "4", "A_0", "device", "'4' is on B, '2' on A"),
+        ("4", "5", "B_2", "device", "'5' is on A, '4' on B"),
+    ]
+
+
+def test_a_plan_read_from_json_does_the_same() -> None:
+    g = from_edges(EDGES, DEVICE)
+    planned = plan(g)
+    text = planned.to_json()
+    read = Plan.from_json(text)
+    assert read == planned
+    assert read.to_json() == text == plan(from_edges(EDGES, DEVICE)).to_json()
+    made = apply_pass(g, "PartitionGraph")
+    assert str(read.apply(g)) == str(planned.apply(g)) == str(made)
+    assert read.apply(g).attrs["partition_report"].to_dict() == made.attrs["partition_report"].to_dict()
+
+
+def test_a_plan_for_another_graph_is_refused() -> None:
+    planned = plan(from_edges(EDGES, DEVICE))
+    with pytest.raises(PartitaError, match="the plan was made for another graph"):
+        planned.apply(from_edges({**EDGES, "8": ["7"]}, DEVICE))
+
+
+def test_a_plan_that_was_tampered_with_is_checked_again() -> None:
+    g = from_edges(EDGES, DEVICE)
+    content = json.loads(plan(g).to_json())
+    content["groups"][0]["nodes"].append("3")
+    with pytest.raises(PartitaError, match="node '3' is in two subgraphs"):
+        Plan.from_json(json.dumps(content)).apply(g)
+    content["groups"][1]["nodes"] = ["5", "6", "7"]
+    content["groups"][0]["nodes"].append("5")
+    content["groups"][1]["nodes"].remove("5")
+    with pytest.raises(PartitaError, match="close a cycle; those that start at '1', '6', '4' are in it or behind it"):
+        Plan.from_json(json.dumps(content)).apply(g)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "this is no JSON"),
+        ("[]", "no plan of a version that is known"),
+        ('{"partita_plan": 1}', "the plan is damaged: 'groups'"),
+    ],
+)
+def test_what_is_no_plan(text: str, message: str) -> None:
+    with pytest.raises(PartitaError, match=message):
+        Plan.from_json(text)
+
+
+def test_a_plan_calls_the_hooks_that_make_calls_only_when_applied() -> None:
+    made: list[int] = []
+
+    class Counting(Property):
+        def create_subgraph_node(self, subgraph: Graph, index: int) -> None:
+            made.append(index)
+
+    g = chain("Relu", "Exp", "Relu")
+    planned = plan(g, subgraph_property=Counting(lambda: ContainOpSelector({"Relu"})))
+    assert made == []
+    done = planned.apply(g)
+    assert made == [0, 1]
+    assert str(done) == str(g)
+    assert done.attrs["partition_report"].notes == (
+        "create_subgraph_node of 'mine' left the ops of mine_0 as they were",
+        "create_subgraph_node of 'mine' left the ops of mine_1 as they were",
+    )
+
+
+def test_properties_may_be_given_anew() -> None:
+    g = chain("Relu", "Exp", "Relu")
+    text = plan(g, subgraph_property=ops("Relu")).to_json()
+    plain = Plan.from_json(text).apply(g)
+    check_partition_of(g, plain)
+
+    class Own(Property):
+        def review_subgraph(self, subgraph: Graph, index: int) -> dict[str, int]:
+            return {"index": index}
+
+    made = Plan.from_json(text).apply(g, Own(lambda: None))
+    assert made["mine_1"].attrs["index"] == 1
+    with pytest.raises(PartitaError, match="the plan has subgraphs of a property 'mine', which is not among those given"):
+        Plan.from_json(text).apply(g, Property(lambda: None, "other"))
+
+
+def test_the_report_finds_the_path_of_a_cycle_when_asked() -> None:
+    made = apply_pass(from_edges(EDGES, DEVICE), "PartitionGraph")
+    rows = made.attrs["partition_report"].to_dict(paths=True)["borders"]
+    assert [row["path"] for row in rows] == [None, ["A_0", "B_2", "A_1"], None, None]
+    assert "path" not in made.attrs["partition_report"].to_dict()["borders"][0]
+
+
+def test_the_report_in_words_and_as_a_table() -> None:
+    from rich.console import Console
+
+    g = chain("Relu", "Exp", "Relu", "Neg")
+    report = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu", "Neg")).attrs["partition_report"]
+    assert str(report) == (
+        "net: 3 of 4 ops in 2 subgraphs\n"
+        "  mine_0: 1 ops (relu0)\n"
+        "  mine_1: 2 ops (relu2, neg3)\n"
+        "  outside: 1 ops, unsupported: 'mine' does not take 'exp1' (Exp)\n"
+        "  borders: 1 input, 2 unsupported"
+    )
+    assert report.explain("relu2") == "relu2 is in mine_1\n  exp1 -> relu2: unsupported: 'mine' does not take 'exp1' (Exp)"
+    with pytest.raises(PartitaError, match=r"there is no op 'relu9' in the report[\s\S]*Did you mean"):
+        report.explain("relu9")
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(report)
+    text = console.export_text()
+    assert "3 of 4 ops in 2 subgraphs" in text
+    assert "mine_1" in text and "(outside)" in text
+
+
+def test_the_repairs_of_growth_seed_are_told() -> None:
+    x, y = variable("x", "float32", SHAPE), variable("y", "float32", SHAPE)
+    device = {"a1": "A", "b2": "B", "b1": "B", "b3": "B", "a2": "A", "a3": "A"}
+    a1, b2 = op("Relu", x, name="a1"), op("Relu", y, name="b2")
+    b1, a2 = op("Relu", a1, name="b1"), op("Relu", b2, name="a2")
+    g = Graph([op("Add", b1, b2, name="b3"), op("Add", a1, a2, name="a3")])
+    for name, where in device.items():
+        g[name].affinity = where
+    made = apply_pass(g, "PartitionGraph", growth="seed")
+    check_partition_of(g, made)
+    assert made.attrs["partition_report"].notes == (
+        "Growth seed chose {b2, b1, b3}, which would have closed a cycle with a subgraph chosen before: it became {b2}, {b1, b3}",
+    )
+    assert len(groups_of(made)) == 3
+
+
+def test_waves_may_be_unconnected() -> None:
+    x = variable("x", "float32", SHAPE)
+    g = Graph([op("Exp", op("Relu", x, name="a"), name="b"), op("Neg", op("Relu", x, name="c"), name="d")])
+    made = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu"), growth="waves")
+    check_partition_of(g, made, unconnected=True)
+    assert groups_of(made) == [{"a", "c"}]
+
+
+def name(v: int) -> str:
+    return f"n{v}"
+
+
+@pytest.mark.parametrize(
+    ("preds", "groups", "message"),
+    [
+        ([[], [0], [1]], [[0, 2]], "close a cycle; those that start at 'n0' are"),
+        ([[], [], [0], [1], [0, 3], [1, 2]], [[0, 4], [1, 5]], "close a cycle; those that start at 'n0', 'n1' are"),
+        ([[], [0]], [[0, 1], [1]], "node 'n1' is in two subgraphs"),
+        ([[], [0]], [[]], "a subgraph has no nodes"),
+    ],
+)
+def test_the_checker_refuses(preds: list[list[int]], groups: list[list[int]], message: str) -> None:
+    with pytest.raises(PartitaError, match=message):
+        check_partition(preds, groups, [True] * len(preds), name)
+
+
+def test_the_checker_refuses_nodes_that_were_not_offered_and_loose_groups() -> None:
+    with pytest.raises(PartitaError, match="node 'n1' may not be in a subgraph"):
+        check_partition([[], [0]], [[0, 1]], [True, False], name)
+    with pytest.raises(PartitaError, match="does not hang together"):
+        check_connected([[], [0], [0, 1]], [[1, 2]], {(1, 2)}, name)
+
+
+def test_the_checker_gives_a_topological_order() -> None:
+    assert check_partition([[], [0], [1], [0, 2]], [[1, 2]], [True] * 4, name) == [0, ~0, 3]
+
+
+def test_plans_of_large_groups_are_by_name() -> None:
+    g = chain(*["Relu"] * 50)
+    planned = plan(g, subgraph_property=PatternProperty(ContainOpSelector({"Relu"}), "all"))
+    assert planned.groups[0].nodes == tuple(f"relu{i}" for i in range(50))

@@ -1,0 +1,161 @@
+"""Whatever the graph and whatever the selector says: no cycle, nothing lost, the same numbers, the inverse pass gives it back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph import Graph, Node
+from partition import Plan, SubgraphSelector, plan
+from passes import apply_pass
+
+from .making import Property, check_partition_of, contracted_is_acyclic, from_edges, graphs, groups_of
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+
+
+class Vetoing(SubgraphSelector):
+    """Stateless: refuses a fixed, random-looking share of the nodes and edges."""
+
+    stateless = True
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def _yes(self, *key: Any) -> bool:
+        return random.Random(f"{self.seed}{key}").random() < 0.8
+
+    def select(self, node: Node) -> bool:
+        return self._yes(node.name)
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        return self._yes("in", cur.name, new.name)
+
+    def select_output(self, cur: Node, new: Node) -> bool:
+        return self._yes("out", cur.name, new.name)
+
+
+class Moody(SubgraphSelector):
+    """Stateful: what it says depends on how often it was asked; its filter drops anything."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.seed = seed
+
+    def select(self, node: Node) -> bool:
+        return self.random.random() < 0.8
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        return self.random.random() < 0.7
+
+    select_output = select_input
+
+    def filter(self, candidates: list[Node]) -> list[Node]:
+        kept = [node for node in candidates if self.random.random() < 0.7]
+        self.random.shuffle(kept)
+        return kept
+
+    def reset(self) -> None:
+        self.random = random.Random(self.seed + 1)
+
+
+class VetoingWithFilter(Vetoing):
+    def filter(self, candidates: list[Node]) -> list[Node]:
+        return [node for node in candidates if self._yes("filter", node.name)]
+
+
+@EXAMPLES
+@given(g=graphs(), growth=st.sampled_from([None, "walk", "largest", "seed", "waves"]))
+def test_by_affinity(g: Graph, growth: str | None) -> None:
+    if all(node.affinity is None for node in g.nodes):
+        return
+    made = apply_pass(g, "PartitionGraph", growth=growth)
+    check_partition_of(g, made, unconnected=growth == "waves")
+    device = {node.name: node.affinity for node in g.nodes}
+    assert all(len({device[name] for name in group}) == 1 for group in groups_of(made))
+    planned = plan(g, growth=growth)
+    assert planned.to_json() == plan(g, growth=growth).to_json()
+    assert str(Plan.from_json(planned.to_json()).apply(g)) == str(made)
+
+
+@EXAMPLES
+@given(
+    g=graphs(devices=[None]),
+    kind=st.sampled_from([Vetoing, VetoingWithFilter]),
+    seed=st.integers(0, 99),
+    growth=st.sampled_from(["walk", "largest", "seed", "waves"]),
+)
+def test_stateless_selectors(g: Graph, kind: type[Vetoing], seed: int, growth: str) -> None:
+    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: kind(seed)), growth=growth)
+    check_partition_of(g, made, unconnected=growth == "waves")
+    if growth != "walk":
+        selector = kind(seed)
+        assert all(selector.select(g[name]) for group in groups_of(made) for name in group)
+
+
+@EXAMPLES
+@given(g=graphs(devices=[None]), seed=st.integers(0, 99), least=st.integers(1, 3))
+def test_stateful_selectors_with_filters(g: Graph, seed: int, least: int) -> None:
+    rng = random.Random(seed)
+    subject = Property(lambda: Moody(rng.randrange(10**6)), min_subgraph_size=least)
+    made = apply_pass(g, "PartitionGraph", subgraph_property=subject)
+    check_partition_of(g, made)
+    assert all(len(group) >= least for group in groups_of(made))
+
+
+@EXAMPLES
+@given(g=graphs(), seed=st.integers(0, 99), dedup=st.booleans())
+def test_several_properties(g: Graph, seed: int, dedup: bool) -> None:
+    makers = {"first": lambda: Moody(seed), "second": lambda: Vetoing(seed), "third": lambda: Moody(7)}
+    properties = [Property(make, name) for name, make in makers.items()]
+    made = apply_pass(g, "PartitionGraph", subgraph_property=properties, dedup_inputs=dedup)
+    check_partition_of(g, made)
+
+
+@EXAMPLES
+@given(g=graphs())
+def test_every_border_has_a_reason(g: Graph) -> None:
+    if all(node.affinity is None for node in g.nodes):
+        return
+    made = apply_pass(g, "PartitionGraph")
+    report = made.attrs["partition_report"]
+    home = {name: group.name for group in report.groups for name in group.nodes}
+    edges = {
+        (source.name, node.name)
+        for node in g.nodes
+        for source in [*(e.node for e in node.reads), *node.after]
+        if not source.is_constant and home.get(source.name) != home.get(node.name)
+    }
+    assert {(border.producer, border.consumer) for border in report.borders} == edges
+    assert all(border.text for border in report.borders)
+    assert {out.node for out in report.outside} == {node.name for node in g.nodes if node.is_op} - set(home)
+    for row in report.to_dict(paths=True)["borders"]:
+        assert (row["rule"] == "cycle") == (row["path"] is not None)
+
+
+@EXAMPLES
+@given(g=graphs(devices=["A", "B"]))
+def test_largest_leaves_no_edge_to_contract(g: Graph) -> None:
+    made = apply_pass(g, "PartitionGraph", growth="largest")
+    groups = groups_of(made)
+    home = {name: i for i, group in enumerate(groups) for name in group}
+    for node in g.nodes:
+        for source in [*(e.node for e in node.reads), *node.after]:
+            a, b = home.get(source.name), home.get(node.name)
+            if a is not None and b is not None and a != b and source.affinity == node.affinity:
+                merged = [g for i, g in enumerate(groups) if i not in (a, b)] + [groups[a] | groups[b]]
+                assert not contracted_is_acyclic(g, merged)
+
+
+@pytest.mark.parametrize("growth", ["walk", "largest"])
+def test_the_same_on_every_run(growth: str) -> None:
+    names = {f"n{i}": [f"n{j}" for j in {i - 1, i // 2} if 0 <= j < i] for i in range(60)}
+    texts = set()
+    for _ in range(3):
+        g = from_edges(names, {name: "AB"[i % 7 == 6] for i, name in enumerate(names)})
+        texts.add(plan(g, growth=growth).to_json())
+    assert len(texts) == 1
