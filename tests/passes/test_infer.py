@@ -102,7 +102,7 @@ def test_bodies_get_their_types() -> None:
           z, s = Loop(n, c, x) {
             body=graph l(i: int64[], go: bool[], v: float32, k: float32) -> (go, w, row) {
               w = Add(v, k)
-              row = ReduceSum(w) {keepdims=0}
+              row = Abs(k)
             },
           } captures(x)
         }
@@ -117,9 +117,9 @@ def test_bodies_get_their_types() -> None:
           z, s = Loop(n, c, x) {
             body=graph l(i: int64[], go: bool[], v: float32, k: float32[2, N]) -> (go, w, row) {
               w = Add(v, k) : float32
-              row = ReduceSum(w) {keepdims=0} : float32[]
+              row = Abs(k) : float32[2, N]
             },
-          } captures(x) : float32, float32[unk__0]
+          } captures(x) : float32, float32[unk__0, 2, N]
         }
         """,
     )
