@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import is_not
+from operator import attrgetter, is_not
 
 import attrs
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.order import topological
 from graph.types import Type
 from partition.names import unique
 from partition.op_index import OpIndex
 
 AFTER = "partita.after"
 """The metadata key that keeps, by name, the control dependencies of nodes about a border that one crosses."""
+
+PLACE = attrgetter("place")
 
 Exits = dict[tuple[int, int], None]
 """Values of a group that are used outside, each as (op, output), in order."""
@@ -160,7 +163,19 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
     outputs = [NodeEntry(made.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
         return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
-    return Graph.assembled([*draft.variables, *draft.constants, *kept], draft.variables, outputs, name, index.graph.opsets)
+    return Graph.assembled(_in_order([*draft.variables, *draft.constants], kept), draft.variables, outputs, name, index.graph.opsets)
+
+
+def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
+    """The nodes in a graph's order. Where all places agree with it, as in most graphs, nothing has to be looked for."""
+    if len(sources) > 1:
+        sources.sort(key=PLACE)
+    last = sources[-1].place if sources else -1
+    for node in ops:
+        if node.place < last:
+            return topological([*sources, *ops])
+        last = node.place
+    return (*sources, *ops)
 
 
 def noted_after(node: Node) -> Mapping[str, str]:

@@ -68,12 +68,14 @@ class CallMaker:
         exits = find_exits(self.index, [chosen.members for chosen in groups])
         for k, chosen in enumerate(groups):
             hooks = chosen.hooks
-            type_of = self._inferred_type if any(map(hooks.overrides, SEEING)) else _own_type
+            seen = hooks.sees_bodies
+            type_of = self._inferred_type if seen else _own_type
             draft = draft_body(self.index, chosen.members, exits[k], chosen.dedup, type_of)
             hook = self._make_one(chosen, draft)
             if hook is not None:
                 declined[k] = hook
-            self._check_affinities(chosen)
+            if seen:
+                self._check_affinities(chosen)
         return declined
 
     def _make_one(self, chosen: Chosen, draft: Draft) -> str | None:
@@ -169,7 +171,3 @@ def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[N
 
 def _own_type(entry: NodeEntry) -> Type | None:
     return entry.type
-
-
-SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
-"""The hooks that are shown bodies, or their inputs."""

@@ -53,6 +53,9 @@ class Witness:
                 node.affinity = affinity
 
 
+SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
+"""The hooks that are shown bodies, or their inputs."""
+
 SHOWN = "A hook must not change what it is shown; it may return changed copies where it returns something"
 
 
@@ -66,6 +69,8 @@ class Hooks:
         self._own = {
             hook for hook in dir(SubgraphProperty) if getattr(type(subject), hook, None) is not getattr(SubgraphProperty, hook)
         } | vars(subject).keys()
+        self.sees_bodies = not self._own.isdisjoint(SEEING)
+        """Is the property shown bodies, so that the types of their inputs matter?"""
 
     def overrides(self, hook: str) -> bool:
         """Does the property define this hook itself?"""
