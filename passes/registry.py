@@ -16,7 +16,7 @@ PassFunction = Callable[..., Graph]
 
 Registered = TypeVar("Registered", bound=PassFunction)
 
-REQUESTS = ("subgraph_property", "json")
+REQUESTS = ("subgraph_property",)
 """What users leave in `g.attrs` for a later pass: wishes, not facts about the graph, so that the passes here keep them."""
 
 

@@ -80,9 +80,8 @@ def test_values_stay(old: int, new: int, statement: str) -> None:
 
 def test_names_stay_and_constants_are_shared() -> None:
     big = np.arange(200_000, dtype=np.float32).reshape(2, 100_000)
-    g = Graph(
-        [op("MatMul", variable("x", "float32", (3, 2)), constant(big, "w"), name="y", opset=9)], opsets={"": 9}, output_names=["out"]
-    )
+    y = op("MatMul", variable("x", "float32", (3, 2)), constant(big, "w"), name="y", opset=9)
+    g = Graph([y], opsets={"": 9}, output_names=["out"])
     made = apply_pass(g, "ConvertOpset", opset=21)
     assert made["w"].value is big and made.inputs == g.inputs and made.output_names == ("out",)
     assert [node.name for node in made.nodes] == [node.name for node in g.nodes]
@@ -115,10 +114,8 @@ def test_refusals(net: str, old: int, new: Any, said: str) -> None:
 def test_a_scan_does_not_cross_opset_9() -> None:
     body = Graph([variable("s"), variable("v")], name="body", opsets={"": 9})
     body = body.evolve(outputs=[op("Add", *body.inputs, name="sum", opset=9)[0]], output_names=["sum"], nodes=())
-    g = Graph(
-        [op("Scan", variable("s0", shape=(2,)), variable("xs", shape=(3, 2)), body=body, num_scan_inputs=1, name="scan", opset=9)],
-        opsets={"": 9},
-    )
+    state, rows = variable("s0", shape=(2,)), variable("xs", shape=(3, 2))
+    g = Graph([op("Scan", state, rows, body=body, num_scan_inputs=1, name="scan", opset=9)], opsets={"": 9})
     assert apply_pass(g, "ConvertOpset", opset=16)["scan"].attrs["body"].opsets == {"": 16}
     with pytest.raises(PassError, match=r"node 'scan' \(Scan\): Scan has no conversion from opset 9 to 8"):
         apply_pass(g, "ConvertOpset", opset=8)
