@@ -249,6 +249,8 @@ class LevelWriter:
         return self.writing.elide_above is not None and array.nbytes > self.writing.elide_above
 
     def _write_elided(self, node: Node) -> None:
+        if self.names.of(NodeEntry(node, 0)) in self.typed:
+            return  # it is among the inputs already, as it was in the file that it comes from
         items = self.proto.input if self.outer is None else self.proto.value_info
         self._write_value(items, NodeEntry(node, 0))
 
