@@ -72,14 +72,14 @@ class Graph(Body):
 
     @classmethod
     def assembled(
-        cls, nodes: list[Node], inputs: Sequence[Node], outputs: Sequence[NodeEntry], name: str, opsets: Mapping[str, int]
+        cls, nodes: tuple[Node, ...], inputs: Sequence[Node], outputs: Sequence[NodeEntry], name: str, opsets: Mapping[str, int]
     ) -> Graph:
-        """A graph of parts that are known to fit, for passes that make many: `nodes` are all there are, each with a name of
-        its own. Only their order is found."""
+        """A graph of parts that are known to fit, for passes that make many: `nodes` are all there are, in the order of
+        `topological`, each with a name of its own. Nothing is checked."""
         made = cls.__new__(cls)
         put = object.__setattr__
         put(made, "name", name)
-        put(made, "nodes", topological(nodes))
+        put(made, "nodes", nodes)
         put(made, "inputs", tuple(inputs))
         put(made, "outputs", tuple(outputs))
         put(made, "output_names", tuple([entry.name for entry in outputs]))
@@ -223,7 +223,23 @@ def _name_nodes(ordered: tuple[Node, ...]) -> None:
 
 def _output_names(outputs: tuple[NodeEntry, ...], given: Sequence[str] | None) -> tuple[str, ...]:
     if given is None:
-        return tuple(entry.name for entry in outputs)
+        return _distinct([entry.name for entry in outputs])
     if len(given) != len(outputs):
         raise GraphError(f"there are {len(outputs)} outputs and {len(given)} output names")
     return tuple(given)
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    """The names, with a number added to those that stood there before."""
+    taken = set(names)
+    seen: set[str] = set()
+    made = []
+    for name in names:
+        count = 0
+        own = name
+        while own in seen or (count and own in taken):
+            count += 1
+            own = f"{name}_{count}"
+        seen.add(own)
+        made.append(own)
+    return tuple(made)

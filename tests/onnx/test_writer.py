@@ -152,7 +152,7 @@ def test_outputs_of_all_kinds(outputs, names):
 
 def test_an_output_cannot_bear_an_inputs_name():
     x = pt.variable("x", "float32", (3,))
-    with pytest.raises(WriteError, match="bears the name of an input"):
+    with pytest.raises(WriteError, match="bears the name of another value"):
         to_model(pt.Graph([pt.op("Neg", x, name="y")], output_names=["x"]))
 
 

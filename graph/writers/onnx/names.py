@@ -69,12 +69,12 @@ def bind_outputs(names: FileNames, graph: Graph, bound: set[NodeEntry], fixed: b
     input may be an output under its own name, while in a body an engine would take it for an outer value."""
     made: list[tuple[str, NodeEntry | None]] = []
     for entry, own in zip(graph.outputs, graph.output_names, strict=True):
-        if entry in bound and names.of(entry) == own and names.outer is None and own not in {name for name, _ in made}:
+        if entry in bound and names.of(entry) == own and names.outer is None:
             made.append((own, None))
             continue
         if fixed and own in names.own:
             raise WriteError(
-                f"the output {own!r} bears the name of an input or of another output",
+                f"the output {own!r} bears the name of another value that is an input or output",
                 where=f"graph {graph.name!r}",
                 remedy="ONNX knows outputs by their names alone; give this one another, with graph.evolve(output_names=...)",
             )
