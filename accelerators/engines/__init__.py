@@ -1,0 +1,1 @@
+"""What engines that take ONNX models have in common."""

@@ -1,0 +1,145 @@
+"""The subgraph as the ONNX model that an engine runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.engines.opsets import lowered
+from graph.graph import Graph
+from graph.inline import inline_calls
+from graph.node import Node
+from graph.rewrite import Rewriter
+
+Array = np.ndarray[Any, Any]
+
+LOCATION = "weights"
+"""What a model calls the place of its large constants."""
+
+_EXTERNAL = 1
+
+
+class Aside:
+    """Takes the large constants of a model; they stay where they are."""
+
+    def __init__(self) -> None:
+        self.location = LOCATION
+        """What the model calls it."""
+        self.arrays: dict[int, Array] = {}
+        """The arrays by the offset that the model states."""
+        self._offsets: dict[int, int] = {}
+        self._end = 0
+
+    def add(self, array: Array) -> tuple[int, int]:
+        """The array's offset and length."""
+        if id(array) not in self._offsets:
+            self._offsets[id(array)] = self._end
+            self.arrays[self._end] = array
+            self._end += -(-array.nbytes // 64) * 64
+        return self._offsets[id(array)], array.nbytes
+
+
+@attrs.frozen(slots=True)
+class EngineModel:
+    """A model without functions. Inputs are called x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: no name can harm an engine."""
+
+    proto: Any
+    """The ModelProto; its large initializers are external."""
+    weights: dict[str, Array]
+    """By initializer name, the arrays of the external ones, as a file holds them."""
+    inputs: tuple[str, ...]
+    """The input names in order."""
+    outputs: tuple[str, ...]
+    """The output names in order."""
+    nodes: tuple[Node, ...]
+    """The op nodes; number i is called n<i> in the model."""
+
+    def node_of(self, name: str) -> Node | None:
+        """The node that an engine means by this name, to which it may have added something."""
+        found = re.match(r"n(\d+)(?!\w)", name)
+        return self.nodes[int(found[1])] if found and int(found[1]) < len(self.nodes) else None
+
+    def in_own_words(self, text: str) -> str:
+        """An engine's message with the names that the graph's nodes have."""
+
+        def own(found: re.Match[str]) -> str:
+            number = int(found[1])
+            return repr(self.nodes[number].name) if number < len(self.nodes) else found[0]
+
+        return re.sub(r"\bn(\d+)\b", own, text)
+
+    def complete(self) -> bytes:
+        """The model as the bytes of one file, with its weights inside; ValueError if they are more than 2 GiB."""
+        import onnx
+
+        whole = onnx.ModelProto()
+        whole.CopyFrom(self.proto)
+        for tensor in whole.graph.initializer:
+            if tensor.data_location == _EXTERNAL:
+                _embed(tensor, self.weights[tensor.name])
+        return whole.SerializeToString()
+
+
+def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
+    """The subgraph as a model: calls inlined, opsets lowered to those that the engine knows, constants left where they are."""
+    from graph.writers.onnx.model import Writing
+    from graph.writers.onnx.output_types import complete_outputs
+
+    inlined = lowered(inline_calls(graph), newest)
+    plain = _plainly_named(inlined)
+    aside = Aside()
+    model = Writing(plain, drop_control=True, aside=aside).model
+    complete_outputs(plain, model)
+    weights = {t.name: aside.arrays[_offset(t)] for t in model.graph.initializer if t.data_location == _EXTERNAL}
+    _embed_elsewhere(model, aside)
+    ops = tuple(node for node in inlined.nodes if node.is_op)
+    return EngineModel(model, weights, tuple(n.output_names[0] for n in plain.inputs), plain.output_names, ops)
+
+
+def _plainly_named(graph: Graph) -> Graph:
+    """The graph with plain names; bodies keep theirs."""
+    number = {node: i for i, node in enumerate(graph.inputs)}
+    counts = {"c": 0, "n": 0, "v": 0}
+    rewriter = Rewriter(graph)
+
+    def fresh(letter: str) -> str:
+        counts[letter] += 1
+        return f"{letter}{counts[letter] - 1}"
+
+    for node in graph.nodes:
+        if node.is_op:
+            values = tuple(name and fresh("v") for name in node.output_names)
+            made = rewriter.rebuilt(node, name=fresh("n"), output_names=values, metadata={}, affinity=None)
+        else:
+            name = f"x{number[node]}" if node.is_variable else fresh("c")
+            made = node.evolve(name=name, output_names=(name,), metadata={}, affinity=None)
+        rewriter.keep(node, made)
+    return rewriter.finish(output_names=[f"y{i}" for i in range(len(graph.outputs))], metadata={}, name="body")
+
+
+def _embed_elsewhere(model: Any, aside: Aside) -> None:
+    """Large tensors in attributes and bodies go into the model: engines look for external ones among the initializers only."""
+    from onnx.external_data_helper import _get_all_tensors
+
+    outside = [tensor for tensor in model.graph.initializer if tensor.data_location == _EXTERNAL]
+    for tensor in outside:
+        tensor.data_location = 0
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location == _EXTERNAL:
+            _embed(tensor, aside.arrays[_offset(tensor)])
+    for tensor in outside:
+        tensor.data_location = _EXTERNAL
+
+
+def _embed(tensor: Any, array: Array) -> None:
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+    tensor.raw_data = array.tobytes()
+
+
+def _offset(tensor: Any) -> int:
+    return next(int(item.value) for item in tensor.external_data if item.key == "offset")

@@ -1,0 +1,42 @@
+"""What an engine supports of a graph: types first, then op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from accelerators.query import Support
+from graph.graph import Graph
+from graph.nested import bodies_of
+from graph.node import Node
+from passes.infer import infer
+
+Judge = Callable[[Node, Graph], "bool | str"]
+
+
+def typed(graph: Graph) -> Graph:
+    """The graph with the types of all its values, as far as they follow."""
+    known = all(made is not None for node in graph.nodes for made, name in zip(node.output_types, node.output_names) if name)
+    return graph if known else infer(graph, strict=False)
+
+
+def query_by_op(graph: Graph, judge: Judge) -> Support:
+    """The judge's answer for each op; a call is supported if all that its body holds is."""
+    shown = typed(graph)
+    return {node.name: _judged(node, shown, judge) for node in shown.nodes if node.is_op}
+
+
+def _judged(node: Node, graph: Graph, judge: Judge) -> bool | str:
+    if not node.is_call:
+        return judge(node, graph)
+    assert node.subgraph is not None
+    return refused_inside(node, judge) or True
+
+
+def refused_inside(node: Node, judge: Judge) -> str | None:
+    """The first refusal in the node's bodies."""
+    for body in bodies_of(node):
+        for inner in body.nodes:
+            answer = _judged(inner, body, judge) if inner.is_op else True
+            if answer is not True:
+                return f"its body holds {inner.name!r}: {answer}"
+    return None

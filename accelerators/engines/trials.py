@@ -1,0 +1,120 @@
+"""Asking an engine whether it runs an op by giving it a model of that one op. What it said is remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graph.build import variable
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import SequenceType, SparseTensorType, TensorType, Type
+
+Attempt = Callable[[Graph], "bool | str"]
+"""Does the engine take this graph of one op? True, or the reason why not."""
+
+SHOWN = 256
+"""Constants of up to this many bytes stand in the trial as they are; larger ones are inputs, or zeros."""
+
+LIMIT = 8192
+"""So many answers are remembered."""
+
+
+class Trials:
+    """One engine's answers, by what they can depend on: the op, its version, attributes, input types and small constants."""
+
+    def __init__(self, attempt: Attempt, constants_up_to: int = SHOWN) -> None:
+        self._attempt = attempt
+        self._constants_up_to = constants_up_to
+        self._known: dict[Any, bool | str] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, node: Node, graph: Graph) -> bool | str:
+        """Does the engine take the node? A trial only for the first of its kind."""
+        key = _key(node, graph)
+        if key is None:
+            return self._attempt(self._alone(node, graph))
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        answer = self._attempt(self._alone(node, graph))
+        with self._lock:
+            if len(self._known) >= LIMIT:
+                self._known.clear()
+            self._known[key] = answer
+        return answer
+
+    def _alone(self, node: Node, graph: Graph) -> Graph:
+        """The node between inputs of its own."""
+        made: dict[NodeEntry, NodeEntry] = {}
+
+        def given(entry: NodeEntry) -> NodeEntry:
+            if entry not in made:
+                made[entry] = self._input(entry, len(made))
+            return made[entry]
+
+        inputs = tuple(None if entry is None else given(entry) for entry in node.inputs)
+        captures = tuple(given(entry) for entry in node.captures)
+        alone = node.evolve(inputs=inputs, captures=captures, after=(), metadata={}, affinity=None)
+        outputs = [entry for entry in alone.outputs if entry.name]
+        return Graph(outputs, name="trial", opsets=graph.opsets)
+
+    def _input(self, entry: NodeEntry, number: int) -> NodeEntry:
+        value = entry.node.value
+        if value is None:
+            return variable(f"trial_x{number}", type=entry.type)[0]
+        if value.nbytes <= SHOWN or value.dtype == object:
+            return entry
+        if value.nbytes <= self._constants_up_to:
+            return entry.node.evolve(value=np.zeros(value.shape, value.dtype))[0]
+        return variable(f"trial_x{number}", value.dtype, value.shape)[0]
+
+
+def _key(node: Node, graph: Graph) -> Any:
+    """What the answer depends on; None for a node with bodies, whose answer is not worth remembering."""
+    if node.bodies:
+        return None
+    attributes = tuple([(name, _digest(value)) for name, value in sorted(node.attrs.items())])
+    inputs = tuple([None if entry is None else _input_key(entry) for entry in node.inputs])
+    outputs = tuple([bool(name) for name in node.output_names])
+    return node.op, node.domain, tuple(sorted(graph.opsets.items())), attributes, inputs, outputs
+
+
+def _input_key(entry: NodeEntry) -> Any:
+    value = entry.node.value
+    if value is None:
+        return _type_key(entry.type)
+    if value.nbytes <= SHOWN:
+        return value.dtype.str, value.shape, _digest(value)
+    return value.dtype.name, value.ndim
+
+
+def _type_key(made: Type | None) -> Any:
+    return (made.dtype, made.rank) if isinstance(made, TensorType) else str(made)
+
+
+def _digest(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    data = repr(value.tolist()).encode() if value.dtype == object else np.ascontiguousarray(value).view(np.uint8).data
+    return value.shape, value.dtype.name, hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def unknown_input(node: Node) -> str | None:
+    """Why an engine cannot be asked: a type that it has to know is not known."""
+    for entry in node.reads:
+        if not _known(entry.type):
+            return f"the type of its input {entry.name!r} is not known (run the pass InferShape)"
+    return None
+
+
+def _known(made: Type | None) -> bool:
+    if isinstance(made, (TensorType, SparseTensorType)):
+        return True
+    if isinstance(made, SequenceType):
+        return _known(made.element)
+    return made is not None and (not hasattr(made, "element") or _known(made.element))

@@ -1,0 +1,232 @@
+"""The accelerator: what onnxruntime runs, and how it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+from accelerators.engines.model import EngineModel, engine_model
+from accelerators.engines.opsets import too_new
+from accelerators.engines.query import query_by_op, refused_inside
+from accelerators.engines.trials import Trials, unknown_input
+from accelerators.engines.values import choice, count, flag
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
+from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.onnxruntime import hazards
+from accelerators.query import Support
+from graph.graph import Graph
+from graph.node import Node
+
+CPU = "CPUExecutionProvider"
+
+_LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "off": "ORT_DISABLE_ALL",
+}
+
+
+class OnnxRuntimeAccelerator(Accelerator):
+    """Runs what onnxruntime has a kernel for. It computes in the types that the model states."""
+
+    name = "onnxruntime"
+    config_keys = {
+        "PROVIDER": CPU,
+        "PROVIDER_OPTIONS": {},
+        "NUM_THREADS": 0,
+        "INTER_OP_THREADS": 1,
+        "ALLOW_SPINNING": True,
+        "SHARED_THREADS": False,
+        "GRAPH_OPTIMIZATION": "all",
+    }
+
+    _shared: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise AcceleratorUnavailable(
+                f"the package 'onnxruntime' cannot be imported: {error}",
+                where="device 'onnxruntime'",
+                remedy="Install it with: pip install 'partita[onnxruntime]'",
+            ) from None
+        self._engine: Any = onnxruntime
+        self._trials = Trials(self._attempt)
+        self._libraries: list[str] = []
+
+    def query(self, graph: Graph) -> Support:
+        """Asks the engine itself, once for each kind of op."""
+        return query_by_op(graph, self._judge)
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """A session of the body."""
+        from accelerators.onnxruntime.session import CompiledSession
+
+        model = engine_model(graph, self._newest)
+        try:
+            return CompiledSession(model, graph, self._session_maker(model, config), flag(config, "PERF_COUNT", self.name))
+        except AcceleratorError:
+            raise
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+            raise CompileError(
+                model.in_own_words(reason(error)), where=f"device 'onnxruntime', subgraph {graph.name!r}"
+            ) from None
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """onnxruntime compiles from the model: the exported bytes are the ONNX model, checked against the body."""
+        if data != engine_model(graph, self._newest).complete():
+            raise AcceleratorError(
+                "the exported model is not that of this body", where="device 'onnxruntime'", remedy="Compile the model again"
+            )
+        return self.compile(graph, config)
+
+    def add_extension(self, extension: Any) -> None:
+        """A shared library of custom ops, by its path."""
+        if not isinstance(extension, str):
+            raise AcceleratorError(
+                f"an extension is the path of a library of custom ops, not {type(extension).__name__}",
+                where="device 'onnxruntime'",
+            )
+        options = self._engine.SessionOptions()
+        try:
+            options.register_custom_ops_library(extension)
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+            raise AcceleratorError(reason(error), where=f"extension {extension!r} of device 'onnxruntime'") from None
+        self._libraries.append(extension)
+        self._trials = Trials(self._attempt)
+
+    def metrics(self) -> dict[str, Any]:
+        """The execution providers, and the newest opset known."""
+        providers = list(self._engine.get_available_providers())
+        return {
+            "AVAILABLE_DEVICES": providers,
+            "FULL_DEVICE_NAME": f"onnxruntime {self._engine.__version__} ({', '.join(providers)})",
+            "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "INT8"],
+            "NEWEST_OPSET": self._newest[""],
+        }
+
+    # -- what it supports --------------------------------------------------------------------------------
+
+    def _judge(self, node: Node, graph: Graph) -> bool | str:
+        refused = (
+            hazards.refused(node, graph)
+            or too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}")
+            or unknown_input(node)
+            or refused_inside(node, self._within)
+        )
+        return refused or self._trials.answer(node, graph)
+
+    def _within(self, node: Node, graph: Graph) -> bool | str:
+        """An op inside a body: what the trial of the whole node will not tell."""
+        return hazards.refused(node, graph) or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
+
+    def _attempt(self, alone: Graph) -> bool | str:
+        """Does a session of this one op come up?"""
+        options = self._options()
+        options.graph_optimization_level = self._engine.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if not OnnxRuntimeAccelerator._shared:
+            options.intra_op_num_threads = 1
+        try:
+            self._engine.InferenceSession(engine_model(alone, self._newest).complete(), options, providers=[CPU])
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+            return f"onnxruntime: {reason(error)}"
+        return True
+
+    @cached_property
+    def _newest(self) -> dict[str, int]:
+        """The newest version of each domain that the engine loads."""
+        from onnx.defs import get_all_schemas, onnx_opset_version
+
+        domains = {"" if schema.domain == "ai.onnx" else schema.domain for schema in get_all_schemas()}
+        return {domain: self._newest_of(domain, onnx_opset_version() if not domain else 9) for domain in domains}
+
+    def _newest_of(self, domain: str, version: int) -> int:
+        from onnx.helper import make_empty_tensor_value_info, make_graph, make_model, make_node, make_opsetid
+
+        nodes = [make_node("Identity", ["x"], ["y"])]
+        value = make_empty_tensor_value_info("x")
+        value.type.tensor_type.elem_type = 1
+        result = make_empty_tensor_value_info("y")
+        body = make_graph(nodes, "probe", [value], [result])
+        while version > 1:
+            imports = [make_opsetid(domain, version)] + ([make_opsetid("", 13)] if domain else [])
+            try:
+                model = make_model(body, opset_imports=imports, ir_version=8)
+                self._engine.InferenceSession(model.SerializeToString(), self._options(), providers=[CPU])
+                return version
+            except Exception:  # noqa: BLE001  not this one, then
+                version -= 1
+        return version
+
+    # -- sessions ----------------------------------------------------------------------------------------
+
+    def _options(self) -> Any:
+        options = self._engine.SessionOptions()
+        options.log_severity_level = 4
+        options.use_per_session_threads = not OnnxRuntimeAccelerator._shared
+        for library in self._libraries:
+            options.register_custom_ops_library(library)
+        return options
+
+    def _session_maker(self, model: EngineModel, config: Mapping[str, Any]) -> Any:
+        """A function that makes a session of the model, given the prefix of a profile's file or None."""
+        from accelerators.onnxruntime.session import session_of
+
+        choice(config, "PRECISION", {"f32": None}, self.name)
+        level = choice(config, "GRAPH_OPTIMIZATION", _LEVELS, self.name)
+        threads = count(config, "NUM_THREADS", self.name)
+        between = count(config, "INTER_OP_THREADS", self.name)
+        spinning = flag(config, "ALLOW_SPINNING", self.name)
+        shared = OnnxRuntimeAccelerator._shared or (flag(config, "SHARED_THREADS", self.name) and self._share_threads(threads))
+        providers = self._providers(config)
+
+        def make(profile: str | None) -> Any:
+            options = self._options()
+            options.graph_optimization_level = getattr(self._engine.GraphOptimizationLevel, level)
+            if not shared:
+                options.intra_op_num_threads = threads
+                options.inter_op_num_threads = between
+            if between != 1:
+                options.execution_mode = self._engine.ExecutionMode.ORT_PARALLEL
+            options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
+            # Threads that spin after a run take the processor from the next subgraph's: up to twenty times slower.
+            options.add_session_config_entry("session.force_spinning_stop", "1")
+            if profile is not None:
+                options.enable_profiling = True
+                options.profile_file_prefix = profile
+            return session_of(self._engine, model, options, providers)
+
+        return make
+
+    def _share_threads(self, threads: int) -> bool:
+        """One pool for all sessions. It is onnxruntime's for the whole process: afterwards no session may have its own."""
+        if not OnnxRuntimeAccelerator._shared:
+            try:
+                self._engine.set_global_thread_pool_sizes(threads, 1)
+            except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+                if "already been created" not in str(error):
+                    raise
+            OnnxRuntimeAccelerator._shared = True
+        return True
+
+    def _providers(self, config: Mapping[str, Any]) -> list[Any]:
+        wanted = config["PROVIDER"]
+        listed = [wanted] if isinstance(wanted, str) else list(wanted)
+        available = {name: name for name in self._engine.get_available_providers()}
+        names = [choice({"PROVIDER": name}, "PROVIDER", available, self.name) for name in listed]
+        options = dict(config["PROVIDER_OPTIONS"])
+        if str(config["DEVICE_ID"]) != "0":
+            options.setdefault("device_id", str(config["DEVICE_ID"]))
+        return [name if name == CPU or not options else (name, options) for name in names]
+
+
+def reason(error: BaseException) -> str:
+    """The engine's message, without its numbers and line breaks."""
+    text = " ".join(str(error).split())
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1]
+    return text

@@ -1,0 +1,70 @@
+"""What onnxruntime takes and then computes differently from ONNX's definition, or fails to run.
+
+Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused, so that another device computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from graph.graph import Graph
+from graph.node import Node
+from graph.types import TensorType
+
+Hazard = Callable[[Node], "str | None"]
+
+
+def refused(node: Node, graph: Graph) -> str | None:
+    """Why the node had better run elsewhere, if it had."""
+    hazard = _HAZARDS.get(node.op or "") if not node.domain else None
+    return None if hazard is None else hazard(node)
+
+
+def _attention(node: Node) -> str | None:
+    scores = len(node.output_names) > 3 and bool(node.output_names[3])
+    if scores and node.attrs.get("is_causal", 0) and _given(node, 3) and _given(node, 4):
+        return "onnxruntime leaves the causal mask out of Attention's fourth output if there is a mask and a past"
+    if _given(node, 6):
+        return "onnxruntime takes Attention's nonpad_kv_seqlen for masks of its own length only"
+    return None
+
+
+def _max_unpool(node: Node) -> str | None:
+    if _given(node, 2):
+        return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
+    return None
+
+
+def _reduce_extreme(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    if isinstance(made, TensorType) and made.dtype == "bool" and made.shape is not None and 0 in made.shape:
+        return f"onnxruntime does not run {node.op} over an empty tensor of bool"
+    return None
+
+
+def _resize(node: Node) -> str | None:
+    if node.attrs.get("coordinate_transformation_mode") != "align_corners" or node.attrs.get("mode", "nearest") == "nearest":
+        return None
+    scales = node.inputs[2] if len(node.inputs) > 2 else None
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    if scales is None or (scales.node.value is not None and not scales.node.value.size):
+        return None
+    if scales.node.value is not None and isinstance(made, TensorType) and made.is_static and "axes" not in node.attrs:
+        sizes = np.asarray(made.shape) * scales.node.value
+        if np.array_equal(sizes, np.floor(sizes)):
+            return None
+    return "onnxruntime aligns corners by the scales, not by the sizes that come of them"
+
+
+def _given(node: Node, number: int) -> bool:
+    return len(node.inputs) > number and node.inputs[number] is not None
+
+
+_HAZARDS: Mapping[str, Hazard] = {
+    "Attention": _attention,
+    "MaxUnpool": _max_unpool,
+    "ReduceMax": _reduce_extreme,
+    "ReduceMin": _reduce_extreme,
+    "Resize": _resize,
+}

@@ -1,0 +1,56 @@
+"""Element types that onnxruntime has and numpy has only through ml_dtypes."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from graph.protos import DTYPE_NUMBERS
+from graph.readers.onnx.tensors import BITS, byte_size, unpacked
+from graph.types import TensorType, dtype_name, numpy_dtype
+from graph.writers.onnx.tensors import packed
+
+_NATIVE = frozenset("?bhilqBHILQefdgFDGO")
+
+
+def is_narrow(dtype: Any) -> bool:
+    """Is it an element type that numpy alone does not have?"""
+    if dtype is None:
+        return False
+    made = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
+    return made.kind != "U" and (made.char not in _NATIVE or made.kind == "V")
+
+
+def to_engine(value: np.ndarray[Any, Any]) -> Any:
+    """The array as onnxruntime's own value."""
+    from onnxruntime import OrtValue
+
+    if not is_narrow(value.dtype):
+        return OrtValue.ortvalue_from_numpy(_contiguous(value))
+    name = dtype_name(value.dtype)
+    if name in BITS:
+        made = OrtValue.ortvalue_from_shape_and_type(list(value.shape), DTYPE_NUMBERS[name])
+        data = packed(value, name)
+        ctypes.memmove(made.data_ptr(), data.ctypes.data, data.nbytes)
+        return made
+    held = _contiguous(value).view(np.uint16 if value.dtype.itemsize == 2 else np.uint8)
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(held, DTYPE_NUMBERS[name])
+
+
+def _contiguous(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(value).reshape(value.shape)
+
+
+def from_engine(value: Any, made: Any) -> Any:
+    """onnxruntime's value as an array; `made` is its type."""
+    if not isinstance(made, TensorType) or not is_narrow(made.dtype):
+        return value.numpy()
+    shape = tuple(value.shape())
+    size = int(np.prod(shape))
+    data = np.empty(byte_size(made.dtype, size), np.uint8)
+    ctypes.memmove(data.ctypes.data, value.data_ptr(), data.nbytes)
+    if made.dtype in BITS:
+        return unpacked(data, BITS[made.dtype], size).view(numpy_dtype(made.dtype)).reshape(shape)
+    return data.view(numpy_dtype(made.dtype)).reshape(shape)

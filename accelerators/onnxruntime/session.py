@@ -1,0 +1,145 @@
+"""A body as a session."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelerators.engines.model import EngineModel
+from accelerators.errors import RunError
+from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
+from accelerators.onnxruntime.profile import rows_of_last_run
+from graph.graph import Graph
+
+Session = Any
+
+BOUND_FROM = 1 << 15
+"""Outputs of at least this many bytes are written where the caller wants them; smaller ones are as quickly copied."""
+
+
+def session_of(engine: Any, model: EngineModel, options: Any, providers: Sequence[Any]) -> Session:
+    """A session that shares the large weights with the graph."""
+    shared = {name: array for name, array in model.weights.items() if not is_narrow(array.dtype)}
+    if len(shared) < len(model.weights):
+        return engine.InferenceSession(model.complete(), options, providers=list(providers))
+    if shared:
+        arrays = [np.ascontiguousarray(array) for array in shared.values()]
+        values = [engine.OrtValue.ortvalue_from_numpy(array) for array in arrays]
+        options.add_external_initializers(list(shared), values)
+    return engine.InferenceSession(model.proto.SerializeToString(), options, providers=list(providers))
+
+
+class CompiledSession(CompiledSubgraph):
+    """Runs the session as a caller of onnxruntime would; arrays go in and out without copies."""
+
+    concurrent = True
+    alignment = 16
+
+    def __init__(self, model: EngineModel, graph: Graph, make: Callable[[str | None], Session], perf_count: bool) -> None:
+        self.model = model
+        """The model, whose weights the session reads."""
+        self._make = make
+        self._profile = _Profile(model, make) if perf_count else None
+        self._session = None if perf_count else make(None)
+        self._inputs = model.inputs
+        self._outputs = list(model.outputs)
+        self._types = [node[0].type for node in graph.inputs], [entry.type for entry in graph.outputs]
+        self._narrow = any(is_narrow(getattr(made, "dtype", None)) for side in self._types for made in side)
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """One run. The engine's own output arrays are the caller's, unless `out` has room for a large one."""
+        try:
+            if self._profile is not None:
+                return self._profile.run(lambda session: self._run(session, inputs, out))
+            return self._run(self._session, inputs, out)
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+            from accelerators.onnxruntime.device import reason
+
+            raise RunError(self.model.in_own_words(reason(error)), where="device 'onnxruntime'") from None
+
+    def _run(self, session: Session, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+        if self._narrow:
+            return self._run_narrow(session, inputs)
+        if out is not None and any(_takes(target) for target in out):
+            return self._run_bound(session, inputs, out)
+        return session.run(self._outputs, dict(zip(self._inputs, inputs)))  # type: ignore[no-any-return]
+
+    def _run_bound(self, session: Session, inputs: Sequence[Any], out: Sequence[Any]) -> Sequence[Any]:
+        binding = session.io_binding()
+        for name, value in zip(self._inputs, inputs):
+            if not isinstance(value, np.ndarray) or value.dtype == object:
+                return session.run(self._outputs, dict(zip(self._inputs, inputs)))  # type: ignore[no-any-return]
+            binding.bind_cpu_input(name, value)
+        for name, target in zip(self._outputs, out):
+            if _takes(target):
+                binding.bind_output(name, "cpu", 0, target.dtype, target.shape, target.ctypes.data)
+            else:
+                binding.bind_output(name)
+        session.run_with_iobinding(binding)
+        return [
+            target if _takes(target) else value.numpy() for target, value in zip(out, binding.get_outputs(), strict=True)
+        ]
+
+    def _run_narrow(self, session: Session, inputs: Sequence[Any]) -> Sequence[Any]:
+        """With element types that numpy alone does not have."""
+        given = {name: to_engine(value) for name, value in zip(self._inputs, inputs)}
+        values = session.run_with_ort_values(self._outputs, given)
+        return [from_engine(value, made) for value, made in zip(values, self._types[1], strict=True)]
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """The rows of the last run; asking begins a new profile."""
+        return () if self._profile is None else self._profile.rows()
+
+    def export(self) -> bytes:
+        """The ONNX model, weights inside."""
+        return self.model.complete()
+
+
+def _takes(target: Any) -> bool:
+    return (
+        target is not None
+        and target.nbytes >= BOUND_FROM
+        and target.flags.c_contiguous
+        and target.flags.writeable
+        and target.dtype != object
+    )
+
+
+class _Profile:
+    """Sessions that write profiles. onnxruntime gives a profile only when it ends, so that each reading needs a new session."""
+
+    def __init__(self, model: EngineModel, make: Callable[[str | None], Session]) -> None:
+        self._model = model
+        self._make = make
+        self._folder = tempfile.TemporaryDirectory(prefix="partita-profile-")
+        self._lock = threading.Lock()
+        self._rows: Sequence[ProfileRow] = ()
+        self._ran = False
+        self._session: Session | None = self._fresh()
+
+    def _fresh(self) -> Session:
+        return self._make(str(Path(self._folder.name) / "run"))
+
+    def run(self, action: Callable[[Session], Any]) -> Any:
+        """One run at a time, so that the last one can be told."""
+        with self._lock:
+            if self._session is None:
+                self._session = self._fresh()
+            self._ran = True
+            return action(self._session)
+
+    def rows(self) -> Sequence[ProfileRow]:
+        """The rows of the last run."""
+        with self._lock:
+            if self._ran and self._session is not None:
+                path = Path(self._session.end_profiling())
+                self._rows = rows_of_last_run(path.read_text("utf-8"), self._model)
+                path.unlink()
+                self._session, self._ran = None, False
+            return self._rows

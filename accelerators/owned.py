@@ -1,0 +1,39 @@
+"""Arrays that belong to whoever gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def array_ids(values: Iterable[Any]) -> set[int]:
+    """The identities of these arrays, those inside sequences too."""
+    found: set[int] = set()
+    for value in values:
+        found |= array_ids(value) if isinstance(value, list) else {id(value)}
+    return found
+
+
+def owned(values: Sequence[Any], foreign: set[int], out: Sequence[Any] | None = None) -> list[Any]:
+    """The values in memory that nothing else uses: in `out` where it fits, else their own where they have some, else copies.
+
+    `foreign` are the identities of arrays that somebody else holds. Each array given out joins them, so that no two of the
+    values are one array."""
+    targets = out if out is not None else (None,) * len(values)
+    return [_owned(value, target, foreign) for value, target in zip(values, targets, strict=True)]
+
+
+def _owned(value: Any, target: np.ndarray[Any, Any] | None, foreign: set[int]) -> Any:
+    if isinstance(value, list):
+        return [_owned(item, None, foreign) for item in value]
+    if not isinstance(value, np.ndarray):
+        return value
+    if target is not None and target.shape == value.shape and target.dtype == value.dtype:
+        np.copyto(target, value)
+        return target
+    fresh = value.flags.owndata and value.flags.c_contiguous and id(value) not in foreign
+    made = value if fresh else np.array(value, order="C")
+    foreign.add(id(made))
+    return made
