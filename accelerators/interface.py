@@ -76,6 +76,12 @@ class Accelerator:
     config_keys: ClassVar[Mapping[str, Any]] = {}
     """The configuration keys that it knows, with their defaults. DEVICE_ID, PERF_COUNT and PRECISION are known to all."""
 
+    dynamic_shapes: ClassVar[bool] = True
+    """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
+
+    parallel_compile: ClassVar[bool] = True
+    """May `compile` run on several threads at once?"""
+
     def __init__(self) -> None:
         self._config: dict[str, Any] = {**_COMMON_KEYS, **self.config_keys}
 
@@ -98,7 +104,8 @@ class Accelerator:
         return query_through_transform(self, graph)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """The subgraph, ready to run. `config` holds a value for each key: what the caller gave, else the accelerator's own."""
+        """The (transformed) subgraph, ready to run. `config` holds a value for each key: what the caller gave, else the
+        accelerator's own."""
         raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

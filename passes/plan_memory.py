@@ -58,7 +58,7 @@ def plan(g: Graph, alignment: int = 64, known: dict[int, MemoryPlan] | None = No
     """Best fit in the order of execution, O(n log n); a body that several nodes share is planned once."""
     known = {} if known is None else known
     last = _last_uses(g)
-    arena = _Arena()
+    arena = Arena()
     offsets: dict[str, int] = {}
     sizes: dict[str, int] = {}
     workspaces: dict[str, tuple[int, int]] = {}
@@ -113,7 +113,7 @@ def _bytes(known: Type | None, alignment: int) -> int | None:
     return -(-count * bits // (8 * alignment)) * alignment
 
 
-class _Arena:
+class Arena:
     """Free blocks by size and by place; neighbours grow together."""
 
     def __init__(self) -> None:
