@@ -158,7 +158,9 @@ def _verify_bodies(node: Node, graph: Graph) -> None:
         _verify_opsets(node, graph, body)
         count = len(body.inputs) - len(node.captures)
         if count < 0 or (formal is not None and count != formal):
-            wanted = f"{formal} inputs and {len(node.captures)} captured" if formal is not None else f"{len(node.captures)} captured"
+            wanted = f"{len(node.captures)} captured"
+            if formal is not None:
+                wanted = f"{formal} inputs and {wanted}"
             raise GraphError(
                 f"the body {key!r} has {len(body.inputs)} inputs; the node gives it {wanted}", where=_where(node),
                 remedy="The last inputs of each body are bound to node.captures",

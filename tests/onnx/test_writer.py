@@ -43,7 +43,8 @@ def test_models_come_back(text):
 def test_the_ir_version_is_the_lowest_that_fits():
     old = model(LINE, '<ir_version: 9, opset_import: ["" : 13]>\n')
     assert to_model(load(old)).ir_version == 7
-    text = 'net (float[3] x) => (float[3] y) { y = my.f (x) }\n<domain: "my", opset_import: ["" : 13]> f (a) => (b) { b = Relu (a) }'
+    text = """net (float[3] x) => (float[3] y) { y = my.f (x) }
+        <domain: "my", opset_import: ["" : 13]> f (a) => (b) { b = Relu (a) }"""
     functions = model(text, '<ir_version: 9, opset_import: ["" : 13, "my" : 1]>\n')
     assert to_model(load(functions)).ir_version == 8
 

@@ -106,44 +106,45 @@ class Level:
             reading.functions[domain, op, proto.overload].call(self, proto)
             return
         spec = reading.spec(op, domain, proto)
-        metadata, own = self.metadata(proto)
+        metadata, own = self.metadata(proto) if proto.metadata_props or proto.doc_string else (NOTHING, NOTHING)
         if own and marks.OUTPUT in own and op == "Identity" and len(proto.input) == len(proto.output) == 1:
             if proto.output[0] not in self.values:
                 self.define(proto.output[0], self.value(proto.input[0], proto), proto)
             return
         inputs = self.inputs(proto, proto.input)
+        outputs = tuple(proto.output)
         if spec is not None:
-            self._check_counts(proto, spec, len(inputs), len(proto.output))
+            self._check_counts(proto, spec, len(inputs), len(outputs))
         if op == CONSTANT and not domain:
             self._read_constant(proto, spec, metadata, own)
             return
         attrs, captures = self._attributes(proto, spec, own)
-        self._add_op(proto, op, domain, inputs, attrs, captures, metadata, own)
+        self._add_op(proto, op, domain, inputs, outputs, attrs, captures, metadata, own)
 
     def _attributes(
         self, proto: Any, spec: OpSpec | None, own: Mapping[str, str]
     ) -> tuple[Mapping[str, Any], tuple[NodeEntry, ...]]:
         """The attributes and what the bodies among them capture. Nodes with equal plain attributes share them."""
         reading = self.reading
-        if spec is None or self.params is not None or not all(a.type in PLAIN_KINDS for a in proto.attribute):
+        given = proto.attribute
+        if spec is None or self.params is not None or [a for a in given if a.type not in PLAIN_KINDS]:
             captured, variables = self._captured(proto, own)
             found = read_attributes(
                 reading, proto, spec, self.params,
                 lambda body, key: self._read_body(body, captured, variables, f"{reading.where(proto)}, body {key!r}"),
             )  # fmt: skip
             return frozen_attrs(found), tuple([self.values[name] for name in captured])
-        key = (id(spec), *[a.SerializeToString() for a in proto.attribute])
+        key = (id(spec), *[a.SerializeToString() for a in given])
         known = reading.attributes.get(key)
         if known is None:
             known = reading.attributes[key] = frozen_attrs(read_attributes(reading, proto, spec, None, self.no_body))
         return known, ()
 
     def _add_op(
-        self, proto: Any, op: str, domain: str, inputs: tuple[NodeEntry | None, ...], attrs: Mapping[str, Any],
-        captures: tuple[NodeEntry, ...], metadata: Mapping[str, str], own: Mapping[str, str],
+        self, proto: Any, op: str, domain: str, inputs: tuple[NodeEntry | None, ...], names: tuple[str, ...],
+        attrs: Mapping[str, Any], captures: tuple[NodeEntry, ...], metadata: Mapping[str, str], own: Mapping[str, str],
     ) -> None:  # fmt: skip
         """The node that a NodeProto is, with its outputs defined."""
-        names = tuple(proto.output)
         shown = self.own_names(proto, names, own)
         node = Node(
             self.name(proto, shown), op, inputs, attrs, shown, tuple(map(self.types.get, names)), domain, captures,
@@ -345,7 +346,8 @@ class Level:
         """The graph of what was read; `order` is where its first nodes, inputs and constants, stand among all."""
         for node in self.nodes:
             for value in node.output_names:
-                utf8(value, self.reading.title)
+                if not isinstance(value, str):
+                    utf8(value, self.reading.title)
         utf8(name, self.reading.title)
         if self.renamed:
             marks.check_unique(self.nodes, self.reading.title)

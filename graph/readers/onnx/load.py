@@ -14,7 +14,7 @@ from graph.protos import TypeReader
 from graph.readers.onnx import marks
 from graph.readers.onnx.functions import read_functions
 from graph.readers.onnx.level import Level
-from graph.readers.onnx.reading import Names, Reading, given_names
+from graph.readers.onnx.reading import Names, Reading
 from graph.readers.onnx.shapes import given_types
 from graph.readers.onnx.source import Source, open_source, read_opsets, utf8
 from graph.types import Dim, Type
@@ -59,8 +59,8 @@ def load_onnx(
 def _read(source: Source, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     model, proto = source.model, source.model.graph
     opsets = read_opsets(model.opset_import, source.title) if model.ir_version >= 3 else {"": 1}
-    names = {name for nodes in (proto.node, *(f.node for f in model.functions)) for name in given_names(nodes)}
-    reading = Reading(source.title, source.folder, opsets, Names(names), TypeReader())
+    names = Names([proto.node, *(function.node for function in model.functions)])
+    reading = Reading(source.title, source.folder, opsets, names, TypeReader())
     read_functions(reading, model.functions)
     reading.opsets.pop(CALL_DOMAIN, None)
     level = Level(reading)

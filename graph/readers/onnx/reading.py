@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graph.errors import ReadError
@@ -23,10 +24,15 @@ PLAIN_KINDS = frozenset((1, 2, 3, 6, 7, 8))
 class Names:
     """Gives each op node a name of its own, across the graph, its bodies and its functions."""
 
-    def __init__(self, given: set[str]) -> None:
-        self._given = given
+    def __init__(self, protos: Sequence[Any]) -> None:
+        self._protos = protos
         self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
+
+    @cached_property
+    def _given(self) -> set[str]:
+        """All names that the file gives; a name that is made up is none of them."""
+        return {name for nodes in self._protos for name in given_names(nodes)}
 
     def name(self, given: str, output: str, local: dict[str, Any]) -> str:
         """The given name if no other node bears it, else one made from the first output's."""

@@ -64,7 +64,7 @@ def read_file(path: str) -> bytes:
 def parse_model(data: bytes, title: str) -> Any:
     """The ModelProto that these bytes are."""
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 
     if not data:
         raise ReadError("the file is empty", where=title)

@@ -60,9 +60,10 @@ def _fill(proto: Any, value: Any, kind: str, write_body: Callable[[Any, Any], No
         proto.tp.SetInParent()
         write_type(proto.tp, value)
     else:
-        write = {"TENSORS": write_tensor, "SPARSE_TENSORS": _write_sparse, "TYPE_PROTOS": write_type}[kind]
+        writers: dict[str, Callable[[Any, Any], None]]
+        writers = {"TENSORS": write_tensor, "SPARSE_TENSORS": _write_sparse, "TYPE_PROTOS": write_type}
         for item in value:
-            write(getattr(proto, _MANY[kind]).add(), item)
+            writers[kind](getattr(proto, _MANY[kind]).add(), item)
 
 
 def _write_sparse(proto: Any, value: SparseTensor) -> None:

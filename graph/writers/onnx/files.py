@@ -29,8 +29,8 @@ def save(
 ) -> None:
     """Write the graph as an ONNX file, whole or not at all.
 
-    Large constants go to a file beside it, "NAME.DIGEST.data", if there is more than 1 GiB of them or `external` says so; one that an
-    earlier save of the same path left is removed. Control dependencies are an error unless `drop_control`."""
+    Large constants go to a file beside it, "NAME.DIGEST.data", if there is more than 1 GiB of them or `external`
+    says so; one that an earlier save of the same path left is removed. Control dependencies are an error unless `drop_control`."""
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.path.isdir(folder):
@@ -80,7 +80,7 @@ class DataFile:
         if key not in self._known:
             self._put(bytes(-self._size % _ALIGNMENT))
             start = self._size
-            self._put(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+            self._put(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
             self._known[key] = start, array.nbytes, array
         return self._known[key][:2]
 

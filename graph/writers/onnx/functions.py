@@ -166,7 +166,7 @@ class FunctionWriter(LevelWriter):
         if self.proto.value_info:
             self.writing.need(10)
         called = {inner.domain for body in graphs_in(graph) for inner in body.nodes if inner.subgraph is not None}
-        for domain, version in {**graph.opsets, **{d: 1 for d in sorted(called - graph.opsets.keys())}}.items():
+        for domain, version in {**graph.opsets, **dict.fromkeys(sorted(called - graph.opsets.keys()), 1)}.items():
             item = self.proto.opset_import.add()
             item.domain, item.version = domain, version
 

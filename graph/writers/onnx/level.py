@@ -38,7 +38,7 @@ class LevelWriter:
         """Where it goes."""
         self.outer = outer
         """The graph around, if this is the body of a node."""
-        self.names = FileNames(None if outer is None else outer.names)
+        self.names: FileNames = FileNames(None if outer is None else outer.names)
         """The names of its values in the file."""
         self.typed: set[str] = set()
         """The names whose types are stated elsewhere than in value_info."""
