@@ -66,8 +66,8 @@ class Rewriter:
             "nodes": self._kept,
         }
         fields.update(changes)
-        if all(_same(fields[key], getattr(graph, key)) for key in ("outputs", "inputs")) and not (
-            changes or self._nodes or self._values or len(self._kept) != len(graph.nodes)
+        if not (changes or self._nodes or self._values or len(self._kept) != len(graph.nodes)) and all(
+            _same(fields[key], getattr(graph, key)) for key in ("outputs", "inputs")
         ):
             return graph
         return graph.evolve(**fields)
