@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from graph.graph import Graph
 from graph.node import Body, Node
@@ -37,3 +37,25 @@ def holds_body(node: Node) -> bool:
 def control_targets(g: Graph) -> frozenset[Node]:
     """The nodes that some other has to come after: they stay what they are."""
     return frozenset(target for node in g.nodes if node.after for target in node.after)
+
+
+def without_captures(node: Node, gone: Mapping[int, Node | None]) -> Node:
+    """The node without these captures, by number. In its bodies a constant stands for each; None where nothing reads it."""
+    count = len(node.captures)
+
+    def narrowed(body: Graph) -> Graph:
+        bound = body.inputs[len(body.inputs) - count :]
+        stand_ins = {bound[i]: constant for i, constant in gone.items()}
+        rewriter = Rewriter(body)
+        for inner in body.nodes:
+            if inner not in stand_ins:
+                rewriter.keep(inner)
+            elif (made := stand_ins[inner]) is not None:
+                made = made.evolve(
+                    name=inner.name, output_names=inner.output_names, place=inner.place, metadata={}
+                )
+                rewriter.replace(inner[0], made[0])
+        return rewriter.finish(inputs=[variable for variable in body.inputs if variable not in stand_ins])
+
+    captures = tuple(entry for i, entry in enumerate(node.captures) if i not in gone)
+    return map_bodies(node, narrowed).evolve(captures=captures)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from graph.graph import Graph
 from graph.node import Node
 from graph.order import reachable
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from passes.bodies import everywhere, holds_body
+from graph.rewrite import Rewriter, rewrite
+from passes.bodies import everywhere, holds_body, without_captures
 from passes.registry import REQUESTS, register_pass
 
 
@@ -34,11 +34,7 @@ def _release(node: Node, rewriter: Rewriter) -> None:
     if made.captures and holds_body(made):
         idle = set.intersection(*(_idle(body, len(made.captures)) for _, body in made.bodies))
         if idle:
-            count = len(made.captures)
-            captures = tuple(entry for i, entry in enumerate(made.captures) if i not in idle)
-            made = map_bodies(made, lambda body: _narrowed(body, {i - count for i in idle})).evolve(
-                captures=captures
-            )
+            made = without_captures(made, dict.fromkeys(idle))
     rewriter.keep(node, made)
 
 
@@ -47,11 +43,3 @@ def _idle(body: Graph, count: int) -> set[int]:
     bound = body.inputs[len(body.inputs) - count :]
     read = {e.node for node in body.nodes for e in node.reads} | {e.node for e in body.outputs}
     return {i for i, node in enumerate(bound) if node not in read}
-
-
-def _narrowed(body: Graph, out: set[int]) -> Graph:
-    """The body without these inputs, numbered from the end."""
-    count = len(body.inputs)
-    gone = {body.inputs[count + i] for i in out}
-    inputs = [node for node in body.inputs if node not in gone]
-    return body.evolve(inputs=inputs, nodes=[node for node in body.nodes if node not in gone])

@@ -14,9 +14,9 @@ from graph.inline import inline_calls
 from graph.interpret import evaluate_node
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
-from graph.rewrite import Rewriter, rewrite
+from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import TensorType, dtype_name, numpy_dtype
-from passes.bodies import control_targets, everywhere
+from passes.bodies import control_targets, everywhere, without_captures
 from passes.constants import as_constant, made_constant, unused
 from passes.infer import infer
 from passes.registry import REQUESTS, register_pass
@@ -32,14 +32,18 @@ GROWTH = 1 << 20
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
 def fold_constants(g: Graph, *, limit: int = LIMIT, growth: int = GROWTH) -> Graph:
     """Replace nodes whose inputs are all constant by their values, shape arithmetic on known sizes by its results, and an If
-    whose condition is constant by its branch.
+    whose condition is constant by its branch. What bodies capture of constants becomes constants inside them.
 
     What is random, has a body, cannot be computed in numpy or gives no tensors stays, and so does a node whose outputs
     would take more than `limit` bytes, or `growth` bytes more than what it reads. Sizes are known before anything is
     computed: from the types, or else by inference on the node alone. Linear in nodes, plus the computing."""
-    made = everywhere(g, lambda body: _fold_all(body, limit, growth))
+    made = _everywhere(g, limit, growth)
     inlined = inline_calls(made, _is_branch)
     return made if inlined is made else fold_constants(inlined, limit=limit, growth=growth)
+
+
+def _everywhere(g: Graph, limit: int, growth: int) -> Graph:
+    return everywhere(g, lambda body: _fold_all(body, limit, growth))
 
 
 def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
@@ -49,6 +53,9 @@ def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         made = _decided(rewriter.rebuilt(node))
+        known = {i: e.node for i, e in enumerate(made.captures) if e.node.value is not None}
+        if known:
+            made = map_bodies(without_captures(made, known), lambda body: _everywhere(body, limit, growth))
         arrays = None
         if made.is_op and not made.after and node not in pinned and not made.bodies:
             arrays = _folded(made, g, shapes, limit, growth)

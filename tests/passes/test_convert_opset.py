@@ -119,3 +119,9 @@ def test_a_scan_does_not_cross_opset_9() -> None:
     assert apply_pass(g, "ConvertOpset", opset=16)["scan"].attrs["body"].opsets == {"": 16}
     with pytest.raises(PassError, match=r"node 'scan' \(Scan\): Scan has no conversion from opset 9 to 8"):
         apply_pass(g, "ConvertOpset", opset=8)
+
+
+def test_a_large_constant_that_the_file_lists_among_its_inputs() -> None:
+    big = constant(np.zeros((2, 100_000), np.float32), "w").evolve(metadata={"onnx.input": "1"})
+    g = Graph([op("MatMul", variable("x", "float32", (3, 2)), big, name="y", opset=9)], opsets={"": 9})
+    assert apply_pass(g, "ConvertOpset", opset=21)["w"].metadata == {"onnx.input": "1"}

@@ -243,6 +243,32 @@ def test_bodies_fold_too() -> None:
     )
 
 
+def test_constants_go_into_the_bodies_that_capture_them() -> None:
+    check(
+        FOLD,
+        """
+        graph net(x: float32[2], c: bool[]) -> (y) {
+          k = const int64[1] [2]
+          minus = Neg(k)
+          y = If(c) {
+            then_branch=graph t(q: float32[2], z: int64[1]) -> (a) { two = Neg(z)
+              a = Reshape(q, two) },
+            else_branch=graph e(q: float32[2], z: int64[1]) -> (b) { b = Neg(q) },
+          } captures(x, minus)
+        }
+        """,
+        """
+        graph net(x: float32[2], c: bool[]) -> (y) {
+          y = If(c) {
+            then_branch=graph t(q: float32[2]) -> (a) { two = const int64[1] [2]
+              a = Reshape(q, two) },
+            else_branch=graph e(q: float32[2]) -> (b) { b = Neg(q) },
+          } captures(x)
+        }
+        """,
+    )
+
+
 def test_an_op_of_the_users_folds_by_its_own_meaning() -> None:
     register_op("Twice", "my", shape=lambda types, attrs: types[0], numpy=lambda x: x * 2)
     try:
