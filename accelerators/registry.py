@@ -125,6 +125,8 @@ def _shipped(module: str, cls: str) -> Factory:
 
 
 _SHIPPED = {
+    "cpu": _Entry(_shipped("accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
+    "cuda": _Entry(_shipped("accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
     "onnxruntime": _Entry(_shipped("accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
     "openvino": _Entry(_shipped("accelerators.openvino", "OpenVinoAccelerator"), "partita"),
     "reference": _Entry(_shipped("accelerators.reference", "ReferenceAccelerator"), "partita"),

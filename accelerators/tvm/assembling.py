@@ -1,0 +1,253 @@
+"""Kernels put together: one Relax function under our names, whose memory TVM plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.building import Built, compile_kernels
+from accelerators.tvm.fusion import VIEWS
+from accelerators.tvm.importing import quiet, refused
+from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.lowering import nameless, tensor_type
+from accelerators.tvm.machine import Machine, host_machine
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True)
+class Step:
+    """One kernel launch."""
+
+    call: str
+    """The name of the second-level call that it belongs to."""
+    symbol: str
+    """The kernel."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Assembled:
+    """A whole subgraph for TVM's virtual machine."""
+
+    executable: Any
+    """TVM's executable, with the kernels' libraries imported."""
+    steps: tuple[Step, ...]
+    """The kernel launches in order."""
+    outputs: tuple[int | Array, ...]
+    """Where each of the subgraph's outputs comes from: a result of the executable; ~i: its input i; or a constant."""
+
+
+def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+    """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
+    with lock, quiet(), refused("assembly"):
+        return _Assembly(graph, bodies, machine).run()
+
+
+class _Assembly:
+    def __init__(self, graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> None:
+        self.graph = graph
+        self.bodies = bodies
+        self.machine = machine
+        self.builder = part("relax").BlockBuilder()
+        self.values: dict[NodeEntry, Any] = {}
+        self.steps: list[Step] = []
+        self.kernels: dict[str, Any] = {}
+        self.libraries: dict[int, Any] = {}
+        self.constants: dict[int, tuple[Any, Array]] = {}
+
+    def run(self) -> Assembled:
+        relax, graph = part("relax"), self.graph
+        params = [relax.Var(plain_name(n.output_names[0]), _type(n[0])) for n in graph.inputs]
+        results: dict[NodeEntry, int] = {}
+        for node in graph.nodes:
+            if node.value is not None:
+                self.values[node[0]] = node.value
+        self.values.update(zip((node[0] for node in graph.inputs), params, strict=True))
+        with self.builder.function("main", params):
+            with self.builder.dataflow():
+                for node in graph.nodes:
+                    if node.is_op:
+                        self._node(node)
+                for entry in graph.outputs:
+                    if not entry.node.is_variable and not isinstance(self.values[entry], np.ndarray):
+                        results.setdefault(entry, len(results))
+                output = self.builder.emit_output(relax.Tuple([self.values[entry] for entry in results]))
+            self.builder.emit_func_output(output)
+        return Assembled(self._link(), tuple(self.steps), tuple(self._origin(entry, results) for entry in graph.outputs))
+
+    def _origin(self, entry: NodeEntry, results: Mapping[NodeEntry, int]) -> int | Array:
+        if entry.node.is_variable:
+            return ~self.graph.inputs.index(entry.node)
+        value = self.values[entry]
+        return value if isinstance(value, np.ndarray) else results[entry]
+
+    def _node(self, node: Node) -> None:
+        if node in self.bodies:
+            self._call(node, *self.bodies[node])
+            return
+        assert node.op in VIEWS and node.inputs[0] is not None
+        value, made = self.values[node.inputs[0]], node.output_types[0]
+        assert isinstance(made, TensorType)
+        if isinstance(value, np.ndarray):
+            self.values[node[0]] = value.reshape(made.shape)
+        else:
+            relax = part("relax")
+            self.values[node[0]] = self.builder.emit(relax.op.reshape(value, made.shape), plain_name(node.output_names[0]))
+
+    def _call(self, node: Node, body: Body, built: Built) -> None:
+        lowered = built.lowered
+        self.libraries.setdefault(id(built.library), built.library)
+        values = [self.values[entry] for entry in node.inputs if entry is not None]
+        weights = list(body.weights)
+        for i, pack in lowered.packs.items():
+            weights[i - body.values] = packed(weights[i - body.values], pack)
+        made = _Evaluating(self, node.name, built).run([*values, *weights])
+        for entry, value in zip(node.outputs, made, strict=True):
+            self.values[entry] = value
+
+    def kernel(self, built: Built, symbol: str) -> Any:
+        """The kernel in the module that is being put together."""
+        if symbol not in self.kernels:
+            self.kernels[symbol] = self.builder.add_func(nameless(built.lowered.kernels()[symbol]), symbol)
+        return self.kernels[symbol]
+
+    def expr(self, value: Any) -> Any:
+        """The value as an expression: an array becomes a constant."""
+        if not isinstance(value, np.ndarray):
+            return value
+        if id(value) not in self.constants:
+            self.constants[id(value)] = part("relax").const(tvm().runtime.tensor(np.asarray(value, order="C"))), value
+        return self.constants[id(value)][0]
+
+    def _link(self) -> Any:
+        relax, ffi = part("relax"), part("relax._ffi_api")
+        transform = relax.transform
+        passes = [
+            transform.DeadCodeElimination(),
+            transform.RewriteDataflowReshape(),
+            transform.ToNonDataflow(),
+            transform.RemovePurityChecking(),
+            transform.CallTIRRewrite(),
+            transform.StaticPlanBlockMemory(),
+            transform.LowerAllocTensor(),
+            transform.KillAfterLastUse(),
+            transform.LowerRuntimeBuiltin(),
+            transform.ComputePrimValue(),
+            transform.VMShapeLower(emit_err_ctx=False),
+            transform.AttachGlobalSymbol(),
+        ]
+        with self.machine.target:
+            module = tvm().transform.Sequential(passes)(self.builder.get())
+        builder = relax.ExecBuilder()
+        relax.vm_build._vmcodegen(builder, module)
+        made = relax.vm_build.VMExecutable(ffi.VMLink(builder, self.machine.target, None, [], {}))
+        for library in self.libraries.values():
+            made.mod.import_module(library)
+        return made
+
+
+class _Evaluating:
+    """Emits a lowered body; kernels that depend on weights alone are run now."""
+
+    def __init__(self, assembly: _Assembly, title: str, built: Built) -> None:
+        self.assembly = assembly
+        self.title = plain_name(title)
+        self.call = title
+        self.built = built
+
+    def run(self, args: Sequence[Any]) -> list[Any]:
+        """The values of the body's outputs: expressions, or arrays where they are constant."""
+        relax, main = part("relax"), self.built.lowered.module["main"]
+        values: dict[Any, Any] = dict(zip(main.params, args, strict=True))
+        for block in main.body.blocks:
+            for binding in block.bindings:
+                values[binding.var] = self._binding(binding.value, values)
+        result = self._inner(main.body.body, values)
+        if isinstance(result, (list, tuple)):
+            return list(result)
+        if isinstance(result, relax.Tuple):
+            return list(result.fields)
+        if isinstance(getattr(result, "ty", None), relax.TupleType):
+            return [self.assembly.builder.emit(relax.TupleGetItem(result, i)) for i in range(len(result.ty.fields))]
+        return [result]
+
+    def _binding(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        relax = part("relax")
+        if not isinstance(expr, relax.Call):
+            return self._inner(expr, values)
+        if expr.op.name == "relax.call_tir":
+            return self._kernel(expr, values)
+        made = relax.Call(expr.op, [self._argument(arg, values) for arg in expr.args], expr.attrs, expr.ty_args)
+        return self.assembly.builder.emit(made, self.title)
+
+    def _kernel(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        relax, symbol = part("relax"), self.built.lowered.symbols[expr.args[0].name_hint]
+        given = [self._inner(arg, values) for arg in expr.args[1].fields]
+        if given and all(isinstance(value, np.ndarray) for value in given):
+            if symbol in self.built.lowered.plain:
+                return _computed(self.built.lowered.plain[symbol], given, expr.ty_args)
+        self.assembly.steps.append(Step(self.call, symbol))
+        args = relax.Tuple([self.assembly.expr(value) for value in given])
+        kernel = self.assembly.kernel(self.built, symbol)
+        made = relax.Call(expr.op, [kernel, args, *expr.args[2:]], expr.attrs, expr.ty_args)
+        return self.assembly.builder.emit(made, self.title)
+
+    def _argument(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        """The expression as an argument: arrays become constants."""
+        relax = part("relax")
+        value = self._inner(expr, values)
+        if isinstance(value, list):
+            return relax.Tuple([self.assembly.expr(item) for item in value])
+        return self.assembly.expr(value)
+
+    def _inner(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        """What stands for the expression: an expression, an array, or a list for a tuple."""
+        relax = part("relax")
+        if isinstance(expr, relax.Var):
+            return values[expr]
+        if isinstance(expr, part("ir.expr").GenericConst):
+            return expr.value.numpy()
+        if isinstance(expr, relax.Tuple):
+            return [self._inner(field, values) for field in expr.fields]
+        if isinstance(expr, relax.TupleGetItem):
+            whole = self._inner(expr.tuple_value, values)
+            if isinstance(whole, list):
+                return whole[expr.index]
+            return self.assembly.builder.emit(relax.TupleGetItem(whole, expr.index), self.title)
+        return expr
+
+
+def packed(array: Array, pack: Any) -> Array:
+    """The weight as the kernel wants it."""
+    return np.asarray(pack(array), order="C")
+
+
+def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:
+    """The kernel's results for arrays, by the host."""
+    relax = part("relax")
+    made = list(types[0].fields) if isinstance(types[0], relax.TupleType) else [types[0]]
+    run = compile_kernels({"now": kernel}, host_machine(1).target)["now"]
+    tensor = tvm().runtime.tensor
+    outs = [tvm().runtime.empty([int(d) for d in t.shape], str(t.dtype)) for t in made]
+    run(*[tensor(np.asarray(array, order="C")) for array in arrays], *outs)
+    results = [out.numpy() for out in outs]
+    return results if isinstance(types[0], relax.TupleType) else results[0]
+
+
+def _type(entry: NodeEntry) -> Any:
+    made = entry.type
+    assert isinstance(made, TensorType)
+    return tensor_type(made.shape, made.dtype)
+
+
+def plain_name(name: str) -> str:
+    """The name with nothing in it that TVM's text form could not read."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return text if text and not text[0].isdigit() else f"v{text}"

@@ -1,0 +1,179 @@
+"""A compiled subgraph: TVM's virtual machine behind numpy arrays."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import RunError
+from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.tvm.assembling import Assembled
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.building import Built
+from accelerators.tvm.importing import first_line
+from accelerators.tvm.library import function, part, tvm
+from graph.graph import Graph
+
+Array = np.ndarray[Any, Any]
+
+ALIGNMENT = 64
+"""TVM's kernels may read vectors at any multiple of this; an array elsewhere crashes them."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Kernel:
+    """One kernel of a compiled subgraph, to look at."""
+
+    name: str
+    """The second-level call."""
+    symbol: str
+    """The kernel's own name; calls of one structure share it."""
+    nodes: tuple[str, ...]
+    """The ops that it computes."""
+    body: Graph
+    """They as a graph; `str(body)` is the text form."""
+    schedule: str
+    """The template or rule that scheduled it."""
+    _function: Any
+    _library: Any
+
+    @property
+    def tir(self) -> str:
+        """The scheduled loops as TVM's text."""
+        return str(self._function.script())
+
+    @property
+    def assembly(self) -> str:
+        """The machine code of the kernel's library: assembly, or what the GPU's compiler was given or made."""
+        device = next(iter(self._library.imports), None) if self.schedule.startswith(("dlight", "cuda")) else None
+        if device is None:
+            return str(self._library.inspect_source("asm"))
+        return str(device.inspect_source())
+
+
+class CompiledTvm(CompiledSubgraph):
+    """A subgraph as an executable of TVM's virtual machine, one run at a time."""
+
+    alignment = ALIGNMENT
+
+    def __init__(
+        self, assembled: Assembled, bodies: dict[str, tuple[Body, Built, tuple[str, ...]]], graph: Graph, threads: int, perf_count: bool
+    ) -> None:
+        self._assembled = assembled
+        self._bodies = bodies
+        self._graph = graph
+        self._threads = threads
+        self._perf_count = perf_count
+        self._lock = threading.Lock()
+        self._rows: list[ProfileRow] = []
+        self._main: Callable[..., Any] | None = None
+        self._machine: Any = None
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The outputs in memory that TVM allotted for them and that is the caller's from then on."""
+        with self._lock:
+            if self._main is None:
+                self._start()
+            assert self._main is not None
+            set_threads(self._threads)
+            try:
+                results = self._main(*map(as_tensor, inputs))
+            except Exception as error:  # noqa: BLE001  TVM raises anything
+                raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._graph.name!r}") from error
+        return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
+
+    def _start(self) -> None:
+        relax = part("relax")
+        self._machine = relax.VirtualMachine(self._assembled.executable, tvm().cpu())
+        if self._perf_count:
+            self._machine.set_instrument(self._instrument())
+        self._main = self._machine["main"]
+
+    def _output(self, origin: int | Array, results: Any, inputs: Sequence[Any]) -> Array:
+        if isinstance(origin, np.ndarray):
+            return origin.copy()
+        if origin < 0:
+            return np.array(inputs[~origin], order="C")
+        return as_array(results[origin])
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels in the order in which they run."""
+        made = []
+        for step in self._assembled.steps:
+            body, built, nodes = self._bodies[step.call]
+            lowered = built.lowered
+            made.append(
+                Kernel(
+                    step.call, step.symbol, nodes, body.graph, lowered.schedules[step.symbol],
+                    lowered.kernels()[step.symbol], built.library,
+                )
+            )  # fmt: skip
+        return made
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """A row for each kernel of the last run."""
+        return tuple(self._rows)
+
+    def _instrument(self) -> Callable[..., int]:
+        """TVM calls it before and after each call; rows are made for the kernels."""
+        steps = self._assembled.steps
+        state = {"next": 0, "real": 0, "cpu": 0}
+
+        def watch(_: Any, symbol: str, before: bool, *rest: Any) -> int:
+            if before:
+                state["real"], state["cpu"] = time.perf_counter_ns(), time.thread_time_ns()
+                return 0
+            real, cpu = time.perf_counter_ns() - state["real"], time.thread_time_ns() - state["cpu"]
+            place = state["next"] % len(steps) if steps else 0
+            if steps and symbol == steps[place].symbol:
+                if place == 0:
+                    self._rows = []
+                self._rows.append(self._row(place, real, cpu))
+                state["next"] = place + 1
+            return 0
+
+        return watch
+
+    def _row(self, place: int, real: int, cpu: int) -> ProfileRow:
+        step = self._assembled.steps[place]
+        body, _, nodes = self._bodies[step.call]
+        return ProfileRow(nodes[0], "+".join(str(n.op) for n in body.ops), "EXECUTED", real / 1e3, cpu / 1e3, step.symbol)
+
+
+_configured = threading.local()
+
+
+def set_threads(count: int) -> None:
+    """Let kernels that this thread starts run on so many threads: TVM keeps a pool for each thread that calls it."""
+    if getattr(_configured, "count", None) != count:
+        function("runtime.config_threadpool")(1, count)
+        _configured.count = count
+
+
+def as_tensor(array: Any) -> Any:
+    """The array as TVM sees it, without a copy where its memory is aligned, contiguous and writable."""
+    convert = importlib.import_module("tvm_ffi").from_dlpack
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0 and array.flags.writeable:
+        return convert(array)
+    return convert(aligned_copy(np.asarray(array)))
+
+
+def aligned_copy(array: Array) -> Array:
+    """A copy at an address that kernels can take."""
+    room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    np.copyto(made, array)
+    return made
+
+
+def as_array(tensor: Any) -> Array:
+    """TVM's tensor as numpy sees it; the memory lives as long as the array."""
+    made = np.from_dlpack(tensor)
+    return made if made.flags.writeable else made.copy()

@@ -1,0 +1,30 @@
+"""The device `cpu`: TVM and LLVM for the host's own instruction set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.library import tvm
+from accelerators.tvm.machine import Machine, host_cpu, host_features, host_machine, usable_cores
+
+
+class CpuAccelerator(TvmAccelerator):
+    """The host's processor. NUM_THREADS (0: all cores that the process may use), PROGRESS (a callback)."""
+
+    name = "cpu"
+    config_keys = {"NUM_THREADS": 0, "PROGRESS": None}
+
+    def machine(self, config: Mapping[str, Any]) -> Machine:
+        """The host with so many threads."""
+        return host_machine(int(config["NUM_THREADS"]) or usable_cores())
+
+    def metrics(self) -> dict[str, Any]:
+        """The host by LLVM's name."""
+        widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
+        return {
+            "AVAILABLE_DEVICES": ["0"],
+            "FULL_DEVICE_NAME": f"TVM {tvm().__version__} for {host_cpu()}{widest and f' ({widest})'}",
+            "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "INT8"],
+        }

@@ -1,0 +1,80 @@
+"""What the TVM devices have in common: ask, fuse, lower each body, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accelerators.errors import CompileError
+from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.tvm.assembling import assemble
+from accelerators.tvm.bodies import Body, make_body
+from accelerators.tvm.building import Built, build
+from accelerators.tvm.compiled import CompiledTvm
+from accelerators.tvm.fusion import fuse
+from accelerators.tvm.library import tvm
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.preparing import prepare
+from accelerators.tvm.progress import Progress
+from accelerators.tvm.support import supported
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.node import Node
+
+
+class TvmAccelerator(Accelerator):
+    """A device whose kernels TVM compiles."""
+
+    dynamic_shapes = False
+
+    def __init__(self) -> None:
+        tvm()
+        super().__init__()
+
+    def machine(self, config: Mapping[str, Any]) -> Machine:
+        """What the configuration compiles for."""
+        raise NotImplementedError
+
+    def transform(self, graph: Graph) -> Graph:
+        """Shapes and constants worked out, functions expanded where TVM has only their parts."""
+        return prepare(graph, self.supports)
+
+    def supports(self, node: Node, graph: Graph) -> bool | str:
+        """Does TVM compile the op, and compile it right?"""
+        return supported(node, graph, self.machine(self._config))
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """Each second-level body lowered alone and built once for each structure, then put together."""
+        machine = self.machine(config)
+        fused = fuse(self.transform(graph))
+        calls = [node for node in fused.nodes if node.is_call]
+        bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
+        progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
+        built: dict[Node, tuple[Body, Built]] = {}
+        with progress:
+            for node, body in bodies.items():
+                progress.step(body.key, node.name)
+                built[node] = body, _build(node, body, machine)
+        assembled = assemble(fused, built, machine)
+        named = {node.name: (*built[node], _ops(node)) for node in calls}
+        return CompiledTvm(assembled, named, fused, machine.threads, bool(config["PERF_COUNT"]))
+
+
+def _build(node: Node, body: Body, machine: Machine) -> Built:
+    try:
+        return build(body, machine)
+    except PartitaError as error:
+        raise CompileError(
+            error.cause,
+            where=f"{', '.join(f'{inner.name!r} ({inner.op})' for inner in _inner(node)[:4])} on device {machine.kind!r}",
+            remedy="Place these nodes on another device",
+        ) from error
+
+
+def _inner(node: Node) -> list[Node]:
+    assert node.subgraph is not None
+    return [inner for inner in node.subgraph.nodes if inner.is_op]
+
+
+def _ops(node: Node) -> tuple[str, ...]:
+    return tuple(inner.name for inner in _inner(node))

@@ -1,0 +1,91 @@
+"""The second level: which ops of a subgraph become one kernel, said with our own properties."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from graph.graph import Graph
+from graph.node import Node
+from graph.types import TensorType
+from partition.partition_graph import partition_graph
+from partition.pattern import Pattern
+from partition.property import PatternProperty, SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
+"""Ops that move nothing: a reshape in the plan, no kernel."""
+
+ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
+
+ELEMENTWISE = frozenset(
+    """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu
+    Less LessOrEqual Log Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt
+    Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
+)
+"""Ops that compute each number from those at the same place."""
+
+LONGEST_CHAIN = 32
+"""A kernel of more element-wise ops than this has more live values than registers."""
+
+
+class ConvolutionProperty(PatternProperty):
+    """A convolution with what follows it number by number."""
+
+    def __init__(self) -> None:
+        super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
+
+
+class MatrixProperty(PatternProperty):
+    """A matrix product with bias, activation and residual add."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Pattern("MatMul|Gemm", "Add?", ACTIVATIONS + "?", "Add?"), "matmul"
+        )
+
+
+class ChainProperty(SubgraphProperty):
+    """Element-wise ops of one shape that read each other."""
+
+    name = "chain"
+    growth = "largest"
+    min_subgraph_size = 2
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return ChainSelector()
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Chains that would spill are left to single kernels."""
+        return sum(node.is_op for node in subgraph.nodes) <= LONGEST_CHAIN
+
+
+class ChainSelector(ContainOpSelector):
+    """Element-wise ops, each labelled with the shape of what it makes."""
+
+    stateless = True
+
+    def __init__(self) -> None:
+        super().__init__(ELEMENTWISE)
+
+    def label(self, node: Node) -> Hashable | None:
+        made = node.output_types[0]
+        if super().label(node) is None or not isinstance(made, TensorType):
+            return None
+        return made.shape
+
+
+class SingleProperty(PatternProperty):
+    """Every other op by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(Pattern(_moves_numbers), "op")
+
+
+def fuse(graph: Graph) -> Graph:
+    """The graph with a call for each kernel; ops that move nothing stay as they are."""
+    properties: list[SubgraphProperty] = [ConvolutionProperty(), MatrixProperty(), ChainProperty(), SingleProperty()]
+    return partition_graph(graph, subgraph_property=properties)
+
+
+def _moves_numbers(node: Node) -> bool:
+    return not (node.op in VIEWS and not node.domain)

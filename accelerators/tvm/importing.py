@@ -1,0 +1,90 @@
+"""A body through TVM's ONNX importer: as a Relax function whose calls are all TensorIR."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from accelerators.errors import CompileError
+from accelerators.tvm.library import lock, part, tvm
+from graph.errors import PartitaError
+from graph.graph import Graph
+
+Failure = Exception
+"""What TVM raises is any exception at all."""
+
+
+def import_body(graph: Graph) -> Any:
+    """The Relax function's module, as the importer makes it; CompileError says what TVM cannot take."""
+    from graph.writers.onnx.model import to_model
+
+    importer = part("relax.frontend.onnx.onnx_frontend").ONNXGraphImporter
+    with lock, quiet(), refused("importer"):
+        model = to_model(graph)
+        opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+        return importer({}, {}, sanitize=False).from_onnx(model.graph, opset)
+
+
+def legalize(module: Any, target: Any) -> Any:
+    """The module with every operator as a TensorIR function, fused as far as TVM fuses them."""
+    relax = part("relax")
+    passes = [
+        relax.transform.DecomposeOpsForInference(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.LegalizeOps(),
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    with lock, quiet(), refused("operator lowering"), target:
+        made = tvm().transform.Sequential(passes)(module)
+    _check_lowered(made)
+    return made
+
+
+def _check_lowered(module: Any) -> None:
+    """Nothing may be left that needs another runtime than kernels."""
+    relax = part("relax")
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if isinstance(call, relax.Call) and isinstance(call.op, tvm().ir.Op) and call.op.name not in _LOWERED:
+                raise CompileError(f"TVM does not lower its operator {call.op.name}")
+            if isinstance(call, relax.If) or not hasattr(binding, "value"):
+                raise CompileError("TVM's importer makes control flow of it")
+
+
+_LOWERED = frozenset({"relax.call_tir", "relax.call_dps_packed"})
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """What TVM prints and warns is not for the user's screen."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def refused(stage: str) -> Iterator[None]:
+    """Whatever TVM raises becomes one CompileError of one line."""
+    try:
+        yield
+    except PartitaError:
+        raise
+    except Failure as error:  # noqa: BLE001  TVM raises anything, assertion errors too
+        raise CompileError(f"TVM's {stage} refuses it: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The part of TVM's message that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("File ", "Traceback", "Stack trace", "[", "---"))]
+    return f"{type(error).__name__}: {(telling or lines or ['no message'])[0]}"[:240]

@@ -1,0 +1,112 @@
+"""From a body to kernels: a template if one fits, else TVM's importer and the generic schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import CompileError
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.importing import import_body, legalize, quiet, refused
+from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.machine import Machine
+
+if TYPE_CHECKING:
+    from accelerators.tvm.templates import Draft
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Lowered:
+    """A body as TensorIR, scheduled."""
+
+    module: Any
+    """A Relax function `main` from the body's inputs to a tuple of its outputs, and the kernels that it calls."""
+    symbols: Mapping[str, str]
+    """By TVM's name of a kernel, ours."""
+    plain: Mapping[str, Any]
+    """By name, the kernels before they were scheduled: what depends on weights alone is computed with them."""
+    schedules: Mapping[str, str]
+    """By kernel, the name of its schedule."""
+    packs: Mapping[int, Callable[[Array], Array]]
+    """By input, how a weight is laid out for the kernel."""
+
+    def kernels(self) -> dict[str, Any]:
+        """The scheduled kernels by name."""
+        return {symbol: self.module[name] for name, symbol in self.symbols.items()}
+
+
+def lower(body: Body, machine: Machine) -> Lowered:
+    """The body's kernels for this machine; CompileError if TVM cannot make them."""
+    from accelerators.tvm.templates import find_template
+
+    with lock:
+        drafted = find_template(body, machine)
+        if drafted is not None:
+            return _from_template(body, drafted)
+        return _from_importer(body, machine)
+
+
+def _from_template(body: Body, drafted: Draft) -> Lowered:
+    relax, symbol = part("relax"), body.symbol
+    builder = relax.BlockBuilder()
+    params = [
+        relax.Var(f"x{i}", tensor_type(drafted.shapes.get(i) or _shape(node), node.output_types[0].dtype))
+        for i, node in enumerate(body.graph.inputs)
+    ]
+    outs = [tensor_type(entry.type.shape, entry.type.dtype) for entry in body.graph.outputs]
+    with builder.function("main", params):
+        with builder.dataflow():
+            kernel = builder.add_func(nameless(drafted.function), symbol)
+            made = builder.emit(relax.call_tir(kernel, params, outs if len(outs) > 1 else outs[0]))
+            results = [made] if len(outs) == 1 else [relax.TupleGetItem(made, i) for i in range(len(outs))]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, drafted.packs)
+
+
+def _from_importer(body: Body, machine: Machine) -> Lowered:
+    from accelerators.tvm.schedules import schedule
+
+    legal = legalize(import_body(body.graph), machine.target)
+    symbols = {name: f"{body.symbol}_{i}" if i else body.symbol for i, name in enumerate(_called(legal["main"]))}
+    scheduled = {var: f for var, f in legal.functions.items() if var.name_hint == "main" or var.name_hint in symbols}
+    plain, schedules = {}, {}
+    for var in legal.get_global_vars():
+        symbol = symbols.get(var.name_hint)
+        if symbol is not None:
+            plain[symbol] = legal[var]
+            with quiet(), refused("scheduling"):
+                scheduled[var], schedules[symbol] = schedule(legal[var], machine)
+    return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
+
+
+def _called(main: Any) -> list[str]:
+    """The kernels in the order of their first calls."""
+    var, found = tvm().ir.GlobalVar, {}
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            for argument in getattr(binding.value, "args", ()):
+                if isinstance(argument, var):
+                    found[argument.name_hint] = None
+    return list(found)
+
+
+def tensor_type(shape: Any, dtype: str) -> Any:
+    """TVM's type of a tensor."""
+    if not all(isinstance(dim, int) for dim in shape):
+        raise CompileError(f"a kernel needs sizes, and {dtype}{list(shape)} has others")
+    return part("relax").TensorType(list(shape), dtype)
+
+
+def nameless(function: Any) -> Any:
+    """The kernel without the name that its maker gave it."""
+    return function.without_attr("global_symbol") if function.attrs and "global_symbol" in function.attrs else function
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return node.output_types[0].shape

@@ -1,0 +1,82 @@
+"""What the kernels are compiled for: the host's own instruction set, or a GPU architecture."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import attrs
+
+from accelerators.tvm.library import function, tvm
+
+
+@attrs.frozen(slots=True)
+class Machine:
+    """A target as schedules see it."""
+
+    kind: str
+    """"cpu" or "cuda"."""
+    arch: str
+    """The processor by LLVM's name, or the GPU's architecture ("sm_80")."""
+    threads: int
+    """On how many threads a kernel runs."""
+    lanes: int
+    """How many 32-bit numbers a vector register holds."""
+    registers: int = 16
+    """How many vector registers there are."""
+
+    @property
+    def target(self) -> Any:
+        """TVM's own description of it."""
+        return _target(self)
+
+    @property
+    def title(self) -> str:
+        """What an exported subgraph says it was compiled for."""
+        return f"{self.kind}-{self.arch}"
+
+
+@cache
+def _target(machine: Machine) -> Any:
+    made = tvm().target.Target
+    host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1}
+    if machine.kind == "cpu":
+        return made({**host, "mcpu": machine.arch, "num-cores": machine.threads})
+    return made(
+        {"kind": "cuda", "arch": machine.arch, "max_threads_per_block": 1024, "thread_warp_size": 32,
+         "max_shared_memory_per_block": 49152},
+        host=made(host),
+    )  # fmt: skip
+
+
+@cache
+def host_cpu() -> str:
+    """The host's processor by LLVM's name."""
+    return str(function("tvm.codegen.llvm.GetHostCPUName")() or "generic")
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """The instruction set extensions that the host has."""
+    return frozenset(str(name) for name, there in function("tvm.codegen.llvm.GetHostCPUFeatures")().items() if there)
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def host_machine(threads: int) -> Machine:
+    """The host with so many threads."""
+    features = host_features()
+    if "avx512f" in features:
+        return Machine("cpu", host_cpu(), threads, 16, 32)
+    if "avx2" in features:
+        return Machine("cpu", host_cpu(), threads, 8, 16)
+    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16)
+
+
+def gpu_machine(arch: str) -> Machine:
+    """A GPU of this architecture."""
+    return Machine("cuda", arch, 1, 1)

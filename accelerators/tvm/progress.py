@@ -1,0 +1,37 @@
+"""How far a compilation is: for a callback, or on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """Counts the kernels that are being compiled."""
+
+    def __init__(self, device: str, total: int, callback: Callable[[int, int, str], Any] | None) -> None:
+        self.device = device
+        self.total = total
+        self.callback = callback
+        """Called with how many are done, how many there are, and the name of the one that begins."""
+        self._seen: set[str] = set()
+        self._shown = callback is None and sys.stderr.isatty() and total > 1
+
+    def step(self, key: str, name: str) -> None:
+        """A kernel of this structure begins; one that was there before takes no time and is not counted."""
+        if key in self._seen:
+            return
+        if self.callback is not None:
+            self.callback(len(self._seen), self.total, name)
+        self._seen.add(key)
+        if self._shown:
+            print(f"\r{self.device}: kernel {len(self._seen)} of {self.total}: {name:.40s}\033[K", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,210 @@
+"""The generic rule for processors: the outer loops in parallel, the innermost in vector registers.
+
+Cheap steps are worked into their readers. A reduction keeps its sums in registers: next to the reduction loops stands a strip of
+the innermost output dimension, or, where the reduction itself runs over neighbours in memory, the sums are split into lanes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from accelerators.tvm.importing import first_line
+from accelerators.tvm.library import part, tvm
+from accelerators.tvm.machine import Machine
+
+PARALLEL = 16_384
+"""A block of fewer steps than this runs on one thread: starting the others costs more."""
+
+STRIP = 4
+"""A reduction keeps at most so many vectors of sums."""
+
+
+def schedule_cpu(function: Any, machine: Machine) -> tuple[Any, str]:
+    """The scheduled kernel and the rule's name; what the rule does not fit gets parallel outer loops alone."""
+    for name, rule in (("generic", _Rule.whole), ("parallel", _Rule.outer_only)):
+        made = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
+        try:
+            rule(made)
+        except (tvm().error.TVMError, ValueError, RuntimeError, IndexError) as error:
+            made.failure = first_line(error)
+            continue
+        return made.schedule.mod["main"], name
+    return function, "as written"
+
+
+@attrs.define(slots=True)
+class _Rule:
+    schedule: Any
+    """The schedule being made."""
+    machine: Machine
+    """What for."""
+    failure: str = ""
+    """Why the rule did not fit."""
+
+    def whole(self) -> None:
+        """All of the rule."""
+        self._inline()
+        for block in self._blocks():
+            self._block(block)
+
+    def outer_only(self) -> None:
+        """Each block's outermost loop in parallel, where it may be."""
+        for block in self._blocks():
+            loops = self.schedule.get_loops(block)
+            if loops and _kinds(self.schedule.get(block))[:1] == [_SPATIAL] and self._steps(loops) >= PARALLEL:
+                self.schedule.parallel(loops[0])
+
+    def _blocks(self) -> list[Any]:
+        return list(self.schedule.get_child_blocks(self.schedule.get_sblock("root")))
+
+    def _inline(self) -> None:
+        """Work each cheap step into what reads it; what is dear or read twice only where it stays one computation."""
+        schedule = self.schedule
+        for block in self._blocks():
+            made, readers = schedule.get(block), schedule.get_consumers(block)
+            if not readers or set(_kinds(made)) - {_SPATIAL}:
+                continue
+            text = str(made)
+            branching, dear = "if_then_else" in text, any(word in text for word in _DEAR)
+            reduces = any(_REDUCTION in _kinds(schedule.get(reader)) for reader in readers)
+            if (dear and len(readers) > 1) or ((branching or dear) and reduces):
+                continue
+            try:
+                schedule.compute_inline(block)
+            except tvm().error.TVMError:
+                continue
+
+    def _block(self, block: Any) -> None:
+        made, loops = self.schedule.get(block), self.schedule.get_loops(block)
+        kinds = _kinds(made)
+        if not loops or len(kinds) != len(loops) or set(kinds) - {_SPATIAL, _REDUCTION}:
+            return
+        spatial = [loop for loop, kind in zip(loops, kinds) if kind == _SPATIAL]
+        reduction = [loop for loop, kind in zip(loops, kinds) if kind == _REDUCTION]
+        if not reduction:
+            self._injective(made, spatial)
+        elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(made):
+            self._strips(block, spatial, reduction)
+        else:
+            self._rows(block, spatial, reduction)
+
+    def _injective(self, block: Any, loops: list[Any]) -> None:
+        """One long loop where all buffers are walked in one order, else the last dimension by itself."""
+        steps = self._steps(loops)
+        if len(loops) > 1 and _in_one_order(block):
+            loops = [self.schedule.fuse(*loops)]
+        outer, inner = loops[:-1], loops[-1]
+        rest, vector = self._vector(inner)
+        if rest is not None:
+            outer = [*outer, rest]
+        if outer and steps >= PARALLEL:
+            self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+        elif not outer and steps >= PARALLEL and vector is None:
+            self.schedule.parallel(inner)
+
+    def _strips(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
+        """A strip of outputs beside the reduction loops, in registers."""
+        schedule, steps = self.schedule, self._steps(spatial) * self._steps(reduction)
+        width = _strip(self._extent(spatial[-1]), self.machine.lanes)
+        local = schedule.cache_write(block, 0, "local")
+        outer, strip = spatial[:-1], spatial[-1]
+        if width < self._extent(strip):
+            rest, strip = schedule.split(strip, [None, width])
+            outer = [*outer, rest]
+        schedule.reorder(*outer, *reduction, strip)
+        if not outer:
+            outer = [schedule.add_unit_loop(reduction[0])]
+        whole = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+        if steps >= PARALLEL:
+            schedule.parallel(whole)
+        schedule.reverse_compute_at(local, whole, preserve_unit_loops=True)
+        _, vector = self._vector(strip)
+        start = schedule.decompose_reduction(block, reduction[0])
+        self._vector_last(start)
+        self._vector_last(local)
+        del vector
+
+    def _rows(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
+        """Rows in parallel; the sums of a row in lanes that are added at the end."""
+        schedule, lanes = self.schedule, self.machine.lanes
+        steps = self._steps(spatial) * self._steps(reduction)
+        whole = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0] if spatial else None
+        last = reduction[-1]
+        if self._extent(last) % lanes == 0 and self._extent(last) >= 2 * lanes and len(reduction) == 1 and whole is not None:
+            _, lane = schedule.split(last, [None, lanes])
+            partial = schedule.rfactor(lane, 1)
+            schedule.compute_at(partial, whole, preserve_unit_loops=True) if False else None
+            inner = schedule.get_loops(partial)
+            schedule.reorder(*[loop for loop in inner[1:] if self._extent(loop) != lanes], *[loop for loop in inner[1:] if self._extent(loop) == lanes][-1:])
+            whole_partial = inner[0]
+            if steps >= PARALLEL:
+                schedule.parallel(whole_partial)
+        elif whole is not None and steps >= PARALLEL:
+            schedule.parallel(whole)
+
+    def _vector(self, loop: Any) -> tuple[Any, Any]:
+        """-> (the loop over vectors or None, the vectorised loop or None); a loop that no vector divides is left to LLVM."""
+        lanes, extent = self.machine.lanes, self._extent(loop)
+        if extent % lanes or extent == 0:
+            return None, None
+        if extent == lanes:
+            self.schedule.vectorize(loop)
+            return None, loop
+        rest, vector = self.schedule.split(loop, [None, lanes])
+        self.schedule.vectorize(vector)
+        return rest, vector
+
+    def _vector_last(self, block: Any) -> None:
+        loops = self.schedule.get_loops(block)
+        if loops:
+            self._vector(loops[-1])
+
+    def _extent(self, loop: Any) -> int:
+        extent = self.schedule.get(loop).extent
+        return int(extent)
+
+    def _steps(self, loops: list[Any]) -> int:
+        return math.prod(self._extent(loop) for loop in loops)
+
+
+_SPATIAL, _REDUCTION = 0, 2
+_DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan", "T.a")
+
+
+def _kinds(block: Any) -> list[int]:
+    """For each of the block's loops what TVM says of it: 0 spatial, 2 reduction, others."""
+    return [int(var.iter_type) for var in block.iter_vars]
+
+
+def _in_one_order(block: Any) -> bool:
+    """Is every buffer read and written in the order of the loops, whole?"""
+    wanted = [var.var for var in block.iter_vars]
+    for region in (*block.reads, *block.writes):
+        found = [item.min for item in region.region]
+        if len(found) != len(wanted) or not all(a.same_as(b) for a, b in zip(found, wanted)):
+            return False
+    return True
+
+
+def _along_rows(block: Any) -> bool:
+    """Does the reduction run over neighbours in memory, and the last output dimension nowhere?"""
+    variables = [var.var for var in block.iter_vars]
+    kinds = _kinds(block)
+    spatial = [v for v, kind in zip(variables, kinds) if kind == _SPATIAL]
+    reduction = [v for v, kind in zip(variables, kinds) if kind == _REDUCTION]
+    lasts = [region.region[-1].min for region in block.reads if len(region.region)]
+    uses = part("tirx.analysis").undefined_vars
+    free = [{v.name for v in uses(last, [])} for last in lasts]
+    over_spatial = any(spatial and spatial[-1].name in names for names in free)
+    over_reduction = any(v.name in names for v in reduction for names in free)
+    return over_reduction and not over_spatial
+
+
+def _strip(extent: int, lanes: int) -> int:
+    """The widest strip of whole vectors that divides the dimension; else the widest divisor that is not too long."""
+    for count in range(STRIP, 0, -1):
+        if extent % (count * lanes) == 0:
+            return count * lanes
+    return max(d for d in range(1, min(extent, STRIP * lanes) + 1) if extent % d == 0)

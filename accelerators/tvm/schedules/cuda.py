@@ -1,0 +1,29 @@
+"""The generic rule for a GPU: TVM's own dlight schedules, the special ones first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accelerators.errors import CompileError
+from accelerators.tvm.library import part, tvm
+from accelerators.tvm.machine import Machine
+
+
+def schedule_cuda(function: Any, machine: Machine) -> tuple[Any, str]:
+    """The kernel with its loops bound to blocks and threads, and the rule that did it."""
+    gpu = part("s_tir.dlight").gpu
+    for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback()):
+        made = _apply(rule, function, machine)
+        if made is not None:
+            return made, f"dlight.{type(rule).__name__}"
+    raise CompileError("none of TVM's GPU schedules fits the kernel")
+
+
+def _apply(rule: Any, function: Any, machine: Machine) -> Any:
+    """What the rule makes of the kernel; None if it does not fit."""
+    dlight = part("s_tir.dlight")
+    with machine.target:
+        module = dlight.ApplyDefaultSchedule(rule)(tvm().IRModule({"main": function}))
+    made = module["main"]
+    scheduled = made.attrs is not None and "tirx.is_scheduled" in made.attrs
+    return made if scheduled else None

@@ -1,0 +1,3 @@
+"""All templates, in the order in which they are asked."""
+
+__all__: list[str] = []
