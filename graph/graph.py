@@ -72,20 +72,27 @@ class Graph(Body):
 
     @classmethod
     def assembled(
-        cls, nodes: tuple[Node, ...], inputs: Sequence[Node], outputs: Sequence[NodeEntry], name: str, opsets: Mapping[str, int]
+        cls,
+        nodes: tuple[Node, ...],
+        inputs: Sequence[Node],
+        outputs: Sequence[NodeEntry],
+        name: str,
+        opsets: Mapping[str, int],
+        output_names: tuple[str, ...] | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> Graph:
-        """A graph of parts that are known to fit, for passes that make many: `nodes` are all there are, in the order of
-        `topological`, each with a name of its own. Nothing is checked."""
+        """A graph of parts that are known to fit, for passes that make many or large ones: `nodes` are all there are, in
+        the order of `topological`, each with a name of its own. Nothing is checked."""
         made = cls.__new__(cls)
         put = object.__setattr__
         put(made, "name", name)
         put(made, "nodes", nodes)
         put(made, "inputs", tuple(inputs))
         put(made, "outputs", tuple(outputs))
-        put(made, "output_names", tuple([entry.name for entry in outputs]))
+        put(made, "output_names", output_names or tuple([entry.name for entry in outputs]))
         put(made, "opsets", opsets)
         put(made, "attrs", {})
-        put(made, "metadata", {})
+        put(made, "metadata", dict(metadata or {}))
         put(made, "_index", None)
         put(made, "_by_name", None)
         return made
