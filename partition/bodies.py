@@ -57,8 +57,8 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
                 break
         else:
             continue
-        for entry in node.reads:
-            source = number.get(entry.node, -1)
+        for entry in node.reads if node.captures else node.inputs:
+            source = -1 if entry is None else number.get(entry.node, -1)
             if source >= 0 and owner[source] >= 0 and owner[source] != mine:
                 exits[owner[source]][source, entry.index] = None
     for entry in index.graph.outputs:
@@ -163,7 +163,8 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
     outputs = [NodeEntry(made.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
         return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
-    return Graph.assembled(_in_order([*draft.variables, *draft.constants], kept), draft.variables, outputs, name, index.graph.opsets)
+    ordered = _in_order([*draft.variables, *draft.constants], kept)
+    return Graph.assembled(ordered, draft.variables, outputs, name, index.graph.opsets)
 
 
 def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.order import topological
 from graph.pauses import collector_paused
 from partition.bodies import noted_after
 from partition.calls import Chosen, Made, check_reads
@@ -33,6 +34,7 @@ class _Splicer:
         self.index = index
         self.adjusted = adjusted
         self.kept: list[Node] = []
+        self.foreign = bool(adjusted)  # may there be nodes that are not known?
         self.nodes: dict[Node, Node] = {}  # what stands for a node that changed, or that is inside a call
         self.values: dict[tuple[int, int], NodeEntry] = {}  # what stands for a value that leaves a call
 
@@ -49,8 +51,10 @@ class _Splicer:
         base = self.adjusted.get(v, old)
         changes: dict[str, Any] = {}
         changed = self.nodes
-        if any(e is not None and e.node in changed for e in old.inputs):
-            changes["inputs"] = tuple(None if e is None else self.value(e) for e in old.inputs)
+        for entry in old.inputs:
+            if entry is not None and entry.node in changed:
+                changes["inputs"] = tuple([None if e is None else self.value(e) for e in old.inputs])
+                break
         if old.captures:
             changes["captures"] = tuple(map(self.value, old.captures))
         if old.after and any(other in changed for other in old.after):
@@ -81,6 +85,7 @@ class _Splicer:
         changes: dict[str, Any] = {"place": first.place}
         node = made.node
         if hooks.overrides("connect_subgraph_inputs"):
+            self.foreign = True
             node = self._connected(chosen, made, entries, members)
         else:
             changes["inputs"] = entries
@@ -133,10 +138,19 @@ class _Splicer:
     def finish(self) -> Graph:
         """The new graph. Constants that only the bodies read are no longer in it; those that nothing ever read are."""
         graph = self.index.graph
-        whole = graph.index
-        orphans = [
+        outputs = [self.value(entry) for entry in graph.outputs]
+        read = {entry.node for entry in outputs}
+        for node in self.kept:
+            for entry in node.reads if node.captures else node.inputs:
+                if entry is not None and entry.node.value is not None:
+                    read.add(entry.node)
+        constants = [
             node
-            for node, readers in zip(graph.nodes, whole.consumers, strict=True)
-            if node.value is not None and (not readers or "onnx.input" in node.metadata)
+            for node, readers in zip(graph.nodes, graph.index.consumers, strict=True)
+            if node.value is not None and (not readers or node in read or "onnx.input" in node.metadata)
         ]
-        return graph.evolve(outputs=[self.value(e) for e in graph.outputs], nodes=[*self.kept, *orphans])
+        if self.foreign:
+            return graph.evolve(outputs=outputs, nodes=[*self.kept, *constants])
+        nodes = topological([*graph.inputs, *constants, *self.kept])
+        names, metadata = graph.output_names, graph.metadata
+        return Graph.assembled(nodes, graph.inputs, outputs, graph.name, graph.opsets, names, metadata)
