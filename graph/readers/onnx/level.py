@@ -13,6 +13,7 @@ from graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
 from graph.ops.schemas import OpSpec
 from graph.readers.onnx import marks
 from graph.readers.onnx.attributes import read_attributes
+from graph.readers.onnx.constants import constant_value
 from graph.readers.onnx.disorder import undefined_value
 from graph.readers.onnx.free_names import free_of_node
 from graph.readers.onnx.moving import move
@@ -22,8 +23,6 @@ from graph.readers.onnx.tensors import read_dense, read_tensor
 from graph.types import TensorType, Type, dtype_name
 
 Array = np.ndarray[Any, Any]
-_PLAIN = ("value_float", np.float32), ("value_floats", np.float32), ("value_int", np.int64), ("value_ints", np.int64)
-_STRINGS = "value_string", "value_strings"
 
 
 class Level:
@@ -62,8 +61,9 @@ class Level:
         return self._add_variable(name, title, made or self.types.get(name), where, metadata, own.get(marks.AFFINITY))
 
     def _add_variable(
-        self, name: str, title: str, made: Type | None, where: str, metadata: Mapping[str, str] = NOTHING, affinity: str | None = None
-    ) -> Node:
+        self, name: str, title: str, made: Type | None, where: str, metadata: Mapping[str, str] = NOTHING,
+        affinity: str | None = None,
+    ) -> Node:  # fmt: skip
         self.renamed |= title != name
         node = Node(title, None, output_names=(title,), output_types=(made,), metadata=metadata, affinity=affinity)
         self._add_local(node, name, where)
@@ -76,8 +76,10 @@ class Level:
         """A constant; `own` is its value's name if that differs from the one in the file, `title` the node's."""
         own = name if own is None else own
         self.renamed |= own != name
-        made = TensorType(dtype_name(array.dtype), array.shape)
-        node = Node(own if title is None else title, CONSTANT, output_names=(own,), output_types=(made,), value=array, metadata=metadata)
+        types = (TensorType(dtype_name(array.dtype), array.shape),)
+        node = Node(
+            own if title is None else title, CONSTANT, output_names=(own,), output_types=types, value=array, metadata=metadata
+        )
         self._add_local(node, name, where)
         return node
 
@@ -146,8 +148,9 @@ class Level:
     ) -> None:  # fmt: skip
         """The node that a NodeProto is, with its outputs defined."""
         shown = self.own_names(proto, names, own)
+        types = tuple(map(self.types.get, names)) if self.types else (None,) * len(names)
         node = Node(
-            self.name(proto, shown), op, inputs, attrs, shown, tuple(map(self.types.get, names)), domain, captures,
+            self.name(proto, shown), op, inputs, attrs, shown, types, domain, captures,
             metadata=metadata, affinity=own.get(marks.AFFINITY),
         )  # fmt: skip
         self.nodes.append(node)
@@ -231,7 +234,7 @@ class Level:
         where = self.reading.where(proto)
         names = tuple(proto.output)
         shown = self.own_names(proto, names, own)
-        array = self._constant_value(proto, spec, where)
+        array = constant_value(self.reading, proto, spec, self.params, self.no_body)
         made = TensorType(dtype_name(array.dtype), array.shape)
         node = Node(
             self.name(proto, shown), CONSTANT, (), NOTHING, shown, (made,), value=array, metadata=metadata,
@@ -239,23 +242,6 @@ class Level:
         )  # fmt: skip
         self.nodes.append(node)
         self.define(names[0], NodeEntry(node, 0), proto)
-
-    def _constant_value(self, proto: Any, spec: OpSpec | None, where: str) -> Array:
-        for attribute in proto.attribute:
-            if attribute.name == "sparse_value" and attribute.type == 11:
-                return read_dense(attribute.sparse_tensor, self.reading.folder, where)
-        found = read_attributes(self.reading, proto, spec, self.params, self.no_body)
-        if len(found) != 1:
-            raise ReadError(f"a Constant has one value, not {len(found)}", where=where)
-        if "value" in found:
-            return found["value"]  # type: ignore[no-any-return]
-        for key, dtype in _PLAIN:
-            if key in found:
-                return np.asarray(found[key], dtype)
-        value = next(found[key] for key in _STRINGS if key in found)
-        made = np.empty((len(value),) if isinstance(value, list) else (), object)
-        made[...] = value
-        return made
 
     def no_body(self, proto: Any, name: str) -> Any:
         """What reads a body where none can stand."""

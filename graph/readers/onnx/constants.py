@@ -1,0 +1,39 @@
+"""What a Constant node holds, in whichever of its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from graph.errors import ReadError
+from graph.ops.schemas import OpSpec
+from graph.readers.onnx.attributes import read_attributes
+from graph.readers.onnx.reading import Reading
+from graph.readers.onnx.tensors import read_dense
+
+_NUMBERS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+_STRINGS = "value_string", "value_strings"
+_SPARSE_TENSOR = 11
+
+
+def constant_value(
+    reading: Reading, node: Any, spec: OpSpec | None, params: Mapping[str, Any] | None, no_body: Callable[[Any, str], Any]
+) -> np.ndarray[Any, Any]:
+    """The array of a Constant node; a sparse one as a dense array."""
+    where = reading.where(node)
+    for attribute in node.attribute:
+        if attribute.name == "sparse_value" and attribute.type == _SPARSE_TENSOR:
+            return read_dense(attribute.sparse_tensor, reading.folder, where)
+    found = read_attributes(reading, node, spec, params, no_body)
+    if len(found) != 1:
+        raise ReadError(f"a Constant has one value, not {len(found)}", where=where)
+    (key, value), = found.items()
+    if key in _NUMBERS:
+        return np.asarray(value, _NUMBERS[key])
+    if key in _STRINGS:
+        made = np.empty((len(value),) if isinstance(value, list) else (), object)
+        made[...] = value
+        return made
+    return value  # type: ignore[no-any-return]
