@@ -21,7 +21,7 @@ def load(
     inline: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> Graph:
-    """Read a model: the path of an ONNX file or of MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
+    """Read a model: the path of an ONNX file or MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
 
     `shapes` gives inputs other shapes than the file's; `params` is the file of an MXNet symbol's parameters; `inline` puts
     the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX model given as a ModelProto

@@ -231,7 +231,6 @@ class Level:
                 raise ReadError(f"{spec.title} has {wanted} {what}, not {count}", where=self.reading.where(proto))
 
     def _read_constant(self, proto: Any, spec: OpSpec | None, metadata: Mapping[str, str], own: Mapping[str, str]) -> None:
-        where = self.reading.where(proto)
         names = tuple(proto.output)
         shown = self.own_names(proto, names, own)
         array = constant_value(self.reading, proto, spec, self.params, self.no_body)

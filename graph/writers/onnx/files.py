@@ -30,7 +30,8 @@ def save(
     """Write the graph as an ONNX file, whole or not at all.
 
     Large constants go to a file beside it, "NAME.DIGEST.data", if there is more than 1 GiB of them or `external`
-    says so; one that an earlier save of the same path left is removed. Control dependencies are an error unless `drop_control`."""
+    says so; one that an earlier save of the same path left is removed. Control dependencies are an error unless
+    `drop_control`."""
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.path.isdir(folder):
