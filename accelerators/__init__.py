@@ -1,1 +1,49 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs."""
+
+from accelerators.compiled_model import CompiledModel
+from accelerators.compiling import compile
+from accelerators.errors import (
+    AcceleratorError,
+    AcceleratorUnavailable,
+    CompileError,
+    InputError,
+    NotSupported,
+    RunError,
+    UnknownDevice,
+    UnknownKey,
+)
+from accelerators.interface import Accelerator, CompiledSubgraph, ProfileRow
+from accelerators.placement import Placement
+from accelerators.placing import query
+from accelerators.profile import Profile
+from accelerators.registry import (
+    DeviceInfo,
+    accelerator,
+    devices,
+    register_accelerator,
+    unregister_accelerator,
+)
+
+__all__ = [
+    "Accelerator",
+    "AcceleratorError",
+    "AcceleratorUnavailable",
+    "CompileError",
+    "CompiledModel",
+    "CompiledSubgraph",
+    "DeviceInfo",
+    "InputError",
+    "NotSupported",
+    "Placement",
+    "Profile",
+    "ProfileRow",
+    "RunError",
+    "UnknownDevice",
+    "UnknownKey",
+    "accelerator",
+    "compile",
+    "devices",
+    "query",
+    "register_accelerator",
+    "unregister_accelerator",
+]

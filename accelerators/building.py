@@ -1,0 +1,225 @@
+"""From a placed graph to compiled subgraphs: partition, compile side by side, and place anew what a device could not compile."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from accelerators.device_list import Device
+from accelerators.errors import CompileError, NotSupported
+from accelerators.placement import Placement
+from accelerators.settings import Config
+from accelerators.units import Unit, compile_unit
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from partition import AffinityProperty, PartitionReport, inline_subgraphs
+from partition.op_index import is_made_call
+from passes import apply_pass
+
+PATIENCE = 1.0
+"""Seconds before a terminal is shown how compilation goes on."""
+
+
+@attrs.frozen(slots=True)
+class Move:
+    """A subgraph that a device took and then could not compile."""
+
+    subgraph: str
+    """The call's name."""
+    nodes: tuple[str, ...]
+    """Its op nodes."""
+    device: str
+    """The device that failed."""
+    reason: str
+    """What it said."""
+    to: Mapping[str, str]
+    """By node name, where they went."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Built:
+    """A graph in which every live op is a call that is compiled."""
+
+    graph: Graph
+    """The partitioned graph."""
+    units: Mapping[str, Unit]
+    """By call name."""
+    moves: tuple[Move, ...]
+    """What was placed anew."""
+    partition: PartitionReport
+    """How the graph was cut."""
+
+
+class Builder:
+    """Compiles one graph, all of whose ops have an affinity."""
+
+    def __init__(self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool) -> None:
+        self.placement = placement
+        self.devices = {device.label: device for device in devices}
+        self.config = config
+        self.forced = forced
+        """The nodes that must stay where they are: pinned ones, and calls that had their affinity."""
+        self.strict = strict
+        self.moves: list[Move] = []
+
+    def build(self, graph: Graph) -> Built:
+        """Partition and compile until every subgraph is compiled; each round excludes what failed."""
+        done: dict[Task, Unit] = {}
+        report: PartitionReport | None = None
+        while True:
+            graph, latest = self._partitioned(graph)
+            report = report or latest
+            calls = [node for node in graph.nodes if node.is_op]
+            failures = self._compile([call for call in calls if _task(call) not in done], done)
+            if not failures:
+                units = {call.name: attrs.evolve(done[_task(call)], name=call.name) for call in calls}
+                return Built(graph, units, tuple(self.moves), report)
+            graph = self._moved(graph, failures)
+
+    def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
+        """Each device's ops in calls: by the device's own hooks, then plainly for what those leave."""
+        growth = "waves" if len(self.devices) == 1 else "largest"
+        own = {label: device.accelerator.subgraph_property() for label, device in self.devices.items()}
+        graph = graph.evolve(attrs={})
+        made = apply_pass(graph, "PartitionGraph", subgraph_property=AffinityProperty(own), growth=growth, verify=False)
+        report = made.attrs["partition_report"]
+        if not all(map(is_made_call, filter(_is_op, made.nodes))):
+            made = apply_pass(made, "PartitionGraph", subgraph_property=AffinityProperty(), growth=growth, verify=False)
+        return made.evolve(nodes=(), attrs={"partition_report": report}), report
+
+    def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[tuple[Node, CompileError]]:
+        """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
+        failures: dict[Task, CompileError] = {}
+        tasks = {_task(call): call for call in calls}
+        with _threads(min(len(tasks), os.cpu_count() or 1)) as pool, _progress(len(tasks)) as shown:
+            running = {pool.submit(self._compile_one, call): task for task, call in tasks.items()}
+            for future in _as_done(running, shown):
+                error = future.exception()
+                if isinstance(error, CompileError):
+                    failures[running[future]] = error
+                else:
+                    done[running[future]] = future.result()
+        return [(call, failures[_task(call)]) for call in calls if _task(call) in failures]
+
+    def _compile_one(self, call: Node) -> Unit:
+        assert call.subgraph is not None and call.affinity is not None
+        device = self.devices[call.affinity]
+        values = self.config.by_device[device.label]
+        if device.accelerator.parallel_compile:
+            return compile_unit(call.name, device, call.subgraph, values)
+        with _turns.setdefault(device.accelerator.name, threading.Lock()):
+            return compile_unit(call.name, device, call.subgraph, values)
+
+    def _moved(self, graph: Graph, failures: Sequence[tuple[Node, CompileError]]) -> Graph:
+        """The graph with the failed calls' nodes in their places again, each with the next device that runs it."""
+        where: dict[str, str] = {}
+        for call, error in failures:
+            assert call.subgraph is not None and call.affinity is not None
+            names = [call.name] if call.name in self.placement else [n.name for n in call.subgraph.nodes if n.is_op]
+            if self.strict or self.forced & {call.name, *names}:
+                raise _final(error, call, "strict=True" if self.strict else "its place was forced")
+            try:
+                to = self.placement.move(names, call.affinity, f"it took the op and could not compile it: {error.cause}")
+            except NotSupported as nowhere:
+                raise _final(error, call, f"no other device takes it: {nowhere.cause}") from error
+            self.moves.append(Move(call.name, tuple(names), call.affinity, error.cause, to))
+            if call.name in to:
+                inner = [node.name for node in call.subgraph.nodes if node.is_op]
+                to = {call.name: to[call.name], **dict.fromkeys(inner, to[call.name])}
+            where.update(to)
+        whole = {name for name in where if name in graph}
+        failed = {call.name for call, _ in failures} - whole
+        return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed), where)
+
+
+Task = tuple[int, str | None]
+"""A body's identity, and its device: calls that share both are compiled once."""
+
+
+def _task(call: Node) -> Task:
+    return id(call.subgraph), call.affinity
+
+
+_turns: dict[str, threading.Lock] = {}
+"""By device name, the lock of those that compile one subgraph at a time."""
+
+
+def _is_op(node: Node) -> bool:
+    return node.is_op
+
+
+def _final(error: CompileError, call: Node, why: str) -> CompileError:
+    return CompileError(
+        f"{error.cause}\n    (not placed elsewhere: {why})",
+        where=error.where,
+        remedy=error.remedy or f"Keep the ops off it with forbid={{...: {call.affinity!r}}}, or name a device behind it",
+    )
+
+
+def _with_affinities(graph: Graph, where: Mapping[str, str]) -> Graph:
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        label = where.get(node.name) if node.is_op else None
+        if label is None or label == node.affinity:
+            rewriter.keep(node)
+        else:
+            rewriter.keep(node, rewriter.rebuilt(node, affinity=label))
+
+    return rewrite(graph, visit)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that start nothing more once the block is left, by an interrupt too."""
+    pool = ThreadPoolExecutor(max(1, count), "partita-compile")
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _as_done(running: Mapping[Future[Unit], Task], shown: Any) -> Iterator[Future[Unit]]:
+    waiting = set(running)
+    while waiting:
+        finished, waiting = wait(waiting, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        yield from finished
+        shown(len(running) - len(waiting))
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[Any]:
+    """A function that shows how many are done: on a terminal, once it has taken a while."""
+    if not sys.stderr.isatty():
+        yield lambda finished: None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    begun = time.monotonic()
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task("compiling", total=count, visible=True)
+    started = False
+
+    def shown(finished: int) -> None:
+        nonlocal started
+        if not started and time.monotonic() - begun > PATIENCE and finished < count:
+            bar.start()
+            started = True
+        bar.update(task, completed=finished)
+
+    try:
+        yield shown
+    finally:
+        if started:
+            bar.stop()

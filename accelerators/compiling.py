@@ -1,0 +1,127 @@
+"""`compile`: a graph and the devices that are to run it become a model that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.building import Builder, Built
+from accelerators.compiled_model import CompiledModel
+from accelerators.device_list import Device, find_device, parse_devices
+from accelerators.errors import AcceleratorError
+from accelerators.pictures import write_affinity_dot, write_subgraphs_dot
+from accelerators.placement import Placement
+from accelerators.placing import checked_graph, live_part, place
+from accelerators.report import CompileReport, SubgraphRow
+from accelerators.rules import Forbid, Pin
+from accelerators.settings import Config, read_config
+from accelerators.units import Unit, compile_unit
+from graph.graph import Graph
+from graph.node import Node
+from graph.order import reachable
+from graph.types import Dim
+from partition.op_index import is_made_call
+from passes import apply_pass
+from passes import optimize as optimized
+
+SHOWN = 8
+"""So many nodes an error lists."""
+
+
+def compile(  # noqa: A001  the contract's name
+    graph: Graph,
+    device: str | Sequence[str] | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
+    strict: bool = False,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    name: str | None = None,
+    optimize: bool = False,
+) -> CompiledModel:
+    """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it.
+
+    `config` is a dictionary by device, flat where there is only one. `pin` and `forbid` are as for `query`. If ops of the graph
+    have affinities, these decide, and every op has to have one. A subgraph that its device cannot compile goes to the next
+    device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs, `name` is what files and tables
+    call the model, `optimize` runs the default passes first (nodes may then vanish that `query` knows)."""
+    devices = parse_devices(device)
+    settings = read_config(config, devices)
+    whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)
+    live = live_part(whole)
+    manual = any(_is_placed(node) for node in live.nodes)
+    fixed = _affinities(live, devices, manual, pin, forbid)
+    placement = place(live, devices, pin, forbid, fixed)
+    folder = settings.hetero.dot_folder
+    if folder is not None and not manual:
+        write_affinity_dot(folder, placement)
+    forced = {node.name for node in live.nodes if is_made_call(node) and node.name in fixed} | set(placement.pinned)
+    built = Builder(placement, devices, settings, forced, strict).build(placement.apply(live))
+    if folder is not None:
+        write_subgraphs_dot(folder, built.graph)
+    report = _report(built, placement, not manual)
+    needed = set(reachable([entry.node for entry in whole.outputs]))
+    dead = [node for node in whole.nodes if node.is_op and node not in needed]
+    measured = any(values["PERF_COUNT"] for values in settings.by_device.values())
+    return CompiledModel(
+        built.graph, built.units, report, settings.hetero, dead, measured, lambda: _measuring(built, settings)
+    )
+
+
+def _prepared(graph: Graph, shapes: Mapping[str, Sequence[Dim]] | None, name: str | None, optimize: bool) -> Graph:
+    """The graph with types."""
+    graph = graph if name is None else graph.evolve(name=name)
+    graph = apply_pass(graph, "InferShape", shapes=shapes, strict=shapes is not None, verify=False)
+    return optimized(graph) if optimize else graph
+
+
+def _is_placed(node: Node) -> bool:
+    """Does its affinity switch the automatic policy off? That of a call only fixes the call."""
+    return node.is_op and node.affinity is not None and not is_made_call(node)
+
+
+def _affinities(
+    graph: Graph, devices: Sequence[Device], manual: bool, pin: Pin | None, forbid: Forbid | None
+) -> dict[str, str]:
+    """By node name, the devices that affinities ask for; all of them where the user placed nodes by hand."""
+    ops = [node for node in graph.nodes if node.is_op]
+    lacking = [node.name for node in ops if node.affinity is None]
+    if manual and lacking:
+        more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
+        raise AcceleratorError(
+            f"some ops have an affinity and these have none: {', '.join(lacking[:SHOWN])}{more}",
+            where=f"graph {graph.name!r}",
+            remedy="Give every op an affinity (placement = query(g, ...); g = placement.apply(g)), or none",
+        )
+    if manual and (pin or forbid):
+        raise AcceleratorError(
+            "the graph's affinities decide, so that pin and forbid have no meaning",
+            where=f"graph {graph.name!r}",
+            remedy="Clear the affinities, or give pin and forbid to query",
+        )
+    fixed = {}
+    for node in ops:
+        if node.affinity is not None:
+            fixed[node.name] = find_device(node.affinity, devices, f"the affinity of node {node.name!r} ({node.op})").label
+    return fixed
+
+
+def _report(built: Built, placement: Placement, automatic: bool) -> CompileReport:
+    rows = tuple(SubgraphRow(u.name, u.device.label, len(u.ops), u.seconds) for u in built.units.values())
+    notes = tuple(f"inlined: no device takes the call {name!r} whole" for name in placement.inlined)
+    return CompileReport(built.graph.name, automatic, placement, built.moves, rows, built.partition, notes)
+
+
+def _measuring(built: Built, settings: Config) -> dict[str, Unit]:
+    """The same subgraphs compiled once more, to be measured: the model itself stays as fast as it is."""
+
+    def again(unit: Unit) -> Unit:
+        values = {**settings.by_device[unit.device.label], "PERF_COUNT": True}
+        return compile_unit(unit.name, unit.device, unit.body, values)
+
+    shared: dict[tuple[int, str], Unit] = {(id(u.body), u.device.label): u for u in built.units.values()}
+    made = {key: again(unit) for key, unit in shared.items()}
+    return {name: attrs.evolve(made[id(u.body), u.device.label], name=name) for name, u in built.units.items()}

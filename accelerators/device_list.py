@@ -1,0 +1,74 @@
+"""Device strings: "onnxruntime", "openvino.GPU.0", "HETERO:cuda,cpu,reference"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from accelerators.errors import AcceleratorError, UnknownDevice
+from accelerators.interface import Accelerator
+from accelerators.registry import accelerator, device_names
+from graph.errors import did_you_mean
+
+DEFAULT = "HETERO:cpu,reference"
+"""The devices asked for when nobody says which."""
+
+HETERO = "HETERO"
+"""What a string that names several devices begins with."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Device:
+    """One device of those asked for."""
+
+    label: str
+    """As it was written: what affinities, placements and configurations call it."""
+    accelerator: Accelerator
+    """What compiles for it."""
+    device_id: str | None
+    """What follows the first dot of the label."""
+
+
+def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
+    """The devices of a string (or a list of names) in order of priority; None: the default ones.
+
+    A device that nobody knows, that cannot be used here, or that is named twice is an error."""
+    text = DEFAULT if wanted is None else wanted
+    labels = _labels(text)
+    where = f"device {text!r}"
+    if not labels:
+        raise AcceleratorError("no device is named", where=where, remedy='Write "HETERO:first,second", or one name')
+    for label in labels:
+        if labels.count(label) > 1:
+            raise AcceleratorError(f"{label!r} is named twice", where=where, remedy="Name each device once, the best first")
+    return tuple(_device(label) for label in labels)
+
+
+def find_device(label: str, devices: Iterable[Device], where: str) -> Device:
+    """The device of that label among those asked for."""
+    known = {device.label: device for device in devices}
+    if label not in known:
+        remedy = did_you_mean(label, known) or f"They are {', '.join(known)}"
+        raise UnknownDevice(f"{label!r} is none of the devices asked for", where=where, remedy=remedy)
+    return known[label]
+
+
+def _labels(wanted: str | Sequence[str]) -> list[str]:
+    if not isinstance(wanted, str):
+        return [label.strip() for label in wanted]
+    head, colon, rest = wanted.partition(":")
+    if head.strip().upper() == HETERO:
+        return [label.strip() for label in rest.split(",") if label.strip()]
+    if colon or "," in wanted:
+        raise UnknownDevice(f"there is no device {wanted!r}", remedy=f"Several devices are written {HETERO}:first,second")
+    return [wanted.strip()] if wanted.strip() else []
+
+
+def _device(label: str) -> Device:
+    name, _, device_id = label.partition(".")
+    if name.upper() == HETERO:
+        raise UnknownDevice(f"there is no device {label!r}", remedy=f"{HETERO} stands before a colon: {HETERO}:first,second")
+    if name not in device_names() and name.lower() in device_names():
+        raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
+    return Device(label, accelerator(name), device_id or None)

@@ -1,0 +1,165 @@
+"""What a model is called with: found by position or name, checked, made into numpy arrays (without a copy where possible)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import InputError
+from graph.errors import did_you_mean
+from graph.graph import Graph
+from graph.types import Dim, SequenceType, TensorType, Type, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+_KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
+"""Of Python's own numbers: one may become another of the same rank, or of a higher one."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class InputSpec:
+    """One input of a model."""
+
+    name: str
+    """Its name."""
+    type: Type | None
+    """Its type, where known."""
+    dtype: np.dtype[Any] | None
+    """The arrays' dtype; None if it takes no tensors, or any."""
+    shape: tuple[Dim, ...] | None
+    """Its sizes; None for any."""
+    static: bool
+    """Are all sizes numbers?"""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'?' if self.type is None else self.type}"
+
+
+class InputChecker:
+    """Turns a call's arguments into the list of arrays that the executor takes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.specs = tuple([_spec(node.name, node[0].type) for node in graph.inputs])
+        """The inputs in order."""
+        self._names = [spec.name for spec in self.specs]
+        self._where = f"model {graph.name!r}"
+        self._plain = [(spec.dtype, spec.shape) if spec.static else None for spec in self.specs]
+
+    def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arrays, in the inputs' order."""
+        if named or len(args) != len(self.specs) or (args and isinstance(args[0], Mapping)):
+            args = self._by_name(args, named)
+        made = list(args)
+        for i, (value, plain) in enumerate(zip(args, self._plain)):
+            if plain is None or type(value) is not np.ndarray or value.shape != plain[1] or value.dtype != plain[0]:
+                return self._checked(made, i)
+        return made
+
+    def _checked(self, values: list[Any], start: int) -> list[Any]:
+        """All values, those from `start` on looked at closely, and symbols compared over all."""
+        sizes: dict[str, tuple[int, str]] = {}
+        for i, spec in enumerate(self.specs):
+            if i >= start:
+                values[i] = self._value(values[i], spec)
+            if isinstance(spec.type, TensorType):
+                self._check_dims(values[i], spec, sizes)
+        return values
+
+    def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        if args and isinstance(args[0], Mapping):
+            if len(args) > 1:
+                raise InputError("a dictionary of inputs is the only argument", where=self._where)
+            named = {**args[0], **named}
+            args = ()
+        if len(args) > len(self.specs):
+            raise InputError(f"{len(args)} inputs were given for {len(self.specs)}", where=self._where, remedy=self._listed())
+        found = dict(zip(self._names, args))
+        for name, value in named.items():
+            if name not in self._names:
+                remedy = did_you_mean(str(name), self._names) or self._listed()
+                raise InputError(f"there is no input {name!r}", where=self._where, remedy=remedy)
+            if name in found:
+                raise InputError(f"input {name!r} is given by position and by name", where=self._where)
+            found[name] = value
+        missing = [name for name in self._names if name not in found]
+        if missing:
+            raise InputError(f"input {missing[0]!r} is missing", where=self._where, remedy=self._listed())
+        return [found[name] for name in self._names]
+
+    def _listed(self) -> str:
+        return f"Its inputs are {', '.join(map(str, self.specs))}" if self.specs else "It takes no inputs"
+
+    def _place(self, spec: InputSpec) -> str:
+        return f"{self._where}, input {spec.name!r}"
+
+    def _value(self, value: Any, spec: InputSpec) -> Any:
+        if isinstance(spec.type, SequenceType) and isinstance(value, (list, tuple)):
+            inner = _spec(spec.name, spec.type.element)
+            return [self._value(item, inner) for item in value]
+        if spec.type is not None and not isinstance(spec.type, TensorType):
+            return value
+        array = self._array(value, spec)
+        if spec.dtype is None or array.dtype == spec.dtype:
+            return array
+        if spec.dtype == object and array.dtype.kind in "US":
+            return array.astype(object)
+        if not isinstance(value, (int, float, complex, list, tuple)) or not _is_harmless(array.dtype, spec.dtype):
+            wanted = "string" if spec.dtype == object else spec.dtype.name
+            cause = f"it is {wanted}, and the array given {_dtype_text(array.dtype)}"
+            raise InputError(cause, where=self._place(spec), remedy=f'Convert it: array.astype("{wanted}")')
+        return array.astype(spec.dtype)
+
+    def _array(self, value: Any, spec: InputSpec) -> Array:
+        if isinstance(value, np.ndarray):
+            return value.view(np.ndarray) if type(value) is not np.ndarray else value
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+        if value is None:
+            raise InputError("it is None", where=self._place(spec), remedy="Give an array")
+        try:
+            if hasattr(value, "__dlpack__"):
+                return np.from_dlpack(value)
+            return np.asarray(value)
+        except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
+            first = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"a {type(value).__module__}.{type(value).__name__} cannot be read as an array: {first}",
+                where=self._place(spec),
+                remedy="Give an array in the host's memory that needs no gradient (of a torch tensor: x.detach().cpu())",
+            ) from error
+
+    def _check_dims(self, array: Any, spec: InputSpec, sizes: dict[str, tuple[int, str]]) -> None:
+        if spec.shape is None:
+            return
+        where = self._place(spec)
+        if array.ndim != len(spec.shape):
+            cause = f"it has {len(spec.shape)} dimensions ({spec.type}), and the array given {array.ndim}: {array.shape}"
+            raise InputError(cause, where=where)
+        for axis, (dim, size) in enumerate(zip(spec.shape, array.shape)):
+            if isinstance(dim, int) and dim != size:
+                cause = f"dimension {axis} is {dim} ({spec.type}), and that of the array given {size}: {array.shape}"
+                raise InputError(cause, where=where)
+            if isinstance(dim, str):
+                before, other = sizes.setdefault(dim, (size, spec.name))
+                if before != size:
+                    raise InputError(f"dimension {axis}, {dim!r}, is {size} here and {before} in input {other!r}", where=where)
+
+
+def _spec(name: str, kind: Type | None) -> InputSpec:
+    if not isinstance(kind, TensorType):
+        return InputSpec(name, kind, None, None, False)
+    return InputSpec(name, kind, numpy_dtype(kind.dtype), kind.shape, kind.is_static)
+
+
+def _is_harmless(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """May Python's own numbers of this kind become the input's type?"""
+    if given.kind == "b" or wanted.kind == "b":
+        return given.kind == wanted.kind
+    return given.kind in _KIND and _KIND[given.kind] <= _KIND.get(wanted.kind, _KIND["f"])
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    return dtype.name if dtype.isnative else f"{dtype.name} in foreign byte order"

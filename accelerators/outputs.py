@@ -1,0 +1,99 @@
+"""What a model's call returns, and the arrays that a caller may want it in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from accelerators.errors import InputError
+from graph.errors import GraphError, did_you_mean
+from graph.types import TensorType, Type, dtype_name, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+
+class NoSuchOutput(GraphError, KeyError):
+    """A model has no output of that name."""
+
+    __str__ = GraphError.__str__
+
+
+class Outputs(Sequence[Any]):
+    """The outputs in order; `outputs["y"]` finds one by name. The arrays are the caller's own."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, values: list[Any], names: Mapping[str, int]) -> None:
+        self._values = values
+        self._names = names
+
+    @overload
+    def __getitem__(self, key: int | str) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Any]: ...
+    def __getitem__(self, key: int | str | slice) -> Any:
+        if isinstance(key, str):
+            if key not in self._names:
+                hint = did_you_mean(key, self._names) or f"The outputs are {', '.join(self._names)}"
+                raise NoSuchOutput(f"there is no output {key!r}", remedy=hint)
+            return self._values[self._names[key]]
+        return self._values[key]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The outputs' names."""
+        return tuple(self._names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outputs by name."""
+        return {name: self._values[i] for name, i in self._names.items()}
+
+    def __repr__(self) -> str:
+        shown = [f"{name}: {_described(self._values[i])}" for name, i in self._names.items()]
+        return f"<Outputs {', '.join(shown)}>"
+
+
+def _described(value: Any) -> str:
+    return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Array | None]:
+    """For each output the array to fill, of what the caller gave as `out`: one array, several in order, or some by name."""
+    if isinstance(out, Mapping):
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            remedy = did_you_mean(str(unknown[0]), names) or f"The outputs are {', '.join(names)}"
+            raise InputError(f"there is no output {unknown[0]!r}", where=f"{where}, out", remedy=remedy)
+        listed = [out.get(name) for name in names]
+    else:
+        listed = [out] if isinstance(out, np.ndarray) else list(out)
+    if len(listed) != len(names):
+        cause = f"{len(listed)} arrays are given for {len(names)} outputs"
+        raise InputError(cause, where=f"{where}, out", remedy="Give None for others")
+    for i, (array, name, kind) in enumerate(zip(listed, names, types)):
+        if array is None:
+            continue
+        place = f"{where}, out for {name!r}"
+        if not isinstance(array, np.ndarray) or not array.flags.writeable:
+            raise InputError("it is no numpy array that may be written to", where=place)
+        if isinstance(kind, TensorType):
+            _check_target(array, kind, place)
+        if any(other is not None and np.may_share_memory(array, other) for other in listed[:i]):
+            raise InputError("it shares memory with the array for another output", where=place)
+    return listed
+
+
+def _check_target(array: Array, kind: TensorType, place: str) -> None:
+    fits = kind.shape is None or (
+        len(kind.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(kind.shape, array.shape))
+    )
+    if not fits or array.dtype != numpy_dtype(kind.dtype):
+        raise InputError(f"the output is {kind}, and the array {dtype_name(array.dtype)}{list(array.shape)}", where=place)

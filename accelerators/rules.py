@@ -1,0 +1,80 @@
+"""What `pin` and `forbid` say, node by node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from accelerators.device_list import Device, find_device
+from accelerators.errors import AcceleratorError
+from graph.errors import did_you_mean
+from graph.graph import Graph
+
+Pin = Mapping[str, str]
+"""Regular expressions for whole node names, each with the device that runs them."""
+
+Forbid = Mapping[str, "str | Sequence[str]"]
+"""Ops ("Conv", "domain::Op") or regular expressions for whole node names, each with the devices that must not run them."""
+
+
+@attrs.frozen(slots=True)
+class Rules:
+    """The user's word on single nodes."""
+
+    pinned: Mapping[str, tuple[str, str]]
+    """By node name, the device that must run it, and the rule that says so."""
+    forbidden: Mapping[str, Mapping[str, str]]
+    """By node name, the devices that must not run it, each with the rule that says so."""
+
+
+def resolve_rules(graph: Graph, devices: Sequence[Device], pin: Pin | None, forbid: Forbid | None) -> Rules:
+    """The rules applied to the graph's ops. One that means no node, or two devices for one node, are errors."""
+    pinned: dict[str, tuple[str, str]] = {}
+    for pattern, label in (pin or {}).items():
+        where, rule = f"pin[{pattern!r}]", f"pin {pattern!r}"
+        find_device(label, devices, where)
+        for name in _matching(graph, pattern, where):
+            before = pinned.setdefault(name, (label, rule))
+            if before[0] != label:
+                cause = f"node {name!r} is pinned to {before[0]!r} already, by {before[1]}"
+                raise AcceleratorError(cause, where=where, remedy="Make one of them narrower")
+    forbidden: dict[str, dict[str, str]] = {}
+    for key, listed in (forbid or {}).items():
+        where = f"forbid[{key!r}]"
+        labels = [listed] if isinstance(listed, str) else list(listed)
+        for label in labels:
+            find_device(label, devices, where)
+        for name in _of_op(graph, key) or _matching(graph, key, where, op_will_do=True):
+            forbidden.setdefault(name, {}).update(dict.fromkeys(labels, f"forbid {key!r}"))
+    for name, (label, rule) in pinned.items():
+        if label in forbidden.get(name, {}):
+            cause = f"{rule} puts it on {label!r}, where {forbidden[name][label]} will not have it"
+            raise AcceleratorError(cause, where=f"node {name!r}", remedy="Make one of them narrower")
+    return Rules(pinned, forbidden)
+
+
+def _of_op(graph: Graph, key: str) -> list[str]:
+    return [n.name for n in graph.nodes if n.is_op and key == (f"{n.domain}::{n.op}" if n.domain else n.op)]
+
+
+def _matching(graph: Graph, pattern: str, where: str, op_will_do: bool = False) -> list[str]:
+    try:
+        fits = re.compile(pattern).fullmatch
+    except re.error as error:
+        raise AcceleratorError(f"it is no regular expression: {error}", where=where) from error
+    names = [node.name for node in graph.nodes if node.is_op]
+    found = [name for name in names if fits(name)]
+    if not found and not (op_will_do and _is_known_op(graph, pattern)):
+        remedy = did_you_mean(pattern, {*names, *(n.op or "" for n in graph.nodes)}) or "It has to match a node's whole name"
+        raise AcceleratorError("no op node has such a name", where=where, remedy=remedy)
+    return found
+
+
+def _is_known_op(graph: Graph, key: str) -> bool:
+    """An op that the graph happens not to hold may be forbidden all the same."""
+    from graph.ops import spec_of
+
+    domain, _, op = key.rpartition("::")
+    return op.isidentifier() and spec_of(op, domain, graph.opsets.get(domain, 1)) is not None

@@ -1,0 +1,145 @@
+"""One subgraph of a compiled model: its call in the graph, and what its device made of the body."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.device_list import Device
+from accelerators.errors import AcceleratorError, CompileError, RunError
+from accelerators.interface import CompiledSubgraph
+from accelerators.specialized import SpecializedSubgraph, is_static
+from graph.errors import PartitaError
+from graph.graph import Graph
+
+
+@attrs.define(slots=True, eq=False)
+class Unit:
+    """A subgraph that is compiled."""
+
+    name: str
+    """Its call's name."""
+    device: Device
+    """Where it runs."""
+    body: Graph
+    """What it computes."""
+    compiled: CompiledSubgraph
+    """What the device made of it."""
+    seconds: float
+    """How long that took."""
+    measuring: threading.RLock = attrs.field(factory=threading.RLock)
+    """Held from a measured run until its rows are read."""
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+    """Held while it runs, unless several threads may run it at once."""
+
+    @property
+    def memory(self) -> str:
+        """Where its values are."""
+        return self.compiled.memory
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The names of its op nodes."""
+        return tuple(node.name for node in self.body.nodes if node.is_op)
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+        """The body's outputs; whatever the device raises says where."""
+        try:
+            if self.compiled.concurrent:
+                made = guarded_run(self.compiled, inputs, out)
+            else:
+                with self.lock:
+                    made = guarded_run(self.compiled, inputs, out)
+        except Exception as error:
+            raise self.failure(error) from error
+        if len(made) != len(self.body.outputs):
+            raise RunError(f"it returned {len(made)} values for {len(self.body.outputs)} outputs", where=self.title)
+        return made
+
+    @property
+    def title(self) -> str:
+        """The subgraph and its device, for messages."""
+        return f"subgraph {self.name!r} on {self.device.label!r}"
+
+    def failure(self, error: Exception) -> RunError:
+        """The error with the subgraph that it happened in."""
+        if isinstance(error, PartitaError):
+            inner = f", {error.where}" if error.where else ""
+            return RunError(error.cause, where=self.title + inner, remedy=error.remedy)
+        return RunError(f"{type(error).__name__}: {error}", where=self.title)
+
+
+def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+    """Run it on arrays laid out as it needs them."""
+    if compiled.memory == "host":
+        alignment = compiled.alignment
+        for value in inputs:
+            if type(value) is np.ndarray and not is_laid_out(value, alignment):
+                inputs = [laid_out(value, alignment) for value in inputs]
+                break
+    return compiled.run(inputs, out)
+
+
+def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
+    """Is it C-contiguous, and, for a device that cares about addresses, aligned and writeable?"""
+    flags = array.flags
+    if alignment <= 1:
+        return flags.c_contiguous
+    return flags.c_contiguous and flags.writeable and array.__array_interface__["data"][0] % alignment == 0
+
+
+def laid_out(value: Any, alignment: int) -> Any:
+    """The value, copied if it is an array that the device cannot take as it is."""
+    if not isinstance(value, np.ndarray) or is_laid_out(value, alignment):
+        return value
+    if alignment <= 1 or value.dtype.hasobject:
+        return np.array(value, order="C")
+    made = aligned_block(value.nbytes, alignment)[: value.nbytes].view(value.dtype).reshape(value.shape)
+    made[...] = value
+    return made
+
+
+def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:
+    """At least so many bytes from an address that is a multiple of the alignment."""
+    raw = np.empty(size + alignment, np.uint8)
+    start = -raw.__array_interface__["data"][0] % alignment
+    return raw[start : start + size]
+
+
+def compile_unit(name: str, device: Device, body: Graph, config: Mapping[str, Any]) -> Unit:
+    """Let the device compile the body; whatever goes wrong becomes one CompileError."""
+    start = time.perf_counter()
+    try:
+        compiled = _compiled(device, body, config)
+    except Exception as error:
+        mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
+        inner = f", {mine.where}" if mine.where else ""
+        where = f"subgraph {name!r} on {device.label!r}{inner}"
+        raise CompileError(mine.cause, where=where, remedy=mine.remedy) from error
+    return Unit(name, device, body, compiled, time.perf_counter() - start)
+
+
+def _compiled(device: Device, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    accelerator = device.accelerator
+
+    def compile_static(graph: Graph) -> CompiledSubgraph:
+        shown = accelerator.transform(graph)
+        if not isinstance(shown, Graph) or _border(shown) != _border(graph):
+            raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
+        made = accelerator.compile(shown, config)
+        if not isinstance(made, CompiledSubgraph):
+            raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
+        return made
+
+    if accelerator.dynamic_shapes or is_static(body):
+        return compile_static(body)
+    return SpecializedSubgraph(body, compile_static)
+
+
+def _border(graph: Graph) -> tuple[int, int]:
+    return len(graph.inputs), len(graph.outputs)
