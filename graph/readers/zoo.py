@@ -160,8 +160,11 @@ def _calibrated(graph: Graph) -> Weights:
             continue
         read = [None if entry is None else values[entry] for entry in node.inputs]
         if node.op == "BatchNormalization":
-            read[3:5] = _statistics(read[0])
-            found.update(zip((entry.name for entry in node.inputs[3:5] if entry), read[3:5], strict=True))
+            seen = read[0]
+            assert seen is not None
+            statistics = _statistics(seen)
+            found.update(zip((entry.name for entry in node.inputs[3:5] if entry), statistics, strict=True))
+            read[3:5] = statistics
         values.update(zip(node.outputs, evaluate_node(node, read, graph.opsets), strict=True))
     found.update(_tempered(graph, values))
     return found
