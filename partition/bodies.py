@@ -58,7 +58,9 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
         else:
             continue
         for entry in node.reads if node.captures else node.inputs:
-            source = -1 if entry is None else number.get(entry.node, -1)
+            if entry is None:
+                continue
+            source = number.get(entry.node, -1)
             if source >= 0 and owner[source] >= 0 and owner[source] != mine:
                 exits[owner[source]][source, entry.index] = None
     for entry in index.graph.outputs:
