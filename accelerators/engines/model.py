@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -82,6 +83,17 @@ class EngineModel:
             if tensor.data_location == _EXTERNAL:
                 _embed(tensor, self.weights[tensor.name])
         return whole.SerializeToString()
+
+    def write(self, folder: Path) -> Path:
+        """The model as a file in the folder, its weights in another beside it."""
+        starts = {_offset(tensor): self.weights[tensor.name] for tensor in self.proto.graph.initializer if tensor.name in self.weights}
+        with open(folder / LOCATION, "wb") as file:
+            for start, array in starts.items():
+                file.seek(start)
+                file.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+        path = folder / "model.onnx"
+        path.write_bytes(self.proto.SerializeToString())
+        return path
 
 
 def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:

@@ -1,4 +1,4 @@
-"""Opsets that an engine does not know yet: an op that has not changed since means the same under an older number."""
+"""Opsets that an engine does not know yet: an op that has changed in nothing but its types means the same under an older number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from graph.graph import Graph
 from graph.node import Node
-from graph.ops.schemas import spec_of
+from graph.ops.schemas import OpSpec, ParamSpec, spec_of
 from passes.bodies import everywhere
 
 
@@ -19,9 +19,21 @@ def too_new(node: Node, opsets: Mapping[str, int], newest: Mapping[str, int], en
     if limit is None or version <= limit or node.op is None:
         return None
     spec = spec_of(node.op, node.domain, version)
-    if spec is not None and spec.since <= limit:
+    if spec is not None and (spec.since <= limit or _only_more_types(spec, spec_of(node.op, node.domain, limit))):
         return None
     return f"{engine} knows {node.domain or 'ONNX'} up to opset {limit}; {node.op} at opset {version} is newer"
+
+
+def _only_more_types(new: OpSpec, old: OpSpec | None) -> bool:
+    """Did the newer version of the op change nothing but the element types that it takes?"""
+    return old is not None and not old.deprecated and _signature(new) == _signature(old)
+
+
+def _signature(spec: OpSpec) -> object:
+    def options(params: tuple[ParamSpec, ...]) -> list[object]:
+        return [(param.name.lower(), param.option, param.homogeneous) for param in params]
+
+    return options(spec.inputs), options(spec.outputs), dict(spec.attributes)
 
 
 def lowered(graph: Graph, newest: Mapping[str, int]) -> Graph:

@@ -30,6 +30,13 @@ def _attention(node: Node) -> str | None:
     return None
 
 
+def _conv_integer(node: Node) -> str | None:
+    point = node.inputs[3] if _given(node, 3) else None
+    if point is not None and not (isinstance(point.type, TensorType) and point.type.shape in ((), (1,))):
+        return "onnxruntime knows one zero point of ConvInteger's weights only, not one for each channel"
+    return None
+
+
 def _max_unpool(node: Node) -> str | None:
     if _given(node, 2):
         return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
@@ -57,14 +64,25 @@ def _resize(node: Node) -> str | None:
     return "onnxruntime aligns corners by the scales, not by the sizes that come of them"
 
 
+def _scatter(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    reduction = node.attrs.get("reduction", "none")
+    if reduction != "none" and isinstance(made, TensorType) and made.dtype == "float16":
+        return f"onnxruntime has no reduction {reduction!r} of float16 in {node.op}"
+    return None
+
+
 def _given(node: Node, number: int) -> bool:
     return len(node.inputs) > number and node.inputs[number] is not None
 
 
 _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
+    "ConvInteger": _conv_integer,
     "MaxUnpool": _max_unpool,
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
     "Resize": _resize,
+    "ScatterElements": _scatter,
+    "ScatterND": _scatter,
 }

@@ -1,0 +1,178 @@
+"""The accelerator: what openvino runs, and how it is configured."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerators.engines.model import EngineModel, engine_model
+from accelerators.engines.opsets import too_new
+from accelerators.engines.query import query_by_op, refused_inside, typed
+from accelerators.engines.trials import Trials, unknown_input
+from accelerators.engines.values import choice, count, flag
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
+from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.openvino import hazards
+from accelerators.openvino.integers import SmallIntegers
+from accelerators.openvino.package import import_openvino
+from accelerators.query import Support
+from graph.graph import Graph
+from graph.node import Node
+from graph.writers.onnx.files import EXTERNAL_ABOVE
+
+NEWEST = {"": 21, "ai.onnx.ml": 3}
+"""What the engine's ONNX reader is written for. It takes newer numbers and reads the ops as the older ones."""
+
+_HINTS = {name: name for name in ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")}
+_PRECISIONS = {name: name for name in ("f32", "f16", "bf16")}
+
+
+class OpenVinoAccelerator(Accelerator):
+    """Runs what openvino converts and has a kernel for. DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …"""
+
+    name = "openvino"
+    config_keys = {"DEVICE_ID": "CPU", "NUM_THREADS": 0, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 0, "CACHE_DIR": "", "PROPERTIES": {}}
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            self._engine: Any = import_openvino()
+        except ImportError as error:
+            raise AcceleratorUnavailable(
+                f"the package 'openvino' cannot be imported: {error}",
+                where="device 'openvino'",
+                remedy="Install it with: pip install 'partita[openvino]'",
+            ) from None
+        self._core: Any = self._engine.Core()
+        self._trials = Trials(self._attempt, constants_up_to=1 << 20)
+        self._lock = threading.Lock()
+        if not self._core.available_devices:
+            raise AcceleratorUnavailable("openvino finds no device here", where="device 'openvino'")
+
+    def query(self, graph: Graph) -> Support:
+        """Asks the engine itself, once for each kind of op; where it is known to compute something else, the answer is no."""
+        shown = typed(graph)
+        small = SmallIntegers(shown)
+
+        def judge(node: Node, inside: Graph) -> bool | str:
+            return self._judge(node, inside, small)
+
+        return query_by_op(shown, judge)
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """The body read by the engine's ONNX frontend and compiled for its device."""
+        from accelerators.openvino.requests import CompiledRequests
+
+        properties = self._properties(config)
+        model = engine_model(graph, {})
+        try:
+            compiled = self._core.compile_model(self._read(model), self._device(config), properties)
+        except RuntimeError as error:
+            raise CompileError(
+                model.in_own_words(reason(error)), where=f"device 'openvino', subgraph {graph.name!r}"
+            ) from None
+        return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """The engine's own compiled form, read back."""
+        from accelerators.openvino.requests import CompiledRequests
+
+        try:
+            compiled = self._core.import_model(data, self._device(config), self._properties(config))
+        except RuntimeError as error:
+            raise AcceleratorError(
+                f"openvino does not read the exported subgraph: {reason(error)}",
+                where=f"device 'openvino', subgraph {graph.name!r}",
+                remedy="Compile the model again",
+            ) from None
+        return CompiledRequests(self._engine, compiled, engine_model(graph, {}), graph, flag(config, "PERF_COUNT", self.name))
+
+    def add_extension(self, extension: Any) -> None:
+        """An extension object of openvino, or the path of a library of them."""
+        try:
+            self._core.add_extension(extension)
+        except (RuntimeError, TypeError) as error:
+            raise AcceleratorError(reason(error), where="add_extension of device 'openvino'") from None
+        self._trials = Trials(self._attempt, constants_up_to=1 << 20)
+
+    def metrics(self) -> dict[str, Any]:
+        """openvino's devices, and what the configured one can do."""
+        device = self._device(self._config)
+        return {
+            "AVAILABLE_DEVICES": list(self._core.available_devices),
+            "FULL_DEVICE_NAME": f"openvino {self._engine.__version__.split('-')[0]} ({self._core.get_property(device, 'FULL_DEVICE_NAME').strip()})",
+            "OPTIMIZATION_CAPABILITIES": list(self._core.get_property(device, "OPTIMIZATION_CAPABILITIES")),
+        }
+
+    # -- what it supports --------------------------------------------------------------------------------
+
+    def _judge(self, node: Node, graph: Graph, small: SmallIntegers) -> bool | str:
+        refused = (
+            unknown_input(node)
+            or self._within(node, graph, small)
+            or refused_inside(node, lambda inner, body: self._within(inner, body, small) or True)
+        )
+        return refused or self._trials.answer(node, graph)
+
+    def _within(self, node: Node, graph: Graph, small: SmallIntegers) -> str | None:
+        return (
+            hazards.refused(node, graph)
+            or too_new(node, graph.opsets, NEWEST, "openvino's ONNX reader")
+            or small.refused(node)
+        )
+
+    def _attempt(self, alone: Graph) -> bool | str:
+        """Does a model of this one op compile?"""
+        device = self._device(self._config)
+        properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
+        try:
+            model = self._core.read_model(engine_model(alone, {}).complete())
+            with self._lock:
+                self._core.compile_model(model, device, properties)
+        except RuntimeError as error:
+            return f"openvino: {reason(error)}"
+        return True
+
+    # -- configuration -----------------------------------------------------------------------------------
+
+    def _device(self, config: Mapping[str, Any]) -> str:
+        device = str(config["DEVICE_ID"])
+        known = {name: name for name in self._core.available_devices}
+        if device not in known and device.partition(".")[0] not in known:
+            return str(choice({"DEVICE_ID": device}, "DEVICE_ID", known, self.name))
+        return device
+
+    def _properties(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        threads, streams = count(config, "NUM_THREADS", self.name), count(config, "NUM_STREAMS", self.name)
+        properties = {
+            "INFERENCE_PRECISION_HINT": choice(config, "PRECISION", _PRECISIONS, self.name),
+            "PERFORMANCE_HINT": choice(config, "PERFORMANCE_HINT", _HINTS, self.name),
+            "PERF_COUNT": flag(config, "PERF_COUNT", self.name),
+        }
+        if threads:
+            properties["INFERENCE_NUM_THREADS"] = threads
+        if streams:
+            properties["NUM_STREAMS"] = str(streams)
+        if config["CACHE_DIR"]:
+            properties["CACHE_DIR"] = str(config["CACHE_DIR"])
+        return {**properties, **config["PROPERTIES"]}
+
+    def _read(self, model: EngineModel) -> Any:
+        """The engine's model; more than a message can hold goes through files that are gone afterwards."""
+        if sum(array.nbytes for array in model.weights.values()) < EXTERNAL_ABOVE:
+            return self._core.read_model(model.complete())
+        with tempfile.TemporaryDirectory(prefix="partita-openvino-") as folder:
+            return self._core.read_model(str(model.write(Path(folder))))
+
+
+def reason(error: BaseException) -> str:
+    """The heart of the engine's message: what follows its places in source files."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(_NOISE)]
+    return " ".join(told) or " ".join(lines)
+
+
+_NOISE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't fully converted", "Summary", "To facilitate")

@@ -1,0 +1,147 @@
+"""What openvino takes and then computes differently from ONNX's definition.
+
+Each was found by ONNX's own node tests, or by extreme values, with openvino 2026.4; they are refused, so that another device
+computes them. (Integers of more than 32 bits have a file of their own.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from graph.graph import Graph
+from graph.node import Node
+from graph.ops.schemas import spec_of
+from graph.types import TensorType
+
+Hazard = Callable[[Node], "str | None"]
+
+DTYPES = frozenset("float32 float16 int8 uint8 int16 uint16 int32 int64 uint32 uint64 bool".split())
+"""The element types that go in and out."""
+
+
+def refused(node: Node, graph: Graph) -> str | None:
+    """Why the node had better run elsewhere, if it had."""
+    for entry in (*node.reads, *node.outputs):
+        if entry.name and entry.type is not None:
+            if not (isinstance(entry.type, TensorType) and entry.type.dtype in (*DTYPES, "float64")):
+                return f"openvino gets no values of the type {entry.type} from Partita"
+            if entry.type.dtype == "float64":
+                return "openvino computes float64 in 32 bits"
+    if node.domain:
+        return None
+    hazard = _HAZARDS.get(node.op or "")
+    return _not_declared(node, graph) or (None if hazard is None else hazard(node))
+
+
+def _not_declared(node: Node, graph: Graph) -> str | None:
+    """openvino takes element types that the op does not have."""
+    spec = spec_of(node.op or "", node.domain, graph.opsets.get("", 1))
+    if spec is None:
+        return None
+    for param, entry in zip(spec.inputs, node.inputs):
+        if entry is not None and entry.type is not None and param.types and str(TensorType(_dtype(entry.type))) not in param.types:
+            return f"{spec.title} takes no {_dtype(entry.type)}"
+    return None
+
+
+def _dtype(made: object) -> str:
+    assert isinstance(made, TensorType)
+    return made.dtype
+
+
+def _always(why: str) -> Hazard:
+    return lambda node: why
+
+
+def _resize(node: Node) -> str | None:
+    attrs = node.attrs
+    if attrs.get("antialias", 0):
+        return "openvino's antialiasing differs"
+    if attrs.get("exclude_outside", 0):
+        return "openvino has no exclude_outside"
+    if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return "openvino stretches, whatever keep_aspect_ratio_policy says"
+    scales = node.inputs[2] if len(node.inputs) > 2 else None
+    if attrs.get("coordinate_transformation_mode") == "align_corners" and scales is not None:
+        if scales.node.value is None or scales.node.value.size:
+            return "openvino aligns corners by the scales, not by the sizes that come of them"
+    return None
+
+
+def _over_nothing(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    if isinstance(made, TensorType) and made.shape is not None and 0 in made.shape:
+        return f"openvino's {node.op} over nothing is a finite number"
+    return None
+
+
+def _mod(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    floats = isinstance(made, TensorType) and made.dtype.startswith("float")
+    return "openvino's Mod of large floats overflows" if floats else None
+
+
+def _max_pool(node: Node) -> str | None:
+    """With ceil_mode the last window must not begin in the padding; openvino lets it."""
+    if not node.attrs.get("ceil_mode", 0):
+        return None
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    kernel = node.attrs.get("kernel_shape", ())
+    rank = len(kernel)
+    if isinstance(made, TensorType) and made.is_static and made.shape is not None and "auto_pad" not in node.attrs:
+        pads = node.attrs.get("pads", [0] * 2 * rank)
+        strides, dilations = node.attrs.get("strides", [1] * rank), node.attrs.get("dilations", [1] * rank)
+        sizes = [int(dim or 0) for dim in made.shape[2:]]
+        for size, window, stride, dilation, begin, end in zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:]):
+            last = -(-(size + begin + end - (window - 1) * dilation - 1) // stride)
+            if last * stride >= size + begin:
+                break
+        else:
+            return None
+    return "openvino may pool a window that lies in the padding alone (ceil_mode)"
+
+
+def _recurrent(node: Node) -> str | None:
+    if node.attrs.get("layout", 0):
+        return f"openvino misreads {node.op} with the batch first (layout=1)"
+    if node.op == "LSTM" and len(node.inputs) > 7 and node.inputs[7] is not None:
+        return "openvino leaves out the peepholes of LSTM"
+    return None
+
+
+def _roi_align(node: Node) -> str | None:
+    return "openvino samples otherwise in RoiAlign's mode max" if node.attrs.get("mode") == "max" else None
+
+
+def _tile(node: Node) -> str | None:
+    repeats = node.inputs[1] if len(node.inputs) > 1 else None
+    return None if repeats is not None and repeats.node.value is not None else "openvino's Tile needs constant repeats"
+
+
+def _bit_shift(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    signed = isinstance(made, TensorType) and made.dtype.startswith("int")
+    return "openvino shifts signed integers as unsigned ones" if signed else None
+
+
+_TRANSFORM = _always("openvino makes other shapes of it, and is less exact")
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+
+_HAZARDS: Mapping[str, Hazard] = {
+    **{f"Reduce{kind}": _over_nothing for kind in _REDUCTIONS},
+    "AveragePool": _max_pool,
+    "BitShift": _bit_shift,
+    "DFT": _TRANSFORM,
+    "DynamicQuantizeLinear": _always("openvino rounds otherwise, so that the last bit differs"),
+    "GRU": _recurrent,
+    "LSTM": _recurrent,
+    "LpPool": _max_pool,
+    "MaxPool": _max_pool,
+    "Mod": _mod,
+    "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),
+    "RNN": _recurrent,
+    "Resize": _resize,
+    "RoiAlign": _roi_align,
+    "STFT": _TRANSFORM,
+    "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),
+    "Tile": _tile,
+}

@@ -1,0 +1,113 @@
+"""openvino computes integers in 32 bits at most, and often as floats: which of a graph's integers are sure to come out right?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph.graph import Graph
+from graph.nested import bodies_of
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+
+_WIDE = frozenset(("int64", "uint64", "uint32"))
+"""Computed, and even moved, in 32 bits."""
+
+_INTEGERS = _WIDE | {"int32", "int16", "uint16", "int8", "uint8"}
+
+_SIZES = frozenset("Shape Size NonZero ArgMax ArgMin TopK Unique".split())
+"""Ops whose 64-bit results count elements."""
+
+_INDEXED = {
+    "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterElements": (1,), "ScatterND": (1,), "Scatter": (1,),
+    "OneHot": (0, 1), "Reshape": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Tile": (1,), "Pad": (1, 3), "Resize": (3,),
+    "Squeeze": (1,), "Unsqueeze": (1,), "ConstantOfShape": (0,), "TopK": (1,), "Split": (1,), "CumSum": (1,),
+    "ReduceSum": (1,), "ReduceMean": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceL1": (1,),
+    "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceSumSquare": (1,), "Trilu": (1,),
+    "NonMaxSuppression": (2,), "ReverseSequence": (1,), "RoiAlign": (2,),
+}  # fmt: skip
+"""By op, the inputs that are sizes, axes or indices: no value that is valid there needs more than 32 bits."""
+
+_ARITHMETIC = frozenset(
+    """Abs Add BitShift Ceil CumSum Div Erf Floor Gemm HardSigmoid HardSwish LeakyRelu MatMul Mean Mod Mul Neg PRelu Pow
+    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
+    Reciprocal Relu ScatterElements ScatterND Sqrt Sub Sum""".split()
+)
+"""Ops that openvino computes with saturation or as float32 where ONNX counts modulo the type's size."""
+
+_COMPARING = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual".split())
+"""Ops that openvino computes as float32."""
+
+_LIMIT = 2**31 - 1
+
+
+class SmallIntegers:
+    """The values of a graph, bodies included, that are integers small enough for any arithmetic. Linear."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._small: set[NodeEntry] = set()
+        self._read(graph)
+
+    def _read(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            for body in bodies_of(node):
+                self._read(body)
+            if self._makes_small(node):
+                self._small.update(node.outputs)
+
+    def _makes_small(self, node: Node) -> bool:
+        if node.value is not None:
+            return node.value.dtype.kind in "iu" and _fits(node.value)
+        if node.op is None or node.bodies:
+            return False
+        if node.op in _SIZES:
+            return True
+        if node.op == "ConstantOfShape":
+            return _fits(np.asarray(node.attrs.get("value", 0)))
+        data = [entry for i, entry in enumerate(node.inputs) if entry is not None and not _index(node, i)]
+        if node.op == "Cast":
+            return _dtype(data[0]) in ("bool", "int8", "uint8", "int16", "uint16") or data[0] in self._small
+        return bool(data) and all(entry in self._small or _dtype(entry) == "bool" for entry in data)
+
+    def refused(self, node: Node) -> str | None:
+        """Why the node's integers might not come out right."""
+        if node.bodies:
+            return None
+        for i, entry in enumerate(node.inputs):
+            if entry is not None and not _index(node, i):
+                why = self._refused(node, entry)
+                if why:
+                    return why
+        for entry in node.outputs:
+            if entry.name and _dtype(entry) in _WIDE and entry not in self._small:
+                return _too_wide(entry)
+        return None
+
+    def _refused(self, node: Node, entry: NodeEntry) -> str | None:
+        dtype = _dtype(entry)
+        if dtype not in _INTEGERS or entry in self._small:
+            return None
+        if dtype in _WIDE:
+            return _too_wide(entry)
+        if node.op in _ARITHMETIC and not (node.op or "").startswith("Scatter"):
+            return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
+        if node.op in ("ScatterElements", "ScatterND") and node.attrs.get("reduction", "none") != "none":
+            return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
+        if node.op in _COMPARING and dtype == "int32":
+            return f"openvino compares int32 as float32, and {entry.name!r} may hold large numbers"
+        return None
+
+
+def _too_wide(entry: NodeEntry) -> str:
+    return f"openvino computes {_dtype(entry)} in 32 bits, and {entry.name!r} may hold larger numbers"
+
+
+def _fits(array: np.ndarray) -> bool:  # type: ignore[type-arg]
+    return not array.size or bool(np.all(np.abs(array.astype(np.float64)) <= _LIMIT))
+
+
+def _index(node: Node, number: int) -> bool:
+    return number in _INDEXED.get(node.op or "", ())
+
+
+def _dtype(entry: NodeEntry) -> str:
+    return entry.type.dtype if isinstance(entry.type, TensorType) else ""

@@ -1,0 +1,29 @@
+"""Importing openvino without its telemetry."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+_lock = threading.Lock()
+
+
+def import_openvino() -> Any:
+    """The package. Its import would report itself over the network; with the reporting package hidden it uses its own stub."""
+    with _lock:
+        if "openvino" in sys.modules:
+            return sys.modules["openvino"]
+        hidden: dict[str, ModuleType | None] = {"openvino_telemetry": sys.modules.get("openvino_telemetry")}
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+        try:
+            import openvino
+
+            return openvino
+        finally:
+            for name, module in hidden.items():
+                if module is None:
+                    del sys.modules[name]
+                else:
+                    sys.modules[name] = module

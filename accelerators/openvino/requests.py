@@ -1,0 +1,149 @@
+"""A body as a compiled model with a pool of infer requests."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from accelerators.engines.model import EngineModel
+from accelerators.errors import RunError
+from accelerators.interface import CompiledSubgraph, ProfileRow
+from graph.graph import Graph
+from graph.types import TensorType, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+BOUND_FROM = 1 << 16
+"""Outputs of at least this many bytes are written where the caller gets them; smaller ones are as quickly copied."""
+
+
+class CompiledRequests(CompiledSubgraph):
+    """Runs the compiled model; arrays go in without copies, large ones come out without copies."""
+
+    concurrent = True
+    alignment = 64
+
+    def __init__(self, engine: Any, compiled: Any, model: EngineModel, graph: Graph, perf_count: bool) -> None:
+        self.model = model
+        """The ONNX model that was compiled."""
+        self._engine = engine
+        self._compiled = compiled
+        self._perf_count = perf_count
+        self._inputs = _numbers(compiled.inputs)
+        self._shapes = [_large_static(port, entry.type) for port, entry in zip(compiled.outputs, graph.outputs, strict=True)]
+        self._free: deque[_Request] = deque()
+        self._last = threading.local()
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """One run on a request that nobody else uses."""
+        try:
+            request = self._free.pop()
+        except IndexError:
+            request = _Request(self._engine, self._compiled, self._inputs, self._shapes)
+        try:
+            made = request.run(inputs, out)
+            if self._perf_count:
+                self._last.rows = self._rows(request)
+        except RuntimeError as error:
+            from accelerators.openvino.device import reason
+
+            raise RunError(self.model.in_own_words(reason(error)), where="device 'openvino'") from None
+        self._free.append(request)
+        return made
+
+    def _rows(self, request: _Request) -> Sequence[ProfileRow]:
+        rows, seen = [], set()
+        for info in request.request.profiling_info:
+            node = self.model.node_of(info.node_name)
+            title = info.node_name if node is None else node.name
+            status = str(info.status).rpartition(".")[2]
+            real, cpu = info.real_time.total_seconds() * 1e6, info.cpu_time.total_seconds() * 1e6
+            rows.append(ProfileRow(title, info.node_type, status, real, cpu, info.exec_type))
+            seen.add(node)
+        gone = [node for node in self.model.nodes if node not in seen]
+        return (*rows, *(ProfileRow(node.name, node.op or "", "OPTIMIZED_OUT", 0.0, 0.0, "") for node in gone))
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """The rows of this thread's last run."""
+        return getattr(self._last, "rows", ())
+
+    def export(self) -> bytes:
+        """The engine's own compiled form."""
+        return bytes(self._compiled.export_model())
+
+
+class _Request:
+    """One infer request. Setting a tensor costs more than running a small model: what is set already is left alone."""
+
+    def __init__(self, engine: Any, compiled: Any, inputs: Sequence[int], shapes: Sequence[tuple[Any, Any] | None]) -> None:
+        self.request = compiled.create_infer_request()
+        """openvino's own."""
+        self._tensor = engine.Tensor
+        self._inputs = inputs
+        self._given: list[Any] = [None] * len(inputs)
+        self._shapes = shapes
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> list[Any]:
+        request, given = self.request, self._given
+        for i, number in enumerate(self._inputs):
+            value = inputs[number]
+            if given[i] is not value:
+                request.set_input_tensor(i, self._tensor(value, shared_memory=True))
+                given[i] = value
+        bound = self._bind(out)
+        request.infer()
+        return [
+            request.get_output_tensor(i).data.copy() if made is None else made for i, made in enumerate(bound)
+        ]
+
+    def _bind(self, out: Sequence[Any] | None) -> list[Array | None]:
+        """For each large output the array that it is written to: the caller's, or a new one."""
+        bound: list[Array | None] = []
+        for i, large in enumerate(self._shapes):
+            if large is None:
+                bound.append(None)
+                continue
+            target = out[i] if out is not None else None
+            if target is None or not _fits(target, *large):
+                target = aligned(*large)
+            self.request.set_output_tensor(i, self._tensor(target, shared_memory=True))
+            bound.append(target)
+        return bound
+
+
+def aligned(shape: tuple[int, ...], dtype: Any, boundary: int = 64) -> Array:
+    """A new array whose address is a multiple of `boundary`."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + boundary, np.uint8)
+    start = -raw.ctypes.data % boundary
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def _fits(target: Array, shape: tuple[int, ...], dtype: Any) -> bool:
+    flags = target.flags
+    return (
+        target.shape == shape and target.dtype == dtype and flags.c_contiguous and flags.writeable and not target.ctypes.data % 64
+    )
+
+
+def _numbers(ports: Sequence[Any]) -> list[int]:
+    """Which of the body's inputs each of the engine's is; it drops those that it does not read."""
+    made = []
+    for port in ports:
+        names = (port.get_node().get_friendly_name(), *port.names)
+        made.append(next(int(name[1:]) for name in names if name[:1] == "x" and name[1:].isdigit()))
+    return made
+
+
+def _large_static(port: Any, made: Any) -> tuple[Any, Any] | None:
+    """Shape and dtype of an output that is worth binding."""
+    if not isinstance(made, TensorType) or port.partial_shape.is_dynamic:
+        return None
+    dtype = numpy_dtype(made.dtype)
+    shape = tuple(port.shape)
+    return (shape, dtype) if math.prod(shape) * dtype.itemsize >= BOUND_FROM else None
