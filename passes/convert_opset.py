@@ -10,6 +10,7 @@ from graph.errors import PassError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import spec_of
+from graph.ops.fragile import is_fragile
 from graph.rewrite import Rewriter
 from graph.types import TensorType
 from passes.bodies import control_targets
@@ -31,7 +32,7 @@ def convert_opset(g: Graph, *, opset: int) -> Graph:
     _check(g, opset)
     if "" not in g.opsets:
         return g.evolve(opsets={**g.opsets, "": opset})
-    return _Conversion(opset, Namer(g)).run(infer(g, strict=False))
+    return _Conversion(g.opsets[""], opset, Namer(g)).run(infer(g, strict=False))
 
 
 def _check(g: Graph, opset: int) -> None:
@@ -51,6 +52,8 @@ def _check(g: Graph, opset: int) -> None:
 class _Conversion:
     """One run over a graph and the graphs inside it."""
 
+    old: int
+    """The version that there is."""
     opset: int
     """The version wanted."""
     namer: Namer
@@ -74,9 +77,7 @@ class _Conversion:
             return g.evolve(opsets=opsets)
         _refuse_wrong(g, self.opset)
         hidden: list[Node] = []
-        shown = hide(
-            g.evolve(outputs=made, output_names=[entry.name for entry in made]), _holds_graph, hidden
-        )
+        shown = hide(g.evolve(outputs=made, output_names=[entry.name for entry in made]), _is_hidden, hidden)
         model = to_model(shown, elide_constants_above=SHOWN)
         new, entries = self._restored(g, load_onnx(_converted(model, self.opset, g)), hidden)
         return g.evolve(
@@ -137,21 +138,20 @@ class _Conversion:
         )
 
     def _check_op(self, node: Node) -> None:
-        """An op with bodies is itself the same in all versions that have it, save Scan, which lost its batch in opset 9."""
+        """A hidden op is itself the same in all versions that have it, save Scan, which lost its batch in opset 9."""
         if node.subgraph is not None or node.domain:
             return
-        old = next(body.opsets.get("", 1) for _, body in node.bodies)
         if spec_of(node.op or "", "", self.opset) is None or (
-            node.op == "Scan" and (old < 9) != (self.opset < 9)
+            node.op == "Scan" and (self.old < 9) != (self.opset < 9)
         ):
             raise PassError(
-                f"{node.op} has no conversion from opset {old} to {self.opset}",
+                f"{node.op} has no conversion from opset {self.old} to {self.opset}",
                 where=f"node {node.name!r} ({node.op})",
             )
 
 
-def _holds_graph(node: Node) -> bool:
-    return bool(node.bodies)
+def _is_hidden(node: Node) -> bool:
+    return bool(node.bodies) or is_fragile(node)
 
 
 def _refuse_wrong(g: Graph, opset: int) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graph.build import variable
 from graph.errors import PartitaError, TypeMismatch, did_you_mean
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
+from graph.ops.fragile import is_fragile
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
 from graph.rewrite import Rewriter, map_bodies, rewrite
@@ -19,6 +20,7 @@ from graph.types import Dim, Type
 from passes.bodies import has_bodies, holds_body
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant, unused
+from passes.contradictions import REMEDY, contradiction
 from passes.opaque import answering, hide
 from passes.symbols import bound, generated, map_types, merged
 
@@ -33,7 +35,7 @@ def infer(g: Graph, shapes: Mapping[str, Sequence[Dim]] | None = None, strict: b
     that names the node; without `strict` the types that do not follow stay unknown."""
     if shapes:
         g = _with_shapes(g, shapes)
-    inference = _Inference(strict)
+    inference = _Inference(strict, g.opsets)
     typed = inference.run(g)
     if not inference.variants:
         return typed
@@ -68,8 +70,9 @@ def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
 class _Inference:
     """One run, with the nodes that are hidden from ONNX and what was found for them."""
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, strict: bool, opsets: Mapping[str, int]) -> None:
         self.strict = strict
+        self.opsets = opsets
         self.hidden: list[Node] = []
         self.variants: dict[Graph, dict[Any, Graph]] = {}
         self.reader = TypeReader()
@@ -94,9 +97,11 @@ class _Inference:
             try:
                 return infer_shapes(model, data_prop=True, strict_mode=self.strict)
             except InferenceError as error:
-                if not _is_onnx_to_blame(str(error)):
-                    raise _mismatch(str(error)) from error
-                return infer_shapes(model, data_prop=True)
+                proto = infer_shapes(model, data_prop=True)
+                found = contradiction(str(error), proto.graph)
+                if found is not None:
+                    raise found from error
+                return proto
 
     def _typed(self, g: Graph, proto: Any, outer: Mapping[Node, Type | None] | None) -> Graph:
         """The graph with the types from ONNX's copy of it; `outer` are those of a body's inputs.
@@ -140,7 +145,7 @@ class _Inference:
             raise TypeMismatch(
                 f"the value {entry.name!r} is declared {entry.type}, and {found} follows",
                 where=f"node {entry.node.name!r} ({entry.node.op})",
-                remedy=_REMEDY,
+                remedy=REMEDY,
             ) from error
 
     def _with_bodies(self, node: Node, made: Node, proto: Any) -> Node:
@@ -162,6 +167,8 @@ class _Inference:
         try:
             if node.subgraph is not None:
                 return self._call(node, node.subgraph, inputs)
+            if is_fragile(node):
+                return self._alone(node, inputs)
             mine = custom_op(node.op, node.domain)
             assert mine is not None
             return mine.infer(inputs, node.attrs, len(node.output_names))
@@ -175,6 +182,20 @@ class _Inference:
             raise TypeMismatch(
                 f"the op's shape rule failed: {type(error).__name__}: {error}", where=where
             ) from error
+
+    def _alone(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+        """Infer a fragile op by itself, if the types of its inputs are known."""
+        from onnx.shape_inference import infer_shapes
+
+        from graph.writers.onnx import to_model
+
+        if None in inputs:
+            return ()
+        read = tuple([variable(f"x{i}", type=known)[0] for i, known in enumerate(inputs)])
+        untyped = node.evolve(inputs=read, output_types=(None,) * len(node.output_names))
+        alone = Graph(untyped.outputs, opsets=self.opsets)
+        proto = infer_shapes(to_model(alone, elide_constants_above=SHOWN))
+        return [entry.type for entry in self._typed(alone, proto.graph, None).outputs]
 
     def _call(self, node: Node, body: Graph, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """Infer the body for these types of its inputs, once for all calls that have the same."""
@@ -191,7 +212,7 @@ class _Inference:
 
 
 def _is_ours(node: Node) -> bool:
-    return node.subgraph is not None or custom_op(node.op, node.domain) is not None
+    return node.subgraph is not None or is_fragile(node) or custom_op(node.op, node.domain) is not None
 
 
 def _is_shape(array: np.ndarray[Any, Any]) -> bool:
@@ -205,7 +226,7 @@ def _bound_input(call: Node, variable: Node, known: Type | None) -> Type | None:
         raise TypeMismatch(
             f"the body's input {variable.name!r} is declared {variable[0].type} and gets {known}",
             where=f"node {call.name!r} ({call.op})",
-            remedy=_REMEDY,
+            remedy=REMEDY,
         ) from error
 
 
@@ -245,23 +266,3 @@ def _with_constants(g: Graph, arrays: Mapping[int, np.ndarray[Any, Any]]) -> Gra
             rewriter.replace(node[0], made[node][0])
 
     return rewrite(g, visit)
-
-
-def _is_onnx_to_blame(text: str) -> bool:
-    """Is every error in there about a Constant in a function body of ONNX's own? MeanVarianceNormalization has one."""
-    return all("(op_type:Constant)" in line for line in text.splitlines() if line.strip())
-
-
-def _mismatch(text: str) -> TypeMismatch:
-    """ONNX's message, with the first node that it names as the place."""
-    found = re.search(r"\(op_type:\s*([^,)]*)(?:, node name: (.*?))?\): *(.*)", text, re.DOTALL)
-    if found is None:
-        return TypeMismatch(f"types contradict each other: {text.strip()}", remedy=_REMEDY)
-    op, name, cause = found.groups()
-    cause = re.sub(r"^(\[\w+\] *)+", "", cause.strip()).split("\n")[0]
-    return TypeMismatch(
-        f"types contradict each other: {cause}", where=f"node {name or ''!r} ({op})", remedy=_REMEDY
-    )
-
-
-_REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"

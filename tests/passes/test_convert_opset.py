@@ -125,3 +125,11 @@ def test_a_large_constant_that_the_file_lists_among_its_inputs() -> None:
     big = constant(np.zeros((2, 100_000), np.float32), "w").evolve(metadata={"onnx.input": "1"})
     g = Graph([op("MatMul", variable("x", "float32", (3, 2)), big, name="y", opset=9)], opsets={"": 9})
     assert apply_pass(g, "ConvertOpset", opset=21)["w"].metadata == {"onnx.input": "1"}
+
+
+def test_ops_at_which_onnx_would_crash() -> None:
+    g = text('graph net(x: float32[2]) -> (y) { a = me::V(x)\n y = RegexFullMatch(a) {pattern="a"} }', "21, me 1")
+    made = apply_pass(g, "ConvertOpset", opset=22)
+    assert made.opsets[""] == 22 and made["y"].attrs == {"pattern": "a"}
+    with pytest.raises(PassError, match="RegexFullMatch has no conversion from opset 21 to 13"):
+        apply_pass(g, "ConvertOpset", opset=13)

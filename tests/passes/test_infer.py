@@ -264,3 +264,66 @@ def test_a_shape_rule_that_fails_is_named() -> None:
             apply_pass(text("graph net(x: float32[1]) -> (b) { b = my::Boom(x) }", "21, my 1"), "InferShape")
     finally:
         unregister_op("Boom", "my")
+
+
+@pytest.fixture
+def untold() -> Iterator[None]:
+    register_op("Untold", "my")
+    yield
+    unregister_op("Untold", "my")
+
+
+def test_a_value_of_unknown_type_contradicts_nothing(untold: None) -> None:
+    check(
+        "InferShape",
+        """
+        func f(p) -> (q) { q = Relu(p) }
+        graph net(x: float32[2], c: bool[]) -> (y, z, t) {
+          a = my::Untold(x)
+          b = partita::Call(a) calls f
+          y = Concat(a, b) {axis=0}
+          z = If(c) { then_branch=graph t(p) -> (u) { u = Neg(p) }, else_branch=graph e(p) -> (v) { v = Abs(p) } } captures(a)
+          t = Relu(x)
+        }
+        """,
+        """
+        func f(p) -> (q) { q = Relu(p) }
+        graph net(x: float32[2], c: bool[]) -> (y, z, t) {
+          a = my::Untold(x)
+          b = partita::Call(a) calls f
+          y = Concat(a, b) {axis=0}
+          z = If(c) { then_branch=graph t(p) -> (u) { u = Neg(p) }, else_branch=graph e(p) -> (v) { v = Abs(p) } } captures(a)
+          t = Relu(x) : float32[2]
+        }
+        """,
+        opset="21, my 1",
+    )
+
+
+def test_beside_it_contradictions_are_still_found(untold: None) -> None:
+    g = text(
+        "graph net(x: float32[2], w: float32[3]) -> (y, z) { a = my::Untold(x)\n y = Relu(a)\n z = Add(x, w) }", "21, my 1"
+    )
+    with pytest.raises(PassError, match=r"node 'z' \(Add\): types contradict each other"):
+        apply_pass(g, "InferShape")
+
+
+def test_ops_at_which_onnx_would_crash(untold: None) -> None:
+    check(
+        "InferShape",
+        """
+        graph net(x: float32[2], s: string[3]) -> (y, z) {
+          a = my::Untold(x)
+          y = RegexFullMatch(a) {pattern="a"}
+          z = RegexFullMatch(s) {pattern="a"}
+        }
+        """,
+        """
+        graph net(x: float32[2], s: string[3]) -> (y, z) {
+          a = my::Untold(x)
+          y = RegexFullMatch(a) {pattern="a"}
+          z = RegexFullMatch(s) {pattern="a"} : bool[3]
+        }
+        """,
+        opset="21, my 1",
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.ops.fragile import is_fragile
 from graph.readers.onnx import marks
 
 SHOWN = 1024
@@ -12,11 +14,12 @@ SHOWN = 1024
 
 
 def complete_outputs(graph: Graph, model: Any) -> None:
-    """Let ONNX infer the types of outputs that have none. What it cannot tell (an op of an engine's own) stays open.
+    """Let ONNX infer the types of outputs that have none. What it cannot tell (an op of an engine's own, or one that
+    it crashes at) stays open.
 
     Reading the file leaves them out again, so that the graph comes back as it was."""
     missing = [item for item in model.graph.output if not item.HasField("type")]
-    if not missing:
+    if not missing or any(is_fragile(node) for inner in graphs_in(graph) for node in inner.nodes):
         return
     from onnx.shape_inference import InferenceError, infer_shapes
 

@@ -1,0 +1,64 @@
+"""Which of the complaints of ONNX's strict inference are contradictions: it also complains where a type is unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from graph.errors import TypeMismatch
+
+REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"
+
+
+def contradiction(complaints: str, graph: Any) -> TypeMismatch | None:
+    """The first complaint that contradicts what is known, as an error; None if there is none.
+
+    `graph` is the GraphProto as far as it could be inferred. A node that reads a value of unknown type contradicts nothing."""
+    silent = set(_untold(graph, set()))
+    for line in complaints.splitlines():
+        if (
+            line.strip()
+            and "(op_type:Constant)" not in line
+            and not silent.intersection(_NODE.findall(line)[-1:])
+        ):
+            return _mismatch(line)
+    return None
+
+
+# A Constant without a name stands in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
+_NODE = re.compile(r"\(op_type:[^,()]*, node name: (.*?)\): ")
+
+
+def _untold(graph: Any, outer: set[str]) -> Iterator[str]:
+    """The names of the nodes that read values of unknown type, in bodies too."""
+    known = outer | {item.name for item in graph.initializer}
+    known.update(
+        item.name
+        for part in (graph.input, graph.output, graph.value_info)
+        for item in part
+        if _is_told(item.type)
+    )
+    for node in graph.node:
+        if any(name and name not in known for name in node.input):
+            yield node.name
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _untold(attribute.g, known)
+
+
+def _is_told(proto: Any) -> bool:
+    kind = proto.WhichOneof("value")
+    return kind is not None and (kind != "tensor_type" or proto.tensor_type.elem_type != 0)
+
+
+def _mismatch(text: str) -> TypeMismatch:
+    """ONNX's message, with the first node that it names as the place."""
+    found = re.search(r"\(op_type:\s*([^,)]*)(?:, node name: (.*?))?\): *(.*)", text)
+    if found is None:
+        return TypeMismatch(f"types contradict each other: {text.strip()}", remedy=REMEDY)
+    op, name, cause = found.groups()
+    cause = re.sub(r"^(\[\w+\] *)+", "", cause.strip())
+    return TypeMismatch(
+        f"types contradict each other: {cause}", where=f"node {name or ''!r} ({op})", remedy=REMEDY
+    )
