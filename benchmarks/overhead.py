@@ -1,0 +1,144 @@
+"""What a compiled model costs beside its engine: python -m benchmarks.overhead [--tiny]
+
+1. A model of one op, called through `compile`, against the bare onnxruntime session with the same arrays (at most 15 µs more).
+2. ResNet-50 cut into 20 subgraphs on one device against the uncut model (at most 3 % slower).
+3. A value that goes from one host device to another: the array handed over is the very array that was made.
+
+Times are medians of interleaved calls, so that what else the machine does hits both alike."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import partita as pt
+from accelerators.interface import CompiledSubgraph
+
+
+def interleaved(calls: Sequence[Callable[[], Any]], rounds: int, batch: int = 1) -> list[float]:
+    """For each call its median time in microseconds; in each round every call has its turn, in changing order."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    for turn in range(rounds):
+        for i in sorted(range(len(calls)), key=lambda i: (i + turn) % len(calls)):
+            start = time.perf_counter_ns()
+            for _ in range(batch):
+                calls[i]()
+            times[i].append((time.perf_counter_ns() - start) / batch / 1e3)
+    return [statistics.median(row) for row in times]
+
+
+def one_op(rounds: int) -> tuple[float, float]:
+    """Microseconds of a call of a one-op model: the bare session, and ours."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "relu")], "one", [x], [y])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    model = pt.compile(pt.load(proto), "onnxruntime")
+    array = np.random.default_rng(0).standard_normal((1, 64), np.float32)
+    bare, ours = interleaved([lambda: session.run(None, {"x": array}), lambda: model(array)], rounds, batch=100)
+    return bare, ours
+
+
+def cut(graph: pt.Graph, parts: int, device: str) -> pt.Graph:
+    """The graph as `parts` calls on one device, cut where a single value crosses and engines fuse nothing."""
+    graph = pt.apply_pass(graph, ["InferShape", "EliminateDead"])
+    ops = [node for node in graph.nodes if node.is_op]
+    ends = cuts(ops, parts)
+    for i, node in enumerate(ops):
+        node.affinity = f"part{sum(i > end for end in ends)}"
+    made = pt.apply_pass(graph, "PartitionGraph", growth="waves")
+    for node in made.nodes:
+        if node.is_call:
+            node.affinity = device
+    return made
+
+
+def cuts(ops: Sequence[pt.Node], parts: int) -> list[int]:
+    """The numbers of the ops after which to cut: `parts` - 1 of the narrow places, spread evenly."""
+    number = {node: i for i, node in enumerate(ops)}
+    reach = [0] * len(ops)
+    for i, node in enumerate(ops):
+        for entry in node.reads:
+            if entry.node in number:
+                reach[number[entry.node]] = i
+    fused = {"Relu", "BatchNormalization", "Add", "Sum"}
+    farthest, places = 0, []
+    for i in range(len(ops) - 1):
+        if farthest <= i and ops[i + 1].op not in fused:
+            places.append(i)
+        farthest = max(farthest, reach[i])
+    return [places[k * len(places) // (parts - 1)] for k in range(parts - 1)]
+
+
+def cut_model(name: str, parts: int, rounds: int) -> tuple[float, float, int, float]:
+    """Microseconds of a zoo model uncut and cut, the number of subgraphs, and the difference of the outputs."""
+    array = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
+    whole = pt.compile(pt.load(f"zoo:{name}"), "onnxruntime")
+    pieces = pt.compile(cut(pt.load(f"zoo:{name}"), parts, "onnxruntime"), "onnxruntime")
+    error = float(np.abs(pieces(array)[0] - whole(array)[0]).max())
+    uncut, in_parts = interleaved([lambda: whole(array), lambda: pieces(array)], rounds)
+    return uncut, in_parts, pieces.properties.subgraphs, error
+
+
+class Watched(CompiledSubgraph):
+    """A compiled subgraph that remembers which arrays it was given and which it made."""
+
+    def __init__(self, inner: CompiledSubgraph) -> None:
+        self.inner = inner
+        self.alignment, self.concurrent = inner.alignment, inner.concurrent
+        self.read: list[int] = []
+        self.made: list[int] = []
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The inner one's outputs."""
+        made = self.inner.run(inputs, out)
+        self.read += [address(array) for array in inputs]
+        self.made += [address(array) for array in made]
+        return made
+
+
+def address(array: np.ndarray) -> int:
+    """Where the array's first element is."""
+    return array.__array_interface__["data"][0]
+
+
+def hand_over(first: str, second: str) -> bool:
+    """Does the second device read the memory that the first one wrote?"""
+    x = pt.variable("x", "float32", (512, 512))
+    y = pt.op("Relu", x, name="first")
+    model = pt.compile(pt.Graph([pt.op("Exp", y, name="second")]), f"HETERO:{first},{second}", pin={"second": second})
+    for unit in model.units:
+        unit.compiled = Watched(unit.compiled)
+    model(np.ones((512, 512), np.float32))
+    before, after = (unit.compiled for unit in model.units)
+    return before.made == after.read
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="a small model, few rounds: shows that it works")
+    tiny = parser.parse_args().tiny
+    bare, ours = one_op(10 if tiny else 200)
+    print(f"one op: bare onnxruntime {bare:.1f} µs, compiled {ours:.1f} µs, overhead {ours - bare:.1f} µs (at most 15)")
+    for first, second in (("onnxruntime", "reference"), ("onnxruntime", "openvino"), ("openvino", "onnxruntime")):
+        print(f"hand-over {first} -> {second}: {'no copy' if hand_over(first, second) else 'COPIED'}")
+    name, parts, rounds = ("squeezenet", 5, 3) if tiny else ("resnet50", 20, 150)
+    uncut, in_parts, count, error = cut_model(name, parts, rounds)
+    share = 100 * (in_parts / uncut - 1)
+    print(f"{name}: uncut {uncut / 1e3:.2f} ms, in {count} subgraphs {in_parts / 1e3:.2f} ms ({share:+.1f} %, at most 3), error {error:.1e}")
+
+
+if __name__ == "__main__":
+    main()
