@@ -45,6 +45,8 @@ class Evidence:
     """Nodes of subgraphs that a limit dropped, and the limit in words."""
     declined: dict[int, str] = attrs.Factory(dict)
     """Nodes of subgraphs that a hook gave back, and which hook."""
+    notes: list[str] = attrs.Factory(list)
+    """What else there is to say."""
     repairs: list[Repair] = attrs.Factory(list)
     """Subgraphs of growth "seed" that were split because they would have closed a cycle with another."""
 

@@ -55,7 +55,7 @@ class Planned:
 
     def notes(self) -> list[str]:
         """What the growth has to say."""
-        found = []
+        found = [note for evidence in self.evidence for note in evidence.notes]
         for repair in (repair for evidence in self.evidence for repair in evidence.repairs):
             groups = [repair.replaced, *repair.by]
             first, *rest = ["{" + ", ".join(self.index.nodes[v].name for v in group) + "}" for group in groups]

@@ -241,8 +241,17 @@ def test_unknown_options_and_growths() -> None:
         made_with(ops("Relu"), min_subgraph_sise=3)
     with pytest.raises(PartitaError, match=r"there is no growth 'larges'[\s\S]*Did you mean 'largest'"):
         made_with(ops("Relu"), growth="larges")
-    with pytest.raises(PartitaError, match=r"growth 'waves' needs a stateless selector"):
-        made_with(Property(type("Stateful", (ContainOpSelector,), {"reset": lambda self: None})), growth="waves")
+
+
+def test_a_growth_asked_for_by_name_takes_the_selector_for_stateless() -> None:
+    class Stateful(ContainOpSelector):
+        stateless = False
+
+    made = made_with(Property(lambda: Stateful({"Relu"})), growth="largest")
+    assert groups_of(made) == groups_of(made_with(ops("Relu")))
+    assert made.attrs["partition_report"].notes == (
+        "Growth largest took Stateful for stateless, which it does not claim to be",
+    )
 
 
 def test_backends() -> None:
