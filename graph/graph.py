@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graph.errors import GraphError, did_you_mean
 from graph.index import GraphIndex, build_index
 from graph.node import Body, Node, NodeEntry, as_entries, name_node
-from graph.order import reachable, topological
+from graph.order import is_ordered, reachable, topological
 from graph.pauses import collector_paused
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Graph(Body):
         with collector_paused():
             made = as_entries([outputs] if isinstance(outputs, (Node, NodeEntry)) else outputs)
             listed = _variables(inputs)
-            ordered = topological(reachable([*listed, *(e.node for e in made), *nodes]))
+            ordered = _ordered([*listed, *(e.node for e in made)], tuple(nodes))
             _name_nodes(ordered)
             put = object.__setattr__
             put(self, "name", name)
@@ -177,6 +177,14 @@ class Graph(Body):
     def __repr__(self) -> str:
         ops = sum(node.is_op for node in self.nodes)
         return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {ops} ops, {len(self.outputs)} outputs>"
+
+
+def _ordered(roots: list[Node], kept: tuple[Node, ...]) -> tuple[Node, ...]:
+    """All nodes in order. Where those to be kept are all there are, in order already, nothing is to be sorted."""
+    known = set(kept)
+    if len(known) == len(kept) and known.issuperset(roots) and is_ordered(kept):
+        return kept
+    return topological(reachable([*roots, *kept]))
 
 
 def _variables(inputs: Sequence[Node] | None) -> list[Node]:

@@ -29,15 +29,31 @@ def reachable(roots: Iterable[Node]) -> list[Node]:
     return found
 
 
+def is_ordered(nodes: Iterable[Node]) -> bool:
+    """Do the nodes stand as `topological` would have them: places ascending, each after all that it depends on?"""
+    seen: set[Node] = set()
+    last = -1
+    for node in nodes:
+        if node.place < last:
+            return False
+        last = node.place
+        for entry in node.inputs:
+            if entry is not None and entry.node not in seen:
+                return False
+        if (node.captures or node.after) and not seen.issuperset(sources(node)):
+            return False
+        seen.add(node)
+    return True
+
+
 def topological(nodes: list[Node]) -> tuple[Node, ...]:
     """These nodes, closed under what they depend on, in order. O(n log n).
 
     Where the places agree with the data flow, as in a loaded file, sorting by place is all there is to do."""
     ordered = sorted(nodes, key=attrgetter("place"))
-    position = {id(node): i for i, node in enumerate(ordered)}
-    if all(position[id(source)] < i for i, node in enumerate(ordered) for source in sources(node)):
+    if is_ordered(ordered):
         return tuple(ordered)
-    return _by_readiness(ordered, position)
+    return _by_readiness(ordered, {id(node): i for i, node in enumerate(ordered)})
 
 
 def sources(node: Node) -> list[Node]:

@@ -10,7 +10,7 @@ import numpy as np
 from graph.build import variable
 from graph.errors import PartitaError, TypeMismatch, did_you_mean
 from graph.graph import Graph
-from graph.node import Node, NodeEntry
+from graph.node import Node
 from graph.ops.custom import custom_op
 from graph.ops.fragile import is_fragile
 from graph.pauses import collector_paused
@@ -117,9 +117,9 @@ class _Inference:
         def visit(node: Node, rewriter: Rewriter) -> None:
             if node.is_op:
                 names = node.output_names if own else protos[node.name].output
-                new = self._all_joined(node, [types.get(name) for name in names])
+                new = self._all_joined(node, tuple(map(types.get, names)))
             else:
-                new = self._all_joined(node, [given.get(node)])
+                new = self._all_joined(node, (given.get(node),))
             same = new is node.output_types
             made = rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=new)
             rewriter.keep(
@@ -128,23 +128,28 @@ class _Inference:
 
         return rewrite(g, visit)
 
-    def _all_joined(self, node: Node, found: list[Type | None]) -> tuple[Type | None, ...]:
+    def _all_joined(self, node: Node, found: tuple[Type | None, ...]) -> tuple[Type | None, ...]:
         """The node's output types with what was found; the same tuple if that says nothing new."""
         old = node.output_types
-        if all(a is b or b is None or a == b for a, b in zip(old, found, strict=True)):
+        if not any(found):
             return old
-        return tuple(map(self._joined, node, found))
+        if not any(old):
+            return found
+        if all([a is b or b is None or a == b for a, b in zip(old, found, strict=True)]):
+            return old
+        return tuple([self._joined(node, i, known) for i, known in enumerate(found)])
 
-    def _joined(self, entry: NodeEntry, found: Type | None) -> Type | None:
-        """What is declared of a value and what was found, together."""
+    def _joined(self, node: Node, i: int, found: Type | None) -> Type | None:
+        """What is declared of output `i` and what was found, together."""
+        declared = node.output_types[i]
         try:
-            return merged(entry.type, found)
+            return merged(declared, found)
         except TypeMismatch as error:
             if not self.strict:
-                return entry.type
+                return declared
             raise TypeMismatch(
-                f"the value {entry.name!r} is declared {entry.type}, and {found} follows",
-                where=f"node {entry.node.name!r} ({entry.node.op})",
+                f"the value {node.output_names[i]!r} is declared {declared}, and {found} follows",
+                where=f"node {node.name!r} ({node.op})",
                 remedy=REMEDY,
             ) from error
 

@@ -16,6 +16,7 @@ from graph.node import Node
 from graph.protos import TypeReader, write_type
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Type
+from passes.bodies import has_bodies
 
 Answer = Callable[[int, Sequence[Type | None]], Sequence[Type | None]]
 """(key of a hidden node, types of its inputs) -> types of its outputs."""
@@ -53,7 +54,7 @@ def hide(g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> Gra
             made = map_bodies(made, inside)
         rewriter.keep(node, made)
 
-    return inside(g)
+    return inside(g) if any(map(is_hidden, g.nodes)) or has_bodies(g) else g
 
 
 @contextmanager
