@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,8 @@ def _supported(node: Node, graph: Graph) -> bool | str:
     mine = custom_op(node.op, node.domain)
     if mine is not None:
         return mine.numpy is not None or f"{mine.spec.title} was registered without a numpy meaning"
+    if node.op == "ImageDecoder" and not node.domain and importlib.util.find_spec("PIL") is None:
+        return "ImageDecoder needs the package Pillow, which is not installed"
     from graph import numerics
 
     version = graph.opsets.get(node.domain, 1)

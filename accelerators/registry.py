@@ -12,6 +12,8 @@ import attrs
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, UnknownDevice
 from accelerators.interface import Accelerator
 from graph.errors import did_you_mean
+from partition.backend import BackendSource, PropertyFactory, add_backend_source
+from partition.property import SubgraphProperty
 
 ENTRY_POINTS = "partita.accelerators"
 """The entry-point group in which a package offers its accelerators: the name is the device's, the object its class."""
@@ -97,6 +99,15 @@ def devices() -> list[DeviceInfo]:
     return [_info(name, entry) for name, entry in list(_entries().items())]
 
 
+def _property_factory(name: str) -> PropertyFactory:
+    """What makes the property of a device, which is its backend."""
+
+    def device_property() -> SubgraphProperty:
+        return accelerator(name).subgraph_property()
+
+    return device_property
+
+
 def _info(name: str, entry: _Entry) -> DeviceInfo:
     try:
         detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
@@ -146,3 +157,6 @@ def _points() -> Iterator[importlib.metadata.EntryPoint]:
 
 def _package(point: importlib.metadata.EntryPoint) -> str:
     return point.dist.name if point.dist is not None else point.value
+
+
+add_backend_source(BackendSource(device_names, _property_factory))

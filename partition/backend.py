@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import attrs
 
 from graph.errors import did_you_mean
 from partition.errors import PartitionError, hook_error, not_a, raised
@@ -12,6 +14,24 @@ PropertyFactory = Callable[[], SubgraphProperty]
 """A property class, or a function without arguments that makes a property."""
 
 _backends: dict[str, list[PropertyFactory]] = {}
+
+
+@attrs.frozen(slots=True)
+class BackendSource:
+    """Backends that nobody has to register, found when somebody asks for them: the devices."""
+
+    names: Callable[[], Iterable[str]]
+    """The names of all of them."""
+    factory: Callable[[str], PropertyFactory]
+    """The factory of one of them."""
+
+
+_sources: list[BackendSource] = []
+
+
+def add_backend_source(source: BackendSource) -> None:
+    """Look there for backends that are not registered; one that is registered under the same name wins."""
+    _sources.append(source)
 
 
 def register_property(backend: str, *factories: PropertyFactory) -> None:
@@ -38,6 +58,8 @@ def register_property(backend: str, *factories: PropertyFactory) -> None:
 
 def unregister_property(backend: str, factory: PropertyFactory | None = None) -> None:
     """Take one factory out of a backend, or forget the whole backend."""
+    if backend not in _backends and backend in list_backends():
+        raise PartitionError("it is a device, which was not registered as a backend", where=f"backend {backend!r}")
     listed = _known(backend)
     if factory is None:
         del _backends[backend]
@@ -51,7 +73,7 @@ def unregister_property(backend: str, factory: PropertyFactory | None = None) ->
 
 def list_backends() -> tuple[str, ...]:
     """The names of all backends, sorted."""
-    return tuple(sorted(_backends))
+    return tuple(sorted({*_backends, *(name for source in _sources for name in source.names())}))
 
 
 def list_properties(backend: str) -> tuple[PropertyFactory, ...]:
@@ -76,8 +98,11 @@ def make_properties(backend: str) -> list[SubgraphProperty]:
 
 def _known(backend: str) -> list[PropertyFactory]:
     if backend not in _backends:
+        for source in _sources:
+            if backend in source.names():
+                return [source.factory(backend)]
         known = ", ".join(list_backends()) or "none"
-        hint = did_you_mean(str(backend), _backends) or 'Register one with register_property("name", MyProperty)'
+        hint = did_you_mean(str(backend), list_backends()) or 'Register one with register_property("name", MyProperty)'
         raise PartitionError(f"there is no backend {backend!r}; known are: {known}", remedy=hint)
     return _backends[backend]
 

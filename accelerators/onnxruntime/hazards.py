@@ -64,6 +64,13 @@ def _resize(node: Node) -> str | None:
     return "onnxruntime aligns corners by the scales, not by the sizes that come of them"
 
 
+def _mod(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    if isinstance(made, TensorType) and "float" in made.dtype and not node.attrs.get("fmod", 0):
+        return "onnxruntime takes floats in Mod only with fmod=1"
+    return None
+
+
 def _scatter(node: Node) -> str | None:
     made = node.inputs[0].type if node.inputs[0] is not None else None
     reduction = node.attrs.get("reduction", "none")
@@ -80,6 +87,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
     "ConvInteger": _conv_integer,
     "MaxUnpool": _max_unpool,
+    "Mod": _mod,
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
     "Resize": _resize,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.engines.model import EngineModel
-from accelerators.errors import RunError
+from accelerators.errors import CompileError, RunError
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
@@ -34,7 +34,7 @@ class CompiledRequests(CompiledSubgraph):
         self._engine = engine
         self._compiled = compiled
         self._perf_count = perf_count
-        self._inputs = _numbers(compiled.inputs)
+        self._inputs = _numbers(compiled.inputs, len(graph.inputs))
         self._shapes = [_large_static(port, entry.type) for port, entry in zip(compiled.outputs, graph.outputs, strict=True)]
         self._free: deque[_Request] = deque()
         self._last = threading.local()
@@ -131,13 +131,19 @@ def _fits(target: Array, shape: tuple[int, ...], dtype: Any) -> bool:
     )
 
 
-def _numbers(ports: Sequence[Any]) -> list[int]:
-    """Which of the body's inputs each of the engine's is; it drops those that it does not read."""
-    made = []
-    for port in ports:
-        names = (port.get_node().get_friendly_name(), *port.names)
-        made.append(next(int(name[1:]) for name in names if name[:1] == "x" and name[1:].isdigit()))
-    return made
+def _numbers(ports: Sequence[Any], count: int) -> list[int]:
+    """Which of the body's inputs each of the engine's is. It drops those that it does not read, and one that is an output as
+    well has lost its name: it is what is left, where that is clear."""
+    found = [_number(port) for port in ports]
+    rest = [number for number in range(count) if number not in found]
+    if found.count(None) not in (0, len(rest)):
+        raise CompileError("openvino does not tell its inputs apart", where="device 'openvino'")
+    return [rest.pop(0) if number is None else number for number in found]
+
+
+def _number(port: Any) -> int | None:
+    names = (port.get_node().get_friendly_name(), *port.names)
+    return next((int(name[1:]) for name in names if name[:1] == "x" and name[1:].isdigit()), None)
 
 
 def _large_static(port: Any, made: Any) -> tuple[Any, Any] | None:

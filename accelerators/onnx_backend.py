@@ -1,0 +1,125 @@
+"""ONNX's backend interface, so that ONNX's own test runner, and whatever else is written against it, runs on any device.
+
+    import accelerators.onnx_backend as backend
+    backend.run_model(model, inputs, device="HETERO:onnxruntime,reference")
+
+`backend_for(device)` gives a class that runs every test on one device, whatever ONNX's runner calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from accelerators.compiled_model import CompiledModel
+from accelerators.compiling import compile as compile_graph
+from accelerators.device_list import parse_devices
+from accelerators.errors import AcceleratorError
+from graph.readers import load
+
+ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}
+"""What ONNX calls a device, and the devices that serve it; other names are Partita's own."""
+
+
+class PreparedModel(BackendRep):
+    """A compiled model in the shape that ONNX's interface wants."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        self.model = model
+        """The compiled model."""
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs, by position and by name. A single array may be given without a list around it."""
+        if isinstance(inputs, dict):
+            made = self.model(inputs)
+        else:
+            made = self.model(*(inputs if isinstance(inputs, (list, tuple)) else [inputs]))
+        return namedtupledict("Outputs", list(self.model.graph.output_names))(*made)
+
+
+class PartitaBackend(Backend):
+    """ONNX's interface: `prepare`, `run_model`, `run_node`, `supports_device`, `is_compatible`."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Does some device of the list run each op of the model?"""
+        try:
+            compile_graph(load(model), _device(device))
+        except AcceleratorError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+        """The model, compiled; keyword arguments go to `compile`."""
+        return PreparedModel(compile_graph(load(model), _device(device), **kwargs))
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Compile and run once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Sequence[Any] | None = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Compile and run a model of this one node, whose opset is `opset_version` (by default the newest)."""
+        version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        model = _model_of(node, inputs, version)
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Can all devices of the list be used here?"""
+        try:
+            parse_devices(_device(device))
+        except AcceleratorError:
+            return False
+        return True
+
+
+def backend_for(device: str) -> type[PartitaBackend]:
+    """The backend with one device for every name but CUDA, for ONNX's runner, which knows the names CPU and CUDA alone."""
+
+    class OneDevice(PartitaBackend):
+        @classmethod
+        def supports_device(cls, name: str) -> bool:
+            return name == "CPU" and super().supports_device(device)
+
+        @classmethod
+        def prepare(cls, model: onnx.ModelProto, name: str = "CPU", **kwargs: Any) -> PreparedModel:
+            return super().prepare(model, device, **{k: v for k, v in kwargs.items() if k not in ("rtol", "atol")})
+
+        @classmethod
+        def is_compatible(cls, model: onnx.ModelProto, name: str = "CPU", **kwargs: Any) -> bool:
+            return super().is_compatible(model, device)
+
+    return OneDevice
+
+
+def _device(name: str) -> str:
+    return ONNX_NAMES.get(name, name)
+
+
+def _model_of(node: onnx.NodeProto, inputs: Any, version: int) -> onnx.ModelProto:
+    import numpy as np
+    from onnx import helper
+
+    given = list(inputs.values()) if isinstance(inputs, dict) else list(inputs)
+    names = [name for name in dict.fromkeys(node.input) if name]
+    values = []
+    for name, array in zip(names, given, strict=True):
+        array = np.asarray(array)
+        values.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape))
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", values, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version)])
+
+
+is_compatible = PartitaBackend.is_compatible
+prepare = PartitaBackend.prepare
+run_model = PartitaBackend.run_model
+run_node = PartitaBackend.run_node
+supports_device = PartitaBackend.supports_device
