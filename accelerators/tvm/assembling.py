@@ -17,7 +17,7 @@ from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from graph.types import TensorType, dtype_name
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,9 @@ class Assembled:
     """A whole subgraph for TVM's virtual machine."""
 
     executable: Any
-    """TVM's executable, with the kernels' libraries imported."""
+    """TVM's executable, with the kernels' libraries imported. It takes the subgraph's inputs, then the weights."""
+    weights: tuple[Array, ...]
+    """The constants that the kernels read."""
     steps: tuple[Step, ...]
     """The kernel launches in order."""
     outputs: tuple[int | Array, ...]
@@ -60,7 +62,7 @@ class _Assembly:
         self.steps: list[Step] = []
         self.kernels: dict[str, Any] = {}
         self.libraries: dict[int, Any] = {}
-        self.constants: dict[int, tuple[Any, Array]] = {}
+        self.weights: dict[int, tuple[Any, Array]] = {}
 
     def run(self) -> Assembled:
         relax, graph = part("relax"), self.graph
@@ -70,7 +72,7 @@ class _Assembly:
             if node.value is not None:
                 self.values[node[0]] = node.value
         self.values.update(zip((node[0] for node in graph.inputs), params, strict=True))
-        with self.builder.function("main", params):
+        with self.builder.function("main"):
             with self.builder.dataflow():
                 for node in graph.nodes:
                     if node.is_op:
@@ -79,8 +81,10 @@ class _Assembly:
                     if not entry.node.is_variable and not isinstance(self.values[entry], np.ndarray):
                         results.setdefault(entry, len(results))
                 output = self.builder.emit_output(relax.Tuple([self.values[entry] for entry in results]))
-            self.builder.emit_func_output(output)
-        return Assembled(self._link(), tuple(self.steps), tuple(self._origin(entry, results) for entry in graph.outputs))
+            self.builder.emit_func_output(output, [*params, *(var for var, _ in self.weights.values())])
+        weights = tuple([value for _, value in self.weights.values()])
+        origins = tuple([self._origin(entry, results) for entry in graph.outputs])
+        return Assembled(self._link(), weights, tuple(self.steps), origins)
 
     def _origin(self, entry: NodeEntry, results: Mapping[NodeEntry, int]) -> int | Array:
         if entry.node.is_variable:
@@ -119,12 +123,13 @@ class _Assembly:
         return self.kernels[symbol]
 
     def expr(self, value: Any) -> Any:
-        """The value as an expression: an array becomes a constant."""
+        """The value as an expression: an array becomes a parameter, so that the code is the same whatever the weights are."""
         if not isinstance(value, np.ndarray):
             return value
-        if id(value) not in self.constants:
-            self.constants[id(value)] = part("relax").const(tvm().runtime.tensor(np.asarray(value, order="C"))), value
-        return self.constants[id(value)][0]
+        if id(value) not in self.weights:
+            made = tensor_type(value.shape, dtype_name(value.dtype))
+            self.weights[id(value)] = part("relax").Var(f"weight{len(self.weights)}", made), value
+        return self.weights[id(value)][0]
 
     def _link(self) -> Any:
         relax, ffi = part("relax"), part("relax._ffi_api")

@@ -5,20 +5,22 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from accelerators.errors import RunError
+from accelerators.errors import NotSupported, RunError
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built
 from accelerators.tvm.importing import first_line
 from accelerators.tvm.library import function, part, tvm
+from accelerators.weights import held_once
 from graph.graph import Graph
+from graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -57,23 +59,47 @@ class Kernel:
         return str(device.inspect_source())
 
 
+@attrs.frozen(slots=True)
+class Launch:
+    """What a profile says of one kernel launch."""
+
+    symbol: str
+    """The kernel."""
+    nodes: tuple[str, ...]
+    """The ops that it computes, by name."""
+    layer_type: str
+    """They by op."""
+
+
+Bodies = Mapping[str, tuple[Body, Built, tuple[str, ...]]]
+"""By second-level call: its body, what was built of it, and the names of its ops."""
+
+
 class CompiledTvm(CompiledSubgraph):
     """A subgraph as an executable of TVM's virtual machine, one run at a time."""
 
     alignment = ALIGNMENT
 
     def __init__(
-        self, assembled: Assembled, bodies: dict[str, tuple[Body, Built, tuple[str, ...]]], graph: Graph, threads: int, perf_count: bool
+        self, assembled: Assembled, launches: Sequence[Launch], bodies: Bodies | None, name: str, threads: int, perf_count: bool
     ) -> None:
-        self._assembled = assembled
+        self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
+        self.launches = tuple(launches)
+        """The kernels in the order in which they run."""
         self._bodies = bodies
-        self._graph = graph
+        self._name = name
         self._threads = threads
         self._perf_count = perf_count
         self._lock = threading.Lock()
         self._rows: list[ProfileRow] = []
         self._main: Callable[..., Any] | None = None
         self._machine: Any = None
+        self._weights: list[Any] = []
+
+    @property
+    def assembled(self) -> Assembled:
+        """The executable and its weights."""
+        return self._assembled
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The outputs in memory that TVM allotted for them and that is the caller's from then on."""
@@ -83,9 +109,9 @@ class CompiledTvm(CompiledSubgraph):
             assert self._main is not None
             set_threads(self._threads)
             try:
-                results = self._main(*map(as_tensor, inputs))
+                results = self._main(*map(as_tensor, inputs), *self._weights)
             except Exception as error:  # noqa: BLE001  TVM raises anything
-                raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._graph.name!r}") from error
+                raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._name!r}") from error
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
     def _start(self) -> None:
@@ -93,6 +119,7 @@ class CompiledTvm(CompiledSubgraph):
         self._machine = relax.VirtualMachine(self._assembled.executable, tvm().cpu())
         if self._perf_count:
             self._machine.set_instrument(self._instrument())
+        self._weights = [as_tensor(array) for array in self._assembled.weights]
         self._main = self._machine["main"]
 
     def _output(self, origin: int | Array, results: Any, inputs: Sequence[Any]) -> Array:
@@ -103,7 +130,13 @@ class CompiledTvm(CompiledSubgraph):
         return as_array(results[origin])
 
     def kernels(self) -> list[Kernel]:
-        """The kernels in the order in which they run."""
+        """The kernels in the order in which they run, to look at; only where the subgraph was compiled in this process."""
+        if self._bodies is None:
+            raise NotSupported(
+                "only the machine code of its kernels is here: the subgraph was imported, or comes from the cache",
+                where=f"subgraph {self._name!r}",
+                remedy='Compile the model with config={"CACHE_DIR": "off"}',
+            )
         made = []
         for step in self._assembled.steps:
             body, built, nodes = self._bodies[step.call]
@@ -122,7 +155,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def _instrument(self) -> Callable[..., int]:
         """TVM calls it before and after each call; rows are made for the kernels."""
-        steps = self._assembled.steps
+        launches = self.launches
         state = {"next": 0, "real": 0, "cpu": 0}
 
         def watch(_: Any, symbol: str, before: bool, *rest: Any) -> int:
@@ -130,8 +163,8 @@ class CompiledTvm(CompiledSubgraph):
                 state["real"], state["cpu"] = time.perf_counter_ns(), time.thread_time_ns()
                 return 0
             real, cpu = time.perf_counter_ns() - state["real"], time.thread_time_ns() - state["cpu"]
-            place = state["next"] % len(steps) if steps else 0
-            if steps and symbol == steps[place].symbol:
+            place = state["next"] % len(launches) if launches else 0
+            if launches and symbol == launches[place].symbol:
                 if place == 0:
                     self._rows = []
                 self._rows.append(self._row(place, real, cpu))
@@ -141,9 +174,18 @@ class CompiledTvm(CompiledSubgraph):
         return watch
 
     def _row(self, place: int, real: int, cpu: int) -> ProfileRow:
-        step = self._assembled.steps[place]
-        body, _, nodes = self._bodies[step.call]
-        return ProfileRow(nodes[0], "+".join(str(n.op) for n in body.ops), "EXECUTED", real / 1e3, cpu / 1e3, step.symbol)
+        launch = self.launches[place]
+        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.symbol)
+
+    def export(self) -> bytes:
+        """The code without the weights."""
+        from accelerators.tvm.travel import export
+
+        return export(self)
+
+    def export_weights(self) -> Sequence[Array]:
+        """The weights as the kernels read them."""
+        return self._assembled.weights
 
 
 _configured = threading.local()
@@ -159,9 +201,12 @@ def set_threads(count: int) -> None:
 def as_tensor(array: Any) -> Any:
     """The array as TVM sees it, without a copy where its memory is aligned, contiguous and writable."""
     convert = importlib.import_module("tvm_ffi").from_dlpack
-    if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0 and array.flags.writeable:
-        return convert(array)
-    return convert(aligned_copy(np.asarray(array)))
+    given = np.asarray(array)
+    if not (given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0 and given.flags.writeable):
+        given = aligned_copy(given)
+    if given.dtype.kind != "V":
+        return convert(given)
+    return convert(given.view(np.uint16))._create_view(given.shape, given.dtype.name)
 
 
 def aligned_copy(array: Array) -> Array:
@@ -175,5 +220,8 @@ def aligned_copy(array: Array) -> Array:
 
 def as_array(tensor: Any) -> Array:
     """TVM's tensor as numpy sees it; the memory lives as long as the array."""
+    name = str(tensor.dtype)
+    if name == "bfloat16":
+        return as_array(tensor._create_view(tensor.shape, "uint16")).view(numpy_dtype(name))
     made = np.from_dlpack(tensor)
     return made if made.flags.writeable else made.copy()

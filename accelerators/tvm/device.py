@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import attrs
 
 from accelerators.errors import CompileError
 from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.tvm import extensions
 from accelerators.tvm.assembling import assemble
 from accelerators.tvm.bodies import Body, make_body
 from accelerators.tvm.building import Built, build
-from accelerators.tvm.compiled import CompiledTvm
+from accelerators.tvm.compiled import CompiledTvm, Launch
 from accelerators.tvm.fusion import fuse
-from accelerators.tvm.library import tvm
+from accelerators.tvm.library import PACKAGE, tvm
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.preparing import prepare
 from accelerators.tvm.progress import Progress
 from accelerators.tvm.support import supported
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.node import Node
 
 
@@ -43,6 +47,10 @@ class TvmAccelerator(Accelerator):
         """Does TVM compile the op, and compile it right?"""
         return supported(node, graph, self.machine(self._config))
 
+    def add_extension(self, extension: Any) -> None:
+        """A TvmExtension: what a custom op computes, in TVM's tensor expressions."""
+        extensions.add(extension)
+
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Each second-level body lowered alone and built once for each structure, then put together."""
         machine = self.machine(config)
@@ -56,8 +64,29 @@ class TvmAccelerator(Accelerator):
                 progress.step(body.key, node.name)
                 built[node] = body, _build(node, body, machine)
         assembled = assemble(fused, built, machine)
-        named = {node.name: (*built[node], _ops(node)) for node in calls}
-        return CompiledTvm(assembled, named, fused, machine.threads, bool(config["PERF_COUNT"]))
+        named = {node.name: (attrs.evolve(body, weights=()), made, _ops(node)) for node, (body, made) in built.items()}
+        launches = [Launch(step.symbol, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
+        return CompiledTvm(assembled, launches, named, graph.name, machine.threads, bool(config["PERF_COUNT"]))
+
+    # -- elsewhere and later -----------------------------------------------------------------------------
+
+    def may_cache(self, graph: Graph) -> bool:
+        """What an extension computes is known by its function alone, which no key can tell from another."""
+        return not any(extensions.find(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
+
+    def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """TVM's version, and what the code was made for."""
+        return {"library": f"{PACKAGE} {tvm().__version__}", **self.machine(config).identity()}
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
+        """The shared library, loaded."""
+        from accelerators.tvm.travel import read
+
+        return read(data, weights, graph, self.machine(config).threads, bool(config["PERF_COUNT"]))
+
+
+def _layer(body: Body) -> str:
+    return "+".join(str(node.op) for node in body.ops)
 
 
 def _build(node: Node, body: Body, machine: Machine) -> Built:

@@ -10,6 +10,7 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies import Body
+from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.importing import import_body, legalize, quiet, refused
 from accelerators.tvm.library import lock, part, tvm
 from accelerators.tvm.machine import Machine
@@ -47,11 +48,14 @@ def lower(body: Body, machine: Machine) -> Lowered:
     with lock:
         drafted = find_template(body, machine)
         if drafted is not None:
-            return _from_template(body, drafted)
+            return _from_function(body, drafted)
+        extension = find(body.ops[0]) if len(body.ops) == 1 else None
+        if extension is not None:
+            return _from_function(body, _from_extension(body, extension, machine))
         return _from_importer(body, machine)
 
 
-def _from_template(body: Body, drafted: Draft) -> Lowered:
+def _from_function(body: Body, drafted: Draft) -> Lowered:
     relax, symbol = part("relax"), body.symbol
     builder = relax.BlockBuilder()
     params = [
@@ -67,6 +71,21 @@ def _from_template(body: Body, drafted: Draft) -> Lowered:
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
     return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, drafted.packs)
+
+
+def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
+    """The user's tensor expression, scheduled by the generic rule."""
+    from accelerators.tvm.schedules import schedule
+    from accelerators.tvm.templates import Draft
+
+    te, node = part("te"), body.ops[0]
+    with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
+        places = [te.placeholder(_shape(n), n.output_types[0].dtype, n.name) for n in body.graph.inputs]
+        by_name = {n.name: place for n, place in zip(body.graph.inputs, places, strict=True)}
+        made = extension.compute(*[None if e is None else by_name[e.name] for e in node.inputs], **node.attrs)
+        outs = list(made) if isinstance(made, (list, tuple)) else [made]
+        function, name = schedule(te.create_prim_func([*places, *outs]), machine)
+    return Draft(function, name)
 
 
 def _from_importer(body: Body, machine: Machine) -> Lowered:

@@ -31,10 +31,10 @@ class Machine:
         """TVM's own description of it."""
         return _target(self)
 
-    @property
-    def title(self) -> str:
-        """What an exported subgraph says it was compiled for."""
-        return f"{self.kind}-{self.arch}"
+    def identity(self) -> dict[str, str]:
+        """What code for it needs of the machine that runs it: the host's instruction set, and the GPU's architecture."""
+        host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
+        return host if self.kind == "cpu" else {**host, "gpu": self.arch}
 
 
 @cache

@@ -1,16 +1,143 @@
-"""Which ops TVM compiles, and compiles right."""
+"""Which ops TVM compiles, and compiles right: rules first, then one trial for each kind of node, remembered."""
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+
+from accelerators.errors import CompileError
+from accelerators.tvm import extensions
+from accelerators.tvm.bodies import attributes_text, array_digest, make_body
+from accelerators.tvm.fusion import VIEWS
+from accelerators.tvm.importing import import_body, legalize
+from accelerators.tvm.known_wrong import known_wrong
+from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.single import alone
+from graph.errors import PartitaError
 from graph.graph import Graph
-from graph.node import Node
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
 from graph.types import TensorType
+
+DTYPES = frozenset(
+    "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
+)
+"""The element types that kernels take."""
+
+SHOWN = 64
+"""Constants of so many numbers at most are part of what is tried: their values may decide."""
+
+_trials: dict[str, bool | str] = {}
+_guard = threading.Lock()
 
 
 def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
-    """True, or why not."""
-    for entry in (*node.reads, *node.outputs):
-        if entry.name and not isinstance(entry.type, TensorType):
-            return "not a tensor"
-    return True
+    """True, or why not. What needs a trial is tried once for each op, attributes, element types and ranks."""
+    reason = _refusal(node, graph)
+    if reason is not None:
+        return reason
+    if node.op in VIEWS and not node.domain or extensions.find(node) is not None:
+        return True
+    if not _static(node):
+        return _by_name(node)
+    key = f"{machine.kind} {_signature(node, graph)}"
+    with _guard:
+        known = _trials.get(key)
+    if known is None:
+        known = _tried(node, graph, machine)
+        with _guard:
+            _trials[key] = known
+    return known
+
+
+def _refusal(node: Node, graph: Graph) -> str | None:
+    """What is known without a trial."""
+    if node.bodies:
+        return f"TVM's kernels have no control flow: {node.op} holds a body"
+    if is_random(node):
+        return "random numbers differ from run to run, and TVM has no generator for ONNX's"
+    for entry in (*node.reads, *(e for e in node.outputs if e.name)):
+        made = entry.type
+        if made is None:
+            return f"the type of {entry.name!r} is unknown"
+        if not isinstance(made, TensorType):
+            return f"{entry.name!r} is {made}: kernels take tensors only"
+        if made.dtype not in DTYPES:
+            return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
+    if node.domain and extensions.find(node) is None:
+        return f"TVM has no op {node.domain}.{node.op}"
+    if _static_inputs(node) and not _static(node):
+        return f"the sizes of {next(e.name for e in node.outputs if e.name and not _is_static(e))!r} depend on values"
+    return known_wrong(node)
+
+
+def _static(node: Node) -> bool:
+    return _static_inputs(node) and all(_is_static(e) for e in node.outputs if e.name)
+
+
+def _static_inputs(node: Node) -> bool:
+    return all(map(_is_static, node.reads))
+
+
+def _is_static(entry: NodeEntry) -> bool:
+    return isinstance(entry.type, TensorType) and entry.type.is_static
+
+
+def _by_name(node: Node) -> bool | str:
+    """Where sizes are symbols nothing can be tried: the op alone decides, and each size is compiled when it comes."""
+    known = part("relax.frontend.onnx.onnx_frontend")._get_convert_map()
+    return node.op in known or f"TVM's importer has no op {node.op}"
+
+
+def _signature(node: Node, graph: Graph) -> str:
+    """The node without names and sizes."""
+    inputs = ", ".join("-" if entry is None else _shown(entry) for entry in node.inputs)
+    outputs = ", ".join(str(entry.type.rank) if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs)
+    return f"{graph.opsets.get('', 1)} {node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
+
+
+def _shown(entry: NodeEntry) -> str:
+    made, value = entry.type, entry.node.value
+    assert isinstance(made, TensorType) and made.shape is not None
+    pattern = "".join(str(d) if isinstance(d, int) and d < 2 else "n" for d in made.shape)
+    if value is None:
+        return f"{made.dtype}[{pattern}]"
+    return array_digest(value) if value.size <= SHOWN else f"constant {made.dtype}[{pattern}]"
+
+
+def _tried(node: Node, graph: Graph, machine: Machine) -> bool | str:
+    """Import and lower the node by itself; the types that TVM finds must be ours."""
+    try:
+        body = make_body(alone(node, graph))
+        module = legalize(import_body(body.graph), machine.target)
+        difference = _type_difference(module["main"].ret_ty, body.graph)
+    except CompileError as error:
+        return error.cause
+    except PartitaError as error:
+        return f"it cannot be written for TVM: {error.cause}"
+    return True if difference is None else difference
+
+
+def _type_difference(found: Any, graph: Graph) -> str | None:
+    relax = part("relax")
+    fields = list(found.fields) if isinstance(found, relax.TupleType) else [found]
+    for entry, made in zip(graph.outputs, fields, strict=False):
+        wanted = entry.type
+        assert isinstance(wanted, TensorType)
+        try:
+            shape = tuple(int(d) for d in made.shape)
+        except (AttributeError, TypeError):
+            return "TVM does not know the sizes of its result"
+        if shape != wanted.shape or str(made.dtype) != wanted.dtype:
+            return f"TVM makes {made.dtype}{list(shape)} of it instead of {wanted}"
+    return None if len(fields) >= len(graph.outputs) else "TVM makes fewer outputs of it"
+
+
+def forget() -> None:
+    """Forget the trials."""
+    with _guard:
+        _trials.clear()
+
+

@@ -35,8 +35,8 @@ Template = Callable[[Body, Machine], "Draft | None"]
 _templates: dict[str, list[tuple[frozenset[str], Template]]] = {"cpu": [], "cuda": []}
 
 
-def template(*kinds: str, ops: frozenset[str]) -> Callable[[Template], Template]:
-    """Register a template for these kinds of machine, for bodies that hold one of the ops."""
+def template(*kinds: str, ops: frozenset[str] = frozenset()) -> Callable[[Template], Template]:
+    """Register a template for these kinds of machine, for bodies that hold one of the ops (none: any body)."""
 
     def register(function: Template) -> Template:
         for kind in kinds:
@@ -52,7 +52,7 @@ def find_template(body: Body, machine: Machine) -> Draft | None:
 
     held = {str(node.op) for node in body.ops}
     for ops, function in _templates[machine.kind]:
-        if ops & held:
+        if not ops or ops & held:
             made = function(body, machine)
             if made is not None:
                 return made

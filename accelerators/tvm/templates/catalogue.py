@@ -1,3 +1,5 @@
 """All templates, in the order in which they are asked."""
 
-__all__: list[str] = []
+from accelerators.tvm.templates import chain
+
+__all__ = ["chain"]

@@ -1,0 +1,54 @@
+"""Ops of the user's: what they compute, said in TVM's tensor expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from accelerators.errors import AcceleratorError
+from graph.node import Node
+
+
+@attrs.frozen(slots=True)
+class TvmExtension:
+    """A custom op for the devices `cpu` and `cuda`.
+
+    >>> TvmExtension("Swish", "my", lambda x, beta=1.0: te.compute(x.shape, lambda *i: ...))   # doctest: +SKIP
+    """
+
+    op: str
+    """The op."""
+    domain: str
+    """Its domain; not ONNX's own."""
+    compute: Callable[..., Any]
+    """(*input tensors, **attributes) -> an output tensor, or a sequence of them: `tvm.te` placeholders in, computes out."""
+
+
+_extensions: dict[tuple[str, str], TvmExtension] = {}
+
+
+def add(extension: Any) -> None:
+    """Make a custom op known to the TVM devices."""
+    if not isinstance(extension, TvmExtension):
+        raise AcceleratorError(
+            f"an extension is a TvmExtension, not {type(extension).__name__}",
+            remedy="from accelerators.tvm.extensions import TvmExtension; TvmExtension(op, domain, compute)",
+        )
+    if extension.domain in ("", "ai.onnx"):
+        raise AcceleratorError(
+            f"{extension.op!r} cannot be defined in ONNX's own domain", remedy='Choose a domain of your own: domain="my"'
+        )
+    _extensions[extension.domain, extension.op] = extension
+
+
+def remove(op: str, domain: str) -> None:
+    """Forget a custom op."""
+    if _extensions.pop((domain, op), None) is None:
+        raise AcceleratorError(f"no extension {domain}.{op} was added")
+
+
+def find(node: Node) -> TvmExtension | None:
+    """The extension that says what the node computes."""
+    return _extensions.get((node.domain, str(node.op))) if node.domain else None

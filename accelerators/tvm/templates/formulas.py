@@ -1,0 +1,136 @@
+"""What each element-wise op of ONNX computes, as an expression on the numbers at one place."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from accelerators.tvm.library import part
+from accelerators.tvm.templates import numbers
+from accelerators.tvm.templates.numbers import at_least, at_most, const
+from graph.node import Node
+from graph.types import TensorType
+
+Number = Any
+Formula = Callable[[Node, Sequence[Number]], Number]
+
+DTYPES = frozenset(("float32", "int32", "int64", "bool"))
+"""The element types that a chain may hold."""
+
+
+def formula(node: Node, version: int) -> Formula | None:
+    """How to compute the node's number from its inputs' numbers; None if this folder cannot say."""
+    made = _FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
+    if made is None or not all(_takes(entry.type) for entry in (*node.reads, *node.outputs)):
+        return None
+    if node.op not in _ANY_DTYPE and any(_dtype(entry) != "float32" for entry in node.reads):
+        return None
+    return made
+
+
+def _takes(made: Any) -> bool:
+    return isinstance(made, TensorType) and made.dtype in DTYPES and made.is_static
+
+
+def _dtype(entry: Any) -> str:
+    return entry.type.dtype
+
+
+def _number(node: Node, name: str, default: float) -> Number:
+    return const(float(node.attrs.get(name, default)))
+
+
+def _choose(condition: Number, yes: Number, no: Number) -> Number:
+    return part("tirx").Select(condition, yes, no)
+
+
+def _clip(node: Node, x: Sequence[Number]) -> Number:
+    low = x[1] if len(x) > 1 and x[1] is not None else _bound(node, "min")
+    high = x[2] if len(x) > 2 and x[2] is not None else _bound(node, "max")
+    made = x[0] if low is None else at_least(x[0], low)
+    return made if high is None else at_most(made, high)
+
+
+def _bound(node: Node, name: str) -> Number | None:
+    return const(float(node.attrs[name])) if name in node.attrs else None
+
+
+def _gelu(node: Node, x: Sequence[Number]) -> Number:
+    half = x[0] * const(0.5)
+    if node.attrs.get("approximate", "none") == "tanh":
+        inner = const(math.sqrt(2 / math.pi)) * (x[0] + const(0.044715) * x[0] * x[0] * x[0])
+        return half * (const(1.0) + numbers.tanh(inner))
+    return half * (const(1.0) + numbers.erf(x[0] * const(math.sqrt(0.5))))
+
+
+def _elu(x: Number, alpha: Number) -> Number:
+    return _choose(x > const(0.0), x, alpha * (numbers.exp(at_most(x, 0.0)) - const(1.0)))
+
+
+def _selu(node: Node, x: Sequence[Number]) -> Number:
+    alpha, gamma = _number(node, "alpha", 1.6732632423543772), _number(node, "gamma", 1.0507009873554805)
+    return gamma * _elu(x[0], alpha)
+
+
+def _hard_sigmoid(x: Number, alpha: Number, beta: Number) -> Number:
+    return at_least(at_most(alpha * x + beta, 1.0), 0.0)
+
+
+def _fold(operation: Callable[[Number, Number], Number]) -> Formula:
+    return lambda node, x: functools.reduce(operation, x)
+
+
+def _cast(node: Node, x: Sequence[Number]) -> Number:
+    made = node.output_types[0]
+    assert isinstance(made, TensorType)
+    if made.dtype == "bool":
+        return x[0] != part("tirx").const(0, _dtype(node.reads[0]))
+    return x[0].astype(made.dtype)
+
+
+def _relu(node: Node, x: Sequence[Number]) -> Number:
+    return at_least(x[0], 0.0)
+
+
+_FORMULAS: dict[str, Formula] = {
+    "Add": lambda n, x: x[0] + x[1],
+    "Sub": lambda n, x: x[0] - x[1],
+    "Mul": lambda n, x: x[0] * x[1],
+    "Div": lambda n, x: x[0] / x[1],
+    "Neg": lambda n, x: const(0.0) - x[0],
+    "Abs": lambda n, x: part("te").max(x[0], const(0.0) - x[0]),
+    "Relu": _relu,
+    "LeakyRelu": lambda n, x: _choose(x[0] > const(0.0), x[0], x[0] * _number(n, "alpha", 0.01)),
+    "PRelu": lambda n, x: _choose(x[0] > const(0.0), x[0], x[0] * x[1]),
+    "ThresholdedRelu": lambda n, x: _choose(x[0] > _number(n, "alpha", 1.0), x[0], const(0.0)),
+    "Clip": _clip,
+    "Sqrt": lambda n, x: part("tirx").sqrt(x[0]),
+    "Reciprocal": lambda n, x: const(1.0) / x[0],
+    "Exp": lambda n, x: numbers.exp(x[0]),
+    "Tanh": lambda n, x: numbers.tanh(x[0]),
+    "Erf": lambda n, x: numbers.erf(x[0]),
+    "Sigmoid": lambda n, x: numbers.sigmoid(x[0]),
+    "Swish": lambda n, x: x[0] * numbers.sigmoid(x[0] * _number(n, "alpha", 1.0)),
+    "HardSigmoid": lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5)),
+    "HardSwish": lambda n, x: x[0] * _hard_sigmoid(x[0], const(1 / 6), const(0.5)),
+    "Elu": lambda n, x: _elu(x[0], _number(n, "alpha", 1.0)),
+    "Selu": _selu,
+    "Gelu": _gelu,
+    "Softsign": lambda n, x: x[0] / (const(1.0) + part("te").max(x[0], const(0.0) - x[0])),
+    "Sum": _fold(lambda a, b: a + b),
+    "Where": lambda n, x: _choose(x[0], x[1], x[2]),
+    "And": lambda n, x: part("tirx").all(x[0], x[1]),
+    "Or": lambda n, x: part("tirx").any(x[0], x[1]),
+    "Not": lambda n, x: _choose(x[0], part("tirx").const(0, "bool"), part("tirx").const(1, "bool")),
+    "Equal": lambda n, x: x[0].equal(x[1]) if hasattr(x[0], "equal") else x[0] == x[1],
+    "Less": lambda n, x: x[0] < x[1],
+    "LessOrEqual": lambda n, x: x[0] <= x[1],
+    "Greater": lambda n, x: x[0] > x[1],
+    "GreaterOrEqual": lambda n, x: x[0] >= x[1],
+    "Cast": _cast,
+}
+
+_ANY_DTYPE = frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split())
+"""Ops that take other numbers than float32 here."""

@@ -1,0 +1,90 @@
+"""Functions of one number that LLVM can put into vectors: polynomials instead of calls into the C library.
+
+All for float32, within a few units of the last place of the true value; nan, infinities and overflow come out as they should."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from accelerators.tvm.library import part
+
+Number = Any
+"""A TensorIR expression of type float32."""
+
+
+def const(value: float) -> Number:
+    """A float32 constant."""
+    return part("tirx").const(value, "float32")
+
+
+def at_least(x: Number, low: Number | float) -> Number:
+    """The larger one; nan where x is nan, which TVM's own maximum drops."""
+    low = const(low) if isinstance(low, float) else low
+    return part("tirx").Select(x < low, low, x)
+
+
+def at_most(x: Number, high: Number | float) -> Number:
+    """The smaller one; nan where x is nan."""
+    high = const(high) if isinstance(high, float) else high
+    return part("tirx").Select(x > high, high, x)
+
+
+def exp(x: Number) -> Number:
+    """2^n times a polynomial on the rest; n is added to the exponent as an integer."""
+    tirx = part("tirx")
+    clamped = at_least(at_most(x, 88.7228391), -87.3365448)
+    n = tirx.floor(at_most(clamped, 88.0288) * const(1.44269504088896341) + const(0.5))
+    rest = clamped - n * const(0.693145751953125) - n * const(1.42860682030941723e-6)
+    power = n.astype("int32") << tirx.const(23, "int32")
+    made = tirx.reinterpret("float32", tirx.reinterpret("int32", _polynomial(rest, _EXP)) + power)
+    made = tirx.Select(x > const(88.7228391), const(math.inf), made)
+    made = tirx.Select(x < const(-87.3365448), const(0.0), made)
+    return tirx.Select(tirx.isnan(x), x, made)
+
+
+def tanh(x: Number) -> Number:
+    """An odd rational function on the range where tanh is not yet ±1."""
+    return _rational(x, _TANH, 7.90531110763549805)
+
+
+def erf(x: Number) -> Number:
+    """An odd rational function on the range where erf is not yet ±1."""
+    return _rational(x, _ERF, 4.0)
+
+
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + exp(-x))."""
+    return const(1.0) / (const(1.0) + exp(const(0.0) - x))
+
+
+def _rational(x: Number, coefficients: tuple[Sequence[float], Sequence[float]], limit: float) -> Number:
+    tirx = part("tirx")
+    clamped = at_least(at_most(x, limit), -limit)
+    square = clamped * clamped
+    made = clamped * _polynomial(square, coefficients[0]) / _polynomial(square, coefficients[1])
+    return tirx.Select(tirx.isnan(x), x, made)
+
+
+def _polynomial(x: Number, coefficients: Sequence[float]) -> Number:
+    """Horner's rule, the highest coefficient first."""
+    made = const(coefficients[0])
+    for coefficient in coefficients[1:]:
+        made = made * x + const(coefficient)
+    return made
+
+
+_EXP = (
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0,
+)  # fmt: skip
+_TANH = (
+    (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
+     6.37261928875436e-04, 4.89352455891786e-03),
+    (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
+)  # fmt: skip
+_ERF = (
+    (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
+     -2.95459980854025e-03, -1.60960333262415e-02),
+    (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02),
+)  # fmt: skip
