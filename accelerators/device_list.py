@@ -67,8 +67,6 @@ def _labels(wanted: str | Sequence[str]) -> list[str]:
 
 def _device(label: str) -> Device:
     name, _, device_id = label.partition(".")
-    if name.upper() == HETERO:
-        raise UnknownDevice(f"there is no device {label!r}", remedy=f"{HETERO} stands before a colon: {HETERO}:first,second")
     if name not in device_names() and name.lower() in device_names():
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
     return Device(label, accelerator(name), device_id or None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.errors import InputError
 from accelerators.side_by_side import Trial
 from accelerators.steps import ALIGNMENT, HOST, RunPlan, RunStep, Step, Values, array_layout
 from accelerators.units import aligned_block, is_laid_out
@@ -96,6 +97,8 @@ class Executor:
                 step.run(values, listed, block)
             else:
                 observer(step, lambda step=step, listed=listed: step.run(values, listed, block))  # type: ignore[misc]
+            for slot in step.frees:
+                values[slot] = None
         made = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)
         self._pool.append(workspace)
         return made
@@ -141,27 +144,40 @@ class Executor:
         given = set() if out is None else set(map(id, out))
         for i, value in enumerate(values):
             if out is not None and out[i] is not None:
-                if value is not out[i]:
-                    np.copyto(out[i], value)  # type: ignore[arg-type]
-                values[i] = out[i]
-            elif type(value) is np.ndarray and not self._is_borrowed(value, arrays) and id(value) not in given:
+                values[i] = value if value is out[i] else _copied_to(out[i], value, i)
+            elif type(value) is np.ndarray and id(value) not in given and not self._is_borrowed(value, arrays, values):
                 given.add(id(value))
             else:
                 values[i] = self._copied(value)
         return values
 
-    def _is_borrowed(self, value: Array, arrays: list[Any]) -> bool:
+    def _is_borrowed(self, value: Array, arrays: list[Any], values: list[Any]) -> bool:
+        """Does it lie in an input, a constant, or another output? (Memory that is no numpy array's is an engine's, which lends
+        no two outputs the same.)"""
         base = value.base
         if base is None:
             return id(value) in self.constants or any(value is array for array in arrays)
-        if isinstance(base, np.ndarray) and id(root(base)) in self.constants:
-            return True
-        return any(isinstance(array, np.ndarray) and np.may_share_memory(value, array) for array in arrays)
+        others = arrays
+        if isinstance(base, np.ndarray):
+            if id(root(base)) in self.constants:
+                return True
+            others = [*arrays, *(other for other in values if other is not value)]
+        return any(isinstance(other, np.ndarray) and np.may_share_memory(value, other) for other in others)
 
     def _copied(self, value: Any) -> Any:
         if isinstance(value, (np.ndarray, np.generic)):
             return np.array(value)
         return [self._copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _copied_to(target: Array | None, value: Any, output: int) -> Array:
+    assert target is not None
+    if np.shape(value) != target.shape or np.asarray(value).dtype != target.dtype:
+        made = np.asarray(value)
+        cause = f"the output is {made.dtype.name}{list(made.shape)}, and the array {target.dtype.name}{list(target.shape)}"
+        raise InputError(cause, where=f"out for output {output}")
+    np.copyto(target, value)
+    return target
 
 
 def _takes(step: RunStep, output: int, target: Array, arrays: list[Any]) -> bool:

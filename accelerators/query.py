@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graph.graph import Graph
+from graph.nested import bodies_of
 from graph.node import Node
 
 if TYPE_CHECKING:
@@ -26,12 +27,24 @@ def query_through_transform(device: Accelerator, graph: Graph) -> Support:
     answers: Support = {}
     for node in transformed.nodes:
         if node.is_op:
-            answer = device.supports(node, transformed)
+            answer = _supported(device, node, transformed)
             for name in (node.name, *fused_names(node)):
                 answers[name] = worse(answers.get(name, True), answer)
     if transformed is not graph:
         _answer_for_vanished(graph, answers)
     return {node.name: answers[node.name] for node in graph.nodes if node.is_op}
+
+
+def _supported(device: Accelerator, node: Node, graph: Graph) -> bool | str:
+    """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
+    answer = device.supports(node, graph)
+    if answer is True and not node.is_call:
+        for body in bodies_of(node):
+            for inner in body.nodes:
+                refusal = _supported(device, inner, body) if inner.is_op else True
+                if refusal is not True:
+                    return f"its body holds {inner.name!r}: {refusal or 'the device does not say why'}"
+    return answer
 
 
 def fused_names(node: Node) -> list[str]:

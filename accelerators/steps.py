@@ -42,19 +42,21 @@ class RunStep:
     types: tuple[Type | None, ...]
     """Their types."""
     frees: tuple[int, ...] = ()
-    """The slots that nobody reads afterwards."""
+    """The slots that nobody reads afterwards, when steps run in order."""
 
     def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
         """Read, run, store. What lies in the buffers' block must lie where it was planned, or it would be overwritten."""
         made = self.unit.run([values[i] for i in self.reads], buffers)
-        if block is None or buffers is None:
+        if block is None:
             for slot, value in zip(self.makes, made):
                 values[slot] = value
         else:
-            for slot, value, buffer in zip(self.makes, made, buffers):
+            for slot, value, buffer in zip(self.makes, made, buffers or self._nothing):
                 values[slot] = value if value is buffer else _kept_safe(value, block)
-        for slot in self.frees:
-            values[slot] = None
+
+    @property
+    def _nothing(self) -> tuple[None, ...]:
+        return (None,) * len(self.makes)
 
 
 @attrs.define(slots=True, eq=False)
@@ -72,7 +74,7 @@ class CopyStep:
     name: str
     """The value's name."""
     frees: tuple[int, ...] = ()
-    """The slots that nobody reads afterwards."""
+    """The slots that nobody reads afterwards, when steps run in order."""
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -96,8 +98,6 @@ class CopyStep:
             raise RunError(
                 f"{type(error).__name__}: {error}", where=f"copying {self.name!r} {way} {self.unit.device.label!r}"
             ) from error
-        for slot in self.frees:
-            values[slot] = None
 
 
 Step = RunStep | CopyStep

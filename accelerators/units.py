@@ -86,16 +86,20 @@ def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence
 
 
 def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
-    """Is it C-contiguous, and its address a multiple of the alignment?"""
-    if not array.flags.c_contiguous:
+    """Is it C-contiguous, and its address a multiple of the alignment? A device that wants more than numpy allots shares memory
+    with others, by DLPack or the like, which read-only arrays do not."""
+    flags = array.flags
+    if not flags.c_contiguous:
         return False
     if alignment <= 1 or (alignment <= ALLOCATED and array.base is None):
         return True
+    if alignment > ALLOCATED and not flags.writeable:
+        return False
     return not array.__array_interface__["data"][0] % alignment
 
 
 ALLOCATED = 16
-"""Memory that numpy allots itself begins at multiples of this (that of malloc does); asking for the address costs a microsecond."""
+"""Memory that numpy allots itself begins at multiples of this, as malloc's does; to ask for an address costs a microsecond."""
 
 
 def laid_out(value: Any, alignment: int) -> Any:

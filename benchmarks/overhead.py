@@ -136,8 +136,8 @@ def main() -> None:
         print(f"hand-over {first} -> {second}: {'no copy' if hand_over(first, second) else 'COPIED'}")
     name, parts, rounds = ("squeezenet", 5, 3) if tiny else ("resnet50", 20, 150)
     uncut, in_parts, count, error = cut_model(name, parts, rounds)
-    share = 100 * (in_parts / uncut - 1)
-    print(f"{name}: uncut {uncut / 1e3:.2f} ms, in {count} subgraphs {in_parts / 1e3:.2f} ms ({share:+.1f} %, at most 3), error {error:.1e}")
+    share = f"{100 * (in_parts / uncut - 1):+.1f} %, at most 3"
+    print(f"{name}: uncut {uncut / 1e3:.2f} ms, in {count} subgraphs {in_parts / 1e3:.2f} ms ({share}), error {error:.1e}")
 
 
 if __name__ == "__main__":

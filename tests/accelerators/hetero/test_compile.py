@@ -1,0 +1,403 @@
+"""compile: devices, affinities, calls, fallback when a device fails, configuration, pictures."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.building import Builder
+from graph.interpret import interpret
+from tests.accelerators.hetero.small_devices import RanOnDevice, device
+from tests.accelerators.hetero.test_placement import chain
+
+X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
+
+
+def right(m: pt.CompiledModel, g: pt.Graph, *inputs) -> None:
+    """The model gives what the interpreter gives, under the graph's output names."""
+    made = m(*inputs)
+    for name, mine, wanted in zip(g.output_names, made, interpret(g, list(inputs)), strict=True):
+        assert mine is made[name]
+        assert mine.dtype == wanted.dtype and mine.shape == wanted.shape
+        np.testing.assert_allclose(mine, wanted, rtol=1e-6)
+
+
+def test_one_device_is_one_subgraph(beta):
+    m = pt.compile(chain(), "beta")
+    assert [unit.name for unit in m.units] == ["beta_0"]
+    right(m, chain(), X)
+
+
+def test_unconnected_parts_of_one_device_are_one_subgraph(beta):
+    x, y = pt.variable("x", "float32", (4,)), pt.variable("y", "float32", (4,))
+    g = pt.Graph([pt.op("Relu", x), pt.op("Exp", y)])
+    m = pt.compile(g, "beta")
+    assert len(m.units) == 1
+    right(m, g, X, X)
+
+
+def test_two_devices(alpha, beta):
+    m = pt.compile(chain(), "HETERO:alpha,beta")
+    assert [(unit.device.label, unit.ops) for unit in m.units] == [
+        ("alpha", ("a",)),
+        ("beta", ("b",)),
+        ("alpha", ("c",)),
+        ("beta", ("d",)),
+    ]
+    right(m, chain(), X)
+    assert m.report.automatic and m.report.why("b").endswith("not on alpha: alpha has no Softmax")
+    assert m.graph.attrs["partition_report"] is m.report.partition
+
+
+def test_subgraphs_that_need_each_other_are_cut(alpha, beta):
+    x = pt.variable("x", "float32", (4,))
+    a = pt.op("Relu", x, name="a")
+    g = pt.Graph([pt.op("Add", a, pt.op("Softmax", a, name="s"), name="sum")])
+    m = pt.compile(g, "HETERO:alpha,beta")
+    assert [unit.ops for unit in m.units] == [("a",), ("s",), ("sum",)]
+    right(m, g, X)
+
+
+@pytest.mark.parametrize("where", ["alpha", "HETERO:alpha,beta", "reference"])
+def test_outputs_of_all_kinds(alpha, beta, where):
+    x, unused = pt.variable("x", "float32", (4,)), pt.variable("unused", "int64", (2,))
+    k = pt.constant(np.arange(3.0), name="k")
+    y = pt.op("Relu", x, name="y")
+    g = pt.Graph([y, x, k, y, x], [unused, x], output_names=["y", "x_out", "k_out", "y_again", "x_again"])
+    m = pt.compile(g, where)
+    right(m, g, np.zeros(2, np.int64), X)
+    first, second = m(np.zeros(2, np.int64), X), m(np.zeros(2, np.int64), X)
+    everything = [*first, *second, X, k.value]
+    for i, a in enumerate(everything):
+        assert not any(np.shares_memory(a, b) for b in everything[:i])
+
+
+def test_graphs_without_ops(beta):
+    x = pt.variable("x", "float32", (4,))
+    right(pt.compile(pt.Graph([x]), "beta"), pt.Graph([x]), X)
+    k = pt.Graph([pt.constant(np.ones(2), name="k")])
+    right(pt.compile(k, "beta"), k)
+    nothing = pt.compile(pt.Graph([], [x]), "HETERO:beta,reference")
+    assert len(nothing(X)) == 0 and nothing.profile().rows == ()
+
+
+def test_dead_nodes_are_neither_placed_nor_run(alpha):
+    x = pt.variable("x", "float32", (4,))
+    g = pt.Graph([pt.op("Relu", x, name="y")], nodes=[pt.op("Softmax", x, name="dead")])
+    m = pt.compile(g, "alpha")
+    right(m, g, X)
+    assert [(row.node, row.status) for row in m.profile(X).rows] == [("y", "EXECUTED"), ("dead", "NOT_RUN")]
+
+
+# -- manual affinity --------------------------------------------------------------------------------------
+
+
+def placed(**affinities: str) -> pt.Graph:
+    g = chain()
+    for name, label in affinities.items():
+        g[name].affinity = label
+    return g
+
+
+def test_affinities_decide_where_they_are_set(alpha, beta):
+    m = pt.compile(placed(a="beta", b="beta", c="alpha", d="beta"), "HETERO:alpha,beta")
+    assert [(u.device.label, u.ops) for u in m.units] == [("beta", ("a", "b")), ("alpha", ("c",)), ("beta", ("d",))]
+    assert not m.report.automatic
+    assert m.report.why("a") == "a (Relu) is on beta: it had this affinity\n  not on alpha: it had this affinity"
+
+
+def test_affinity_on_some_nodes_only(alpha, beta):
+    with pytest.raises(pt.PartitaError) as caught:
+        pt.compile(placed(a="alpha"), "HETERO:alpha,beta")
+    assert str(caught.value) == (
+        "graph 'chain': some ops have an affinity and these have none: b, c, d\n"
+        "  Give every op an affinity (placement = query(g, ...); g = placement.apply(g)), or none."
+    )
+
+
+@pytest.mark.parametrize("where", ["beta", "HETERO:beta,reference"])
+def test_an_affinity_for_a_device_not_asked_for(alpha, beta, where):
+    g = placed(a="alpha", b="beta", c="beta", d="beta")
+    with pytest.raises(pt.UnknownDevice, match=r"the affinity of node 'a' \(Relu\): 'alpha' is none of the devices asked for"):
+        pt.compile(g, where)
+
+
+def test_an_affinity_for_a_device_that_does_not_run_it(alpha, beta):
+    with pytest.raises(pt.NotSupported) as caught:
+        pt.compile(placed(a="alpha", b="alpha", c="alpha", d="beta"), "HETERO:alpha,beta")
+    assert "node 'b' (Softmax): its affinity puts it on 'alpha', which does not run it: alpha has no Softmax" in str(caught.value)
+
+
+def test_pin_and_affinities_contradict(alpha, beta):
+    g = placed(a="beta", b="beta", c="beta", d="beta")
+    with pytest.raises(pt.PartitaError, match="the graph's affinities decide, so that pin and forbid have no meaning"):
+        pt.compile(g, "HETERO:alpha,beta", pin={"a": "alpha"})
+
+
+# -- calls that a user's own property made ----------------------------------------------------------------
+
+
+def with_call(affinity: str | None) -> pt.Graph:
+    g = pt.apply_pass(chain(), "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Relu", "Softmax"), name="mine"))
+    g["mine_0"].affinity = affinity
+    return g
+
+
+def test_a_call_with_an_affinity_is_a_fixed_unit(alpha, beta):
+    m = pt.compile(with_call("beta"), "HETERO:alpha,beta")
+    assert [(u.name, u.device.label, u.ops) for u in m.units] == [
+        ("mine_0", "beta", ("a", "b")),
+        ("alpha_0", "alpha", ("c",)),
+        ("beta_1", "beta", ("d",)),
+    ]
+    right(m, chain(), X)
+    with pytest.raises(pt.NotSupported, match=r"node 'mine_0' \(Call\): its affinity puts it on 'alpha', which does not run it"):
+        pt.compile(with_call("alpha"), "HETERO:alpha,beta")
+
+
+def test_a_call_without_is_placed_whole_or_inlined(alpha, beta):
+    m = pt.compile(with_call(None), "HETERO:alpha,beta")
+    assert next((u.name, u.device.label) for u in m.units) == ("mine_0", "beta")
+    right(m, chain(), X)
+    with device("soft", "Softmax"):
+        m = pt.compile(with_call(None), "HETERO:alpha,soft")
+        assert [u.ops for u in m.units] == [("a",), ("b",), ("c",), ("d",)]
+        assert m.report.notes == ("inlined: no device takes the call 'mine_0' whole",)
+        right(m, chain(), X)
+
+
+def test_the_devices_own_property_makes_the_calls(beta):
+    class Named(pt.SubgraphProperty):
+        name = "fancy"
+
+        def create_subgraph_node(self, subgraph, index):
+            return pt.call(subgraph, name=f"my_{index}") if len(subgraph.nodes) > 2 else None
+
+    with device("alpha", "Relu Add Exp", subgraph_property=lambda self: Named()):
+        x = pt.variable("x", "float32", (4,))
+        s = pt.op("Softmax", pt.op("Exp", pt.op("Relu", x, name="r"), name="e"), name="s")
+        g = pt.Graph([pt.op("Exp", s, name="last")])
+        m = pt.compile(g, "HETERO:alpha,beta")
+        assert [(u.name, u.device.label) for u in m.units] == [("my_0", "alpha"), ("beta_1", "beta"), ("alpha_0", "alpha")]
+        right(m, g, X)
+
+
+# -- a device takes an op and then fails ------------------------------------------------------------------
+
+
+def test_what_a_device_cannot_compile_goes_to_the_next(beta):
+    with device("gamma", breaks="Exp"):
+        m = pt.compile(chain(), "HETERO:gamma,beta")
+        right(m, chain(), X)
+        assert {u.device.label for u in m.units} == {"beta"}
+        (move,) = m.report.moves
+        assert (move.subgraph, move.device, set(move.to.values())) == ("gamma_0", "gamma", {"beta"})
+        assert "moved: gamma_0 (4 ops) from gamma to beta: ValueError: cannot compile Exp" in str(m.report)
+        assert "not on gamma: it took the op and could not compile it: ValueError: cannot compile Exp" in m.report.why("c")
+
+
+def test_only_the_failing_subgraph_moves(alpha, beta):
+    with device("gamma", "Softmax Relu", breaks="Relu") as gamma:
+        m = pt.compile(chain(), "HETERO:gamma,alpha,beta")
+        assert [(u.device.label, u.ops) for u in m.units] == [
+            ("alpha", ("a",)),
+            ("beta", ("b",)),
+            ("alpha", ("c",)),
+            ("gamma", ("d",)),
+        ]
+        right(m, chain(), X)
+        assert len(gamma.compiled) == 2, "what was compiled is not compiled again"
+
+
+def test_strict_makes_it_an_error(beta):
+    with device("gamma", breaks="Exp"), pytest.raises(pt.CompileError) as caught:
+        pt.compile(chain(), "HETERO:gamma,beta", strict=True)
+    message = str(caught.value)
+    assert message.startswith("subgraph 'gamma_0' on 'gamma': ValueError: cannot compile Exp\n    (not placed elsewhere: strict")
+    assert "Keep the ops off it with forbid={...: 'gamma'}, or name a device behind it" in message
+
+
+def test_nowhere_to_go():
+    with device("gamma", breaks="Exp"), pytest.raises(pt.CompileError) as caught:
+        pt.compile(chain(), "gamma")
+    assert "cannot compile Exp\n    (not placed elsewhere: no other device takes it" in str(caught.value)
+
+
+def test_what_is_forced_does_not_move(beta):
+    with device("gamma", breaks="Exp"):
+        with pytest.raises(pt.CompileError, match="its place was forced"):
+            pt.compile(chain(), "HETERO:beta,gamma", pin={"c": "gamma"})
+        m = pt.compile(placed(a="gamma", b="gamma", c="gamma", d="gamma"), "HETERO:gamma,beta")
+        assert {u.device.label for u in m.units} == {"beta"}, "placed by hand, but not forced"
+
+
+def test_compile_must_return_a_compiled_subgraph(beta):
+    with device("gamma", compile=lambda self, graph, config: 7):
+        m = pt.compile(chain(), "HETERO:gamma,beta")
+        assert "its compile returned int, not a CompiledSubgraph" in m.report.moves[0].reason
+
+
+# -- configuration ----------------------------------------------------------------------------------------
+
+
+def test_configuration_is_flat_for_one_device_and_by_device_for_several(alpha, beta):
+    pt.compile(chain(), "beta", {"KEY_LEVEL": 3})
+    assert beta.configs[-1]["LEVEL"] == 3
+    pt.compile(chain(), "beta", {"beta": {"LEVEL": 4}})
+    assert beta.configs[-1]["LEVEL"] == 4
+    pt.compile(chain(), "HETERO:alpha.1,beta", {"alpha": {"LEVEL": 5}, "HETERO": {"NUM_REQUESTS": 2}})
+    assert (alpha.configs[-1]["LEVEL"], alpha.configs[-1]["DEVICE_ID"], beta.configs[-1]["LEVEL"]) == (5, "1", 1)
+    beta.set_config({"LEVEL": 9})
+    pt.compile(chain(), "beta")
+    assert beta.configs[-1]["LEVEL"] == 9
+
+
+@pytest.mark.parametrize(
+    ("where", "config", "message"),
+    [
+        ("beta", {"LEVLE": 3}, "'beta' has no configuration key 'LEVLE'\n  Did you mean 'LEVEL'? It has DEVICE_ID, LEVEL"),
+        ("HETERO:alpha,beta", {"LEVEL": 3}, "'LEVEL' is none of the devices asked for\n  Configure by device: config={'alpha'"),
+        ("HETERO:alpha,beta", {"alhpa": {}}, "config: 'alhpa' is none of the devices asked for\n  Did you mean 'alpha'"),
+        ("beta", {"HETERO": {"HETERO_DUMP": 1}}, "no configuration key 'HETERO_DUMP'\n  Did you mean 'HETERO_DUMP_GRAPH_DOT'"),
+        ("beta", {"NUM_REQUESTS": 0}, "NUM_REQUESTS is a positive number, not 0"),
+        ("beta", {"PERF_COUNT": "maybe"}, "PERF_COUNT is True or False, not 'maybe'"),
+        ("beta", {"PRECISION": "f13"}, "config of device 'beta': there is no PRECISION 'f13'\n  There are f32, f16, bf16"),
+        ("beta", {"PRECISION": "bf16"}, "device 'beta': the device cannot compute in bf16\n  Its capabilities are FP32"),
+    ],
+)
+def test_configuration_errors(alpha, beta, where, config, message):
+    with pytest.raises(pt.PartitaError) as caught:
+        pt.compile(chain(), where, config)
+    assert message in str(caught.value)
+
+
+def test_dot_files(alpha, beta, tmp_path):
+    pt.compile(chain(), "HETERO:alpha,beta", {"HETERO": {"KEY_HETERO_DUMP_GRAPH_DOT": tmp_path}}, name="a/net")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hetero_affinity_a_net.dot", "hetero_subgraphs_a_net.dot"]
+    assert "alpha" in (tmp_path / "hetero_affinity_a_net.dot").read_text()
+    assert "beta_1 @beta" in (tmp_path / "hetero_subgraphs_a_net.dot").read_text()
+
+
+def test_the_picture_of_affinities_needs_the_automatic_policy(alpha, beta, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"HETERO": {"HETERO_DUMP_GRAPH_DOT": "YES"}}
+    pt.compile(placed(a="beta", b="beta", c="alpha", d="beta"), "HETERO:alpha,beta", config)
+    assert [path.name for path in tmp_path.iterdir()] == ["hetero_subgraphs_chain.dot"]
+
+
+# -- sizes, options, threads ------------------------------------------------------------------------------
+
+
+def dynamic() -> pt.Graph:
+    x = pt.variable("x", "float32", ("n", 4))
+    return pt.Graph([pt.op("Softmax", pt.op("Relu", x, name="r"), name="s")], name="dynamic")
+
+
+def test_devices_that_want_static_sizes_get_one_subgraph_for_each():
+    with device("static", dynamic_shapes=False) as static:
+        m = pt.compile(dynamic(), "static")
+        assert static.compiled == [], "nothing is compiled before a size is known"
+        for n in (1, 2, 1, 3):
+            right(m, dynamic(), np.ones((n, 4), np.float32))
+        assert [str(graph.inputs[0][0].type) for graph in static.compiled] == ["float32[1, 4]", "float32[2, 4]", "float32[3, 4]"]
+        for n in (4, 5, 6, 7, 8, 9, 1):
+            m(np.ones((n, 4), np.float32))
+        assert len(m.units[0].compiled.sizes) == 8 and len(static.compiled) == 9
+        m(np.ones((2, 4), np.float32))
+        assert len(static.compiled) == 10, "the size not used for longest had to go"
+
+
+def test_shapes_and_optimize(beta):
+    m = pt.compile(dynamic(), "beta", shapes={"x": (3, 4)})
+    assert str(m.properties.inputs[0][1]) == "float32[3, 4]"
+    k = pt.op("Exp", pt.constant(np.zeros(4, np.float32), name="k"), name="folded")
+    g = pt.Graph([pt.op("Add", pt.variable("x", "float32", (4,)), k, name="sum")])
+    assert "folded" in pt.compile(g, "beta").report.placement
+    assert "folded" not in pt.compile(g, "beta", optimize=True).report.placement
+
+
+def test_subgraphs_compile_side_by_side(beta):
+    together = threading.Barrier(2, timeout=20)
+
+    def compiled(self, graph, config):
+        together.wait()
+        return type(self).made(graph)
+
+    with device("gamma", "Softmax", compile=compiled):
+        right(pt.compile(chain(), "HETERO:gamma,beta"), chain(), X)
+
+
+def test_devices_that_compile_one_at_a_time(beta):
+    running = []
+
+    def compiled(self, graph, config):
+        running.append(1)
+        assert len(running) == 1
+        time.sleep(0.02)
+        running.pop()
+        return type(self).made(graph)
+
+    with device("gamma", "Softmax", compile=compiled, parallel_compile=False):
+        assert not pt.compile(chain(), "HETERO:gamma,beta").report.moves
+
+
+def test_an_interrupt_leaves_nothing_behind(beta, monkeypatch):
+    def interrupted(self, call):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Builder, "_compile_one", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pt.compile(chain(), "beta")
+    left = [thread for thread in threading.enumerate() if thread.name.startswith("partita-compile")]
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)
+
+
+def test_identical_bodies_are_compiled_once(beta):
+    v = pt.variable("v", "float32", (4,))
+    body = pt.Graph([pt.op("Exp", v, name="e")], name="body")
+    x = pt.variable("x", "float32", (4,))
+    g = pt.Graph([pt.call(body, pt.call(body, x, name="first"), name="second")])
+    m = pt.compile(g, "beta")
+    assert len(m.units) == 2 and len(beta.compiled) == 1
+    right(m, g, X)
+
+
+def test_a_transform_that_changes_the_border(beta):
+    def drop(self, graph):
+        return graph.evolve(outputs=[], output_names=[], nodes=())
+
+    with device("gamma", "Softmax", transform=drop, query=lambda self, graph: {"b": True}):
+        m = pt.compile(chain(), "HETERO:gamma,beta")
+        assert "its transform changed the number of inputs or outputs" in m.report.moves[0].reason
+
+
+def test_the_default_devices_are_the_host_and_the_reference():
+    from accelerators.device_list import DEFAULT
+
+    assert DEFAULT == "HETERO:cpu,reference"
+
+
+def test_memory_of_a_devices_own(beta):
+    with device("toy", "Softmax", made=RanOnDevice):
+        m = pt.compile(chain(), "HETERO:toy,beta")
+        right(m, chain(), X)
+        rows = m.profile(X).rows
+        assert [(row.node, row.exec_type) for row in rows if row.layer_type == "Copy"] == [
+            ("a", "host to toy"),
+            ("b", "toy to host"),
+            ("c", "host to toy"),
+            ("d", "toy to host"),
+        ]
+
+
+def test_values_stay_on_the_device_between_its_subgraphs(beta):
+    with device("toy", made=RanOnDevice):
+        m = pt.compile(placed(a="toy", b="toy", c="toy.1", d="toy.1"), "HETERO:toy,toy.1")
+        right(m, chain(), X)
+        assert [row.node for row in m.profile(X).rows if row.layer_type == "Copy"] == ["x", "d"]

@@ -1,0 +1,59 @@
+"""Device strings."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelerators import AcceleratorError, AcceleratorUnavailable, UnknownDevice
+from accelerators.device_list import parse_devices
+from tests.accelerators.hetero.small_devices import device
+
+
+def labels(text) -> list[str]:
+    return [made.label for made in parse_devices(text)]
+
+
+def test_one_device_and_several(alpha, beta):
+    assert labels("alpha") == ["alpha"]
+    assert labels("HETERO:alpha,beta") == labels(" hetero: alpha , beta") == labels(["alpha", "beta"]) == ["alpha", "beta"]
+
+
+def test_what_follows_the_dot_is_the_device_id(alpha):
+    (made,) = parse_devices("alpha.GPU.0")
+    assert (made.label, made.accelerator.name, made.device_id) == ("alpha.GPU.0", "alpha", "GPU.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alhpa", "there is no device 'alhpa'\n  Did you mean 'alpha'"),
+        ("HETERO:beta,alhpa", "there is no device 'alhpa'\n  Did you mean 'alpha'"),
+        ("Alpha", "there is no device 'Alpha'\n  Did you mean 'alpha'?"),
+        ("alpha,beta", "Several devices are written HETERO:first,second"),
+        ("MULTI:alpha,beta", "there is no device 'MULTI:alpha,beta'"),
+    ],
+)
+def test_unknown_devices(alpha, beta, text, message):
+    with pytest.raises(UnknownDevice) as caught:
+        parse_devices(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "HETERO", "HETERO:", "HETERO:,", []])
+def test_no_device_at_all(text):
+    with pytest.raises(AcceleratorError, match="no device is named"):
+        parse_devices(text)
+
+
+def test_a_device_named_twice(alpha):
+    with pytest.raises(AcceleratorError, match="'alpha' is named twice"):
+        parse_devices("HETERO:alpha,alpha")
+
+
+def test_a_device_that_cannot_be_used_says_why():
+    def no_driver(self):
+        raise AcceleratorUnavailable("the driver is not loaded", where="device 'gamma'", remedy="Load it with modprobe gamma")
+
+    with pytest.raises(AcceleratorUnavailable, match="the driver is not loaded\n  Load it with modprobe gamma"):  # noqa: SIM117
+        with device("gamma", __init__=no_driver):
+            parse_devices("HETERO:gamma,reference")
