@@ -1,0 +1,68 @@
+"""Third-party packages: installed with pip, found by their entry points, partitioned to and run; broken ones reported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PLUGINS = ROOT / "tests" / "plugins"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which pip has installed both packages, without a network."""
+    pytest.importorskip("setuptools", minversion="70.1", reason="setuptools 70.1 or newer has to build the packages")
+    folder = tmp_path_factory.mktemp("site")
+    for name in ("partita_echo", "partita_wrecked"):
+        source = shutil.copytree(PLUGINS / name, tmp_path_factory.mktemp("source") / name)
+        command = "-m pip install --quiet --no-index --no-build-isolation --no-deps --target".split()
+        subprocess.run([sys.executable, *command, str(folder), str(source)], check=True, capture_output=True)
+    return folder
+
+
+def run(site: Path, code: str) -> str:
+    """What a fresh interpreter prints that sees Partita and the installed packages."""
+    path = os.pathsep.join([str(ROOT), str(site)])
+    made = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def test_found_partitioned_to_and_run(site: Path) -> None:
+    code = """
+import numpy as np
+import partita as pt
+x = pt.variable("x", "float32", (2,))
+g = pt.Graph([pt.op("Exp", pt.op("Identity", x, name="copy"), name="exp")])
+placement = pt.query(g, "HETERO:echo,reference")
+print(placement["copy"], placement["exp"])
+print(placement.why("exp"))
+print([node.name for node in pt.apply_pass(g, "PartitionGraph", backend="echo").nodes if node.is_call])
+print(pt.compile(g, "HETERO:echo,reference")(np.zeros(2, np.float32))[0].tolist())
+"""
+    lines = run(site, code).splitlines()
+    assert lines[0] == "echo reference"
+    assert "echo only copies, and Exp computes" in "\n".join(lines[1:-2])
+    assert lines[-2:] == ["['echo_0']", "[1.0, 1.0]"]
+
+
+def test_broken_plugins_are_reported_and_break_nothing(site: Path) -> None:
+    listed = run(site, "import partita as pt\nfor device in pt.devices(): print(device, '|', device.source)")
+    assert "echo: echo | partita-echo" in listed
+    assert "reference: numpy" in listed
+    for text in (
+        "unimportable: not usable here: device 'unimportable' of partita-wrecked: ModuleNotFoundError: No module named",
+        "raising: not usable here: device 'raising' of partita-wrecked: ZeroDivisionError: this plugin divides by zero",
+        "is no class derived from Accelerator",
+        "driverless: not usable here: no driver of the echo card is loaded",
+        "Install echo-driver 2 or newer.",
+    ):
+        assert text in listed
