@@ -45,7 +45,8 @@ class Signature:
         if node.domain not in ONNX_DOMAINS:
             spec = spec_of(node.op, node.domain, opsets.get(node.domain, 1))
         elif node.domain not in opsets:
-            raise GraphError(f"the graph has no version of opset {node.domain or 'ai.onnx'!r}", where=where)
+            cause = f"the graph has no version of opset {node.domain or 'ai.onnx'!r}"
+            raise GraphError(cause, where=where, remedy="Give it with opsets= when the graph is made")
         else:
             spec = require_spec(node.op, node.domain, opsets[node.domain], where)
         if spec is None:

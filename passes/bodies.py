@@ -26,12 +26,12 @@ def everywhere(g: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 def has_bodies(g: Graph) -> bool:
     """Is there a graph inside this one?"""
-    return any([node.subgraph is not None or holds_body(node) for node in g.nodes])
+    return any(node.subgraph is not None or holds_body(node) for node in g.nodes)
 
 
 def holds_body(node: Node) -> bool:
     """Has the node a body among its attributes, as If, Loop and Scan have?"""
-    return bool(node.attrs) and any([isinstance(value, Body) for value in node.attrs.values()])
+    return bool(node.attrs) and any(isinstance(value, Body) for value in node.attrs.values())
 
 
 def control_targets(g: Graph) -> frozenset[Node]:

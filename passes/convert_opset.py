@@ -173,11 +173,12 @@ def _refuse_wrong(g: Graph, opset: int) -> None:
 
 def _converted(model: Any, opset: int, g: Graph) -> Any:
     """ONNX's converter; whatever it raises becomes one error."""
+    from onnx.shape_inference import InferenceError
     from onnx.version_converter import convert_version
 
     try:
         return convert_version(model, opset)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (InferenceError, RuntimeError, ValueError, TypeError) as error:
         text = str(error).strip().split("\n")[0].rpartition(" failed: ")[2]
         raise PassError(
             f"ONNX cannot convert it from opset {g.opsets.get('', 1)} to {opset}: {text}",

@@ -135,7 +135,7 @@ class _Inference:
             return old
         if not any(old):
             return found
-        if all([a is b or b is None or a == b for a, b in zip(old, found, strict=True)]):
+        if all(a is b or b is None or a == b for a, b in zip(old, found, strict=True)):
             return old
         return tuple([self._joined(node, i, known) for i, known in enumerate(found)])
 

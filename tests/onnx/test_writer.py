@@ -194,3 +194,22 @@ def test_strings_that_are_not_utf8_stay_bytes():
 def test_large_constants_can_be_elided():
     proto = to_model(calls(), elide_constants_above=100)
     assert not proto.graph.initializer and {item.name for item in proto.graph.input} >= {"x", "big0_1"}
+
+
+def test_domains_that_the_graph_does_not_mention_are_imported():
+    x = pt.variable("x", "float32", (2,))
+    inner = pt.variable("p", "float32", (2,))
+    body = pt.Graph([pt.op("Theirs", inner, name="q", domain="you")], name="f")
+    g = pt.Graph([pt.call(body, pt.op("Mine", x, name="m", domain="me"), name="c")])
+    made = to_model(g)
+    assert {item.domain: item.version for item in made.opset_import} == {"": 21, "me": 1, "partita": 1, "you": 1}
+    assert {item.domain: item.version for item in made.functions[0].opset_import} == {"": 21, "you": 1}
+    assert [node.domain for node in load(made)["c"].subgraph.nodes] == ["", "you"]
+
+
+def test_of_onnx_s_own_domains_the_version_is_wanted():
+    x = pt.variable("x", "float32", (2,))
+    g = pt.Graph([pt.op("Binarizer", x, name="b", domain="ai.onnx.ml")])
+    with pytest.raises(WriteError, match=r"no version of opset 'ai.onnx.ml'\n  Give it with opsets="):
+        to_model(g)
+    to_model(g.evolve(opsets={"": 21, "ai.onnx.ml": 3}))

@@ -133,3 +133,8 @@ def test_ops_at_which_onnx_would_crash() -> None:
     assert made.opsets[""] == 22 and made["y"].attrs == {"pattern": "a"}
     with pytest.raises(PassError, match="RegexFullMatch has no conversion from opset 21 to 13"):
         apply_pass(g, "ConvertOpset", opset=13)
+
+
+def test_ops_of_domains_that_the_graph_does_not_mention() -> None:
+    g = Graph([op("Relu", op("Mine", variable("x", "float32", (2,)), name="m", domain="me"), name="y")])
+    assert apply_pass(apply_pass(g, "Default"), "ConvertOpset", opset=20)["m"].domain == "me"

@@ -32,6 +32,8 @@ class Functions:
         """The model."""
         self.uses: Counter[int] = Counter()
         """How many constants, in the graph and all bodies, hold each array."""
+        self.domains: set[str] = set()
+        """The domains of all ops, in the graph and all bodies."""
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
         self._made: dict[tuple[str, bytes], Any] = {}
@@ -41,14 +43,16 @@ class Functions:
         self._survey(graph, set())
 
     def _survey(self, graph: Graph, seen: set[int]) -> None:
-        """Count the uses of arrays; know all names, so that new initializers shadow nothing."""
+        """Count the uses of arrays; know all domains, and all names, so that new initializers shadow nothing."""
         if id(graph) in seen:
             return
         seen.add(id(graph))
         for node in graph.nodes:
             if node.value is not None:
                 self.uses[id(node.value)] += 1
-            elif node.attrs or node.subgraph is not None:
+            elif node.op is not None:
+                self.domains.add(node.domain)
+            if node.attrs or node.subgraph is not None:
                 self._has_calls |= node.subgraph is not None
                 for _, body in node.bodies:
                     self._survey(body, seen)
@@ -109,7 +113,6 @@ class Functions:
             body.proto.name = self._title(node.domain, title)
             known = self._made[key] = self.writing.model.functions.add()
             known.CopyFrom(body.proto)
-            self.writing.opsets.setdefault(node.domain, 1)
             return known, None
         mine, theirs = names_inside(body.proto), names_inside(known)
         return known, None if mine == theirs else (*mine[0], *mine[1])
@@ -165,8 +168,8 @@ class FunctionWriter(LevelWriter):
         self._state_types()
         if self.proto.value_info:
             self.writing.need(10)
-        called = {inner.domain for body in graphs_in(graph) for inner in body.nodes if inner.subgraph is not None}
-        for domain, version in {**graph.opsets, **dict.fromkeys(sorted(called - graph.opsets.keys()), 1)}.items():
+        used = {inner.domain for body in graphs_in(graph) for inner in body.nodes if inner.is_op}
+        for domain, version in {**graph.opsets, **dict.fromkeys(sorted(used - graph.opsets.keys()), 1)}.items():
             item = self.proto.opset_import.add()
             item.domain, item.version = domain, version
 

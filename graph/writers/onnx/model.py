@@ -7,6 +7,7 @@ from typing import Any
 from graph.errors import WriteError
 from graph.graph import Graph
 from graph.node import Node
+from graph.ops.schemas import ONNX_DOMAINS
 from graph.pauses import collector_paused
 from graph.protos import FIRST_IR, first_ir, write_type
 from graph.readers.onnx import marks
@@ -57,9 +58,18 @@ class Writing:
         self.model = onnx.ModelProto()
         """The model."""
         self.functions = Functions(self, graph)
+        self._import(self.functions.domains - self.opsets.keys(), f"graph {graph.name!r}")
         level = LevelWriter(self, graph, self.model.graph)
         level.write_main()
         self._finish(graph)
+
+    def _import(self, domains: set[str], where: str) -> None:
+        """Domains that the graph has no version of: of one that is not ONNX's own it is the first."""
+        for domain in sorted(domains):
+            if domain in ONNX_DOMAINS:
+                cause = f"the graph has no version of opset {domain or 'ai.onnx'!r}"
+                raise WriteError(cause, where=where, remedy="Give it with opsets= when the graph is made")
+            self.opsets[domain] = 1
 
     def need(self, ir: int) -> None:
         """Something needs this IR version."""
