@@ -38,14 +38,16 @@ class CompiledSubgraph:
     memory: str = "host"
     """Where its arrays live: "host" means numpy arrays; anything else needs `upload` and `download`."""
     alignment: int = 1
-    """The executor copies host arrays whose address is no multiple of this, or that are not C-contiguous."""
+    """The executor copies host arrays whose address is no multiple of this, or that are not C-contiguous; where it is more than
+    16, those that are read-only too."""
     concurrent: bool = False
     """May several threads call `run` at once?"""
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.
 
-        `out` holds for each output an array to write to, or None; the array returned is the one that counts."""
+        `out` holds for each output an array to write to, or None; the array returned is the one that counts. No later run may
+        write to it."""
         raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
@@ -64,6 +66,13 @@ class CompiledSubgraph:
         """The compiled form, to be read back by the accelerator's `import_`."""
         raise NotSupported(f"{type(self).__name__} cannot be exported")
 
+    def export_weights(self) -> Sequence[np.ndarray[Any, Any]]:
+        """The arrays that belong to it and that `export` leaves out: they travel and are cached apart, equal ones once."""
+        return ()
+
+    def rename_nodes(self, names: Mapping[str, str]) -> None:
+        """Its nodes have other names than when it was compiled: for the names in profiles."""
+
 
 class Accelerator:
     """A device, or a library, that runs subgraphs. Derive from it, say what you support, and register the class.
@@ -74,13 +83,16 @@ class Accelerator:
     """The device's name, as in "HETERO:name,cpu"."""
 
     config_keys: ClassVar[Mapping[str, Any]] = {}
-    """The configuration keys that it knows, with their defaults. DEVICE_ID, PERF_COUNT and PRECISION are known to all."""
+    """The configuration keys that it knows, with their defaults. DEVICE_ID, PERF_COUNT, PRECISION and CACHE_DIR are known to all."""
 
     dynamic_shapes: ClassVar[bool] = True
     """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
 
     parallel_compile: ClassVar[bool] = True
     """May `compile` run on several threads at once?"""
+
+    travels_as_body: ClassVar[bool] = False
+    """Is the ONNX body all that a compiled subgraph needs, since compiling it takes no longer than reading it?"""
 
     def __init__(self) -> None:
         self._config: dict[str, Any] = {**_COMMON_KEYS, **self.config_keys}
@@ -109,8 +121,26 @@ class Accelerator:
         raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """What `CompiledSubgraph.export` returned, ready to run again; `graph` is its body, for its types."""
+        """What `CompiledSubgraph.export` returned, ready to run again; `graph` is its body, for its types.
+
+        If `export_weights` gave arrays, they come as a fourth argument. The body may have been left behind: then `graph` is one
+        node between its inputs and outputs."""
         raise NotSupported(f"device {self.name!r} cannot import compiled subgraphs")
+
+    def may_cache(self, graph: Graph) -> bool:
+        """May what `compile` makes of this subgraph be kept in the cache of compiled subgraphs, to be read by `import_`?"""
+        return False
+
+    def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
+        """What a compiled subgraph depends on beside body and configuration: "library" and its version, the target, ..."""
+        return {}
+
+    def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
+        """Why what was compiled with this `identity` cannot run here, in words that say what differs; None if it can."""
+        here = self.identity(config)
+        differing = [key for key in {**identity, **here} if identity.get(key) != here.get(key)]
+        told = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
+        return "; ".join(told) or None
 
     def subgraph_property(self) -> SubgraphProperty:
         """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""
@@ -161,4 +191,4 @@ class Accelerator:
         )
 
 
-_COMMON_KEYS: dict[str, Any] = {"DEVICE_ID": "0", "PERF_COUNT": False, "PRECISION": "f32"}
+_COMMON_KEYS: dict[str, Any] = {"DEVICE_ID": "0", "PERF_COUNT": False, "PRECISION": "f32", "CACHE_DIR": None}

@@ -184,8 +184,13 @@ class CompiledTvm(CompiledSubgraph):
         return export(self)
 
     def export_weights(self) -> Sequence[Array]:
-        """The weights as the kernels read them."""
-        return self._assembled.weights
+        """The weights as the kernels read them, then the outputs that are constant."""
+        return (*self._assembled.weights, *(o for o in self._assembled.outputs if isinstance(o, np.ndarray)))
+
+    def rename_nodes(self, names: Mapping[str, str]) -> None:
+        """Profiles call the nodes by these names."""
+        renamed = [attrs.evolve(launch, nodes=tuple(names.get(n, n) for n in launch.nodes)) for launch in self.launches]
+        self.launches = tuple(renamed)
 
 
 _configured = threading.local()

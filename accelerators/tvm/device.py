@@ -78,6 +78,18 @@ class TvmAccelerator(Accelerator):
         """TVM's version, and what the code was made for."""
         return {"library": f"{PACKAGE} {tvm().__version__}", **self.machine(config).identity()}
 
+    def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
+        """Another version of TVM, instructions that the processor here has not, or another architecture of GPU."""
+        here = self.identity(config)
+        if identity.get("library") != here["library"]:
+            return f"it was compiled by {identity.get('library')}, and here is {here['library']}"
+        missing = sorted(set(identity.get("features", "").split()) - set(here["features"].split()))
+        if missing:
+            return f"it was compiled for {identity.get('target')}, and the processor here ({here['target']}) lacks {', '.join(missing)}"
+        if identity.get("gpu") != here.get("gpu"):
+            return f"it was compiled for a GPU {identity.get('gpu')}, and here is {here.get('gpu')}"
+        return None
+
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The shared library, loaded."""
         from accelerators.tvm.travel import read

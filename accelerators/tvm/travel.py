@@ -1,0 +1,80 @@
+"""Compiled subgraphs as bytes: a shared library of the machine code, after a few words on how to call it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.tvm.assembling import Assembled
+from accelerators.tvm.compiled import CompiledTvm, Launch
+from accelerators.tvm.importing import first_line, quiet
+from accelerators.tvm.library import lock, tvm
+from graph.graph import Graph
+
+_LENGTH = struct.Struct("<Q")
+
+
+def export(compiled: CompiledTvm) -> bytes:
+    """The subgraph without its weights."""
+    assembled, outputs, constants = compiled.assembled, [], 0
+    for origin in assembled.outputs:
+        outputs.append("constant" if isinstance(origin, np.ndarray) else origin)
+        constants += isinstance(origin, np.ndarray)
+    launches = [[launch.symbol, launch.nodes, launch.layer_type] for launch in compiled.launches]
+    head = json.dumps({"launches": launches, "outputs": outputs, "weights": len(assembled.weights) + constants}).encode()
+    return _LENGTH.pack(len(head)) + head + _library(assembled.executable)
+
+
+def _library(executable: Any) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        path = Path(folder) / "library.so"
+        try:
+            with lock, quiet():
+                executable.export_library(str(path))
+        except Exception as error:  # noqa: BLE001  TVM raises anything
+            raise NotSupported(
+                f"TVM cannot link its kernels into a library: {first_line(error)}",
+                remedy="It needs a C++ compiler: g++ or clang++ on the PATH, or CXX",
+            ) from error
+        return path.read_bytes()
+
+
+def read(data: bytes, weights: Sequence[Any], graph: Graph, threads: int, perf_count: bool) -> CompiledTvm:
+    """The subgraph that `export` wrote. Its code is loaded into this process."""
+    where = f"subgraph {graph.name!r}"
+    head, library = _taken_apart(data, where)
+    if head["weights"] != len(weights):
+        raise AcceleratorError(f"it needs {head['weights']} weights, and {len(weights)} came with it", where=where)
+    constants = head["outputs"].count("constant")
+    late = iter(weights[len(weights) - constants :])
+    outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
+    made = Assembled(_loaded(library, where), tuple(weights[: len(weights) - constants]), (), outputs)
+    launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
+    return CompiledTvm(made, launches, None, graph.name, threads, perf_count)
+
+
+def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        end = _LENGTH.size + length
+        return json.loads(data[_LENGTH.size : end]), memoryview(data)[end:]
+    except (struct.error, ValueError) as error:
+        raise AcceleratorError(f"this is no subgraph that TVM compiled: {error}", where=where) from None
+
+
+def _loaded(library: memoryview, where: str) -> Any:
+    """The library as a module; its file is gone once it is mapped."""
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        path = Path(folder) / "library.so"
+        path.write_bytes(library)
+        try:
+            return tvm().runtime.load_module(str(path))
+        except Exception as error:  # noqa: BLE001  TVM raises anything
+            raise AcceleratorError(f"TVM does not load its library: {first_line(error)}", where=where) from error

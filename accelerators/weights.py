@@ -1,0 +1,50 @@
+"""Weights that are equal are held once, however many compiled subgraphs, or sizes of one subgraph, read them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from accelerators.units import aligned_block, laid_out
+
+Array = np.ndarray[Any, Any]
+
+ALIGNMENT = 64
+"""Where the memory of each begins: at a multiple of this."""
+
+_held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def held_once(array: Array) -> Array:
+    """An aligned array of the same content: one that somebody holds already, or this one. It goes with the last who holds it,
+    and nobody may write to it."""
+    key = (array_digest(array), array.dtype.str, array.shape)
+    with _guard:
+        known = _held.get(key)
+    if known is not None:
+        return known
+    made = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
+    with _guard:
+        return _held.setdefault(key, made)
+
+
+def _copied(array: Array) -> Array:
+    """Devices that are handed memory want to be allowed to write to it, even if they do not."""
+    made = aligned_block(array.nbytes, ALIGNMENT)[: array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
+
+
+def array_digest(array: Array) -> str:
+    """The SHA-256 of its elements in C order."""
+    return hashlib.sha256(byte_view(array)).hexdigest()
+
+
+def byte_view(array: Array) -> memoryview:
+    """The elements in C order as bytes."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
