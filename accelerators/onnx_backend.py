@@ -84,17 +84,19 @@ def backend_for(device: str) -> type[PartitaBackend]:
     """The backend with one device for every name but CUDA, for ONNX's runner, which knows the names CPU and CUDA alone."""
 
     class OneDevice(PartitaBackend):
-        @classmethod
-        def supports_device(cls, name: str) -> bool:
-            return name == "CPU" and super().supports_device(device)
+        wanted = device
 
         @classmethod
-        def prepare(cls, model: onnx.ModelProto, name: str = "CPU", **kwargs: Any) -> PreparedModel:
-            return super().prepare(model, device, **{k: v for k, v in kwargs.items() if k not in ("rtol", "atol")})
+        def supports_device(cls, device: str) -> bool:
+            return device == "CPU" and super().supports_device(cls.wanted)
 
         @classmethod
-        def is_compatible(cls, model: onnx.ModelProto, name: str = "CPU", **kwargs: Any) -> bool:
-            return super().is_compatible(model, device)
+        def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+            return super().prepare(model, cls.wanted)
+
+        @classmethod
+        def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+            return super().is_compatible(model, cls.wanted)
 
     return OneDevice
 

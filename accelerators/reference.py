@@ -26,6 +26,7 @@ class ReferenceAccelerator(Accelerator):
     """Runs what numpy can say: ONNX's ops, and those that a user registered with a numpy meaning."""
 
     name = "reference"
+    travels_as_body = True
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """Is there a numpy meaning of the op and of all that its bodies hold?"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Aside:
         return self._offsets[id(array)], array.nbytes
 
 
-@attrs.frozen(slots=True)
+@attrs.frozen
 class EngineModel:
     """A model without functions. Inputs are called x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: no name can harm an engine."""
 
@@ -60,9 +61,15 @@ class EngineModel:
     """The op nodes; number i is called n<i> in the model."""
 
     def node_of(self, name: str) -> Node | None:
-        """The node that an engine means by this name, to which it may have added something."""
-        found = re.match(r"n(\d+)(?!\w)", name)
-        return self.nodes[int(found[1])] if found and int(found[1]) < len(self.nodes) else None
+        """The node that an engine means by this name, its own or its output's, to which it may have added something."""
+        found = re.match(r"[nvy]\d+(?![^\W_])", name)
+        return None if found is None else self._by_name.get(found[0])
+
+    @cached_property
+    def _by_name(self) -> dict[str, Node]:
+        protos = [proto for proto in self.proto.graph.node if proto.name[:1] == "n"]
+        pairs = [(proto, self.nodes[int(proto.name[1:])]) for proto in protos]
+        return {name: node for proto, node in pairs for name in (proto.name, *proto.output)}
 
     def in_own_words(self, text: str) -> str:
         """An engine's message with the names that the graph's nodes have."""
@@ -86,11 +93,11 @@ class EngineModel:
 
     def write(self, folder: Path) -> Path:
         """The model as a file in the folder, its weights in another beside it."""
-        starts = {_offset(tensor): self.weights[tensor.name] for tensor in self.proto.graph.initializer if tensor.name in self.weights}
+        tensors = [tensor for tensor in self.proto.graph.initializer if tensor.name in self.weights]
         with open(folder / LOCATION, "wb") as file:
-            for start, array in starts.items():
+            for start, tensor in {_offset(tensor): tensor for tensor in tensors}.items():
                 file.seek(start)
-                file.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+                np.ascontiguousarray(self.weights[tensor.name]).tofile(file)
         path = folder / "model.onnx"
         path.write_bytes(self.proto.SerializeToString())
         return path
@@ -110,6 +117,29 @@ def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
     _embed_elsewhere(model, aside)
     ops = tuple(node for node in inlined.nodes if node.is_op)
     return EngineModel(model, weights, tuple(n.output_names[0] for n in plain.inputs), plain.output_names, ops)
+
+
+def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
+    """What `EngineModel.complete` returned for this subgraph; what is no such model is a ValueError.
+
+    External tensors are refused: reading a model opens no other file."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+    from onnx.external_data_helper import _get_all_tensors
+
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise ValueError("it is no ONNX model") from None
+    inputs = tuple(f"x{i}" for i in range(len(graph.inputs)))
+    outputs = tuple(f"y{i}" for i in range(len(graph.outputs)))
+    stated = tuple(item.name for item in proto.graph.input), tuple(item.name for item in proto.graph.output)
+    if stated != (inputs, outputs):
+        raise ValueError("its inputs and outputs are not those of the subgraph")
+    if any(tensor.data_location == _EXTERNAL or tensor.external_data for tensor in _get_all_tensors(proto)):
+        raise ValueError("it refers to data in other files")
+    ops = tuple(node for node in inline_calls(graph).nodes if node.is_op)
+    return EngineModel(proto, {}, inputs, outputs, ops)
 
 
 def _plainly_named(graph: Graph) -> Graph:

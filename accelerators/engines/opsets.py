@@ -1,4 +1,4 @@
-"""Opsets that an engine does not know yet: an op that has changed in nothing but its types means the same under an older number."""
+"""Opsets that an engine does not know yet: an op that has changed in nothing but its types is the same under an older number."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def count(config: Mapping[str, Any], key: str, device: str) -> int:
     value = config[key]
     number = int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else -1
     if number < 0 or isinstance(value, bool):
-        raise AcceleratorError(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give a number; 0 means: as the engine likes")
+        raise AcceleratorError(
+            f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give a number; 0 means: as the engine likes"
+        )
     return number
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from accelerators.engines.model import EngineModel, engine_model
+from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query import query_by_op, refused_inside
 from accelerators.engines.trials import Trials, unknown_input
@@ -32,6 +32,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     """Runs what onnxruntime has a kernel for. It computes in the types that the model states."""
 
     name = "onnxruntime"
+    travels_as_body = True
     config_keys = {
         "PROVIDER": CPU,
         "PROVIDER_OPTIONS": {},
@@ -64,25 +65,32 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """A session of the body."""
+        return self._compiled(engine_model(graph, self._newest), graph, config)
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """A session of the exported ONNX model."""
+        try:
+            model = model_from_bytes(data, graph)
+        except ValueError as error:
+            raise AcceleratorError(
+                f"the exported subgraph cannot be read: {error}",
+                where=f"device 'onnxruntime', subgraph {graph.name!r}",
+                remedy="Compile the model again",
+            ) from None
+        return self._compiled(model, graph, config)
+
+    def _compiled(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         from accelerators.onnxruntime.session import CompiledSession
 
-        model = engine_model(graph, self._newest)
+        make = self._session_maker(model, config)
         try:
-            return CompiledSession(model, graph, self._session_maker(model, config), flag(config, "PERF_COUNT", self.name))
+            return CompiledSession(model, graph, make, flag(config, "PERF_COUNT", self.name))
         except AcceleratorError:
             raise
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
             raise CompileError(
                 model.in_own_words(reason(error)), where=f"device 'onnxruntime', subgraph {graph.name!r}"
             ) from None
-
-    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """onnxruntime compiles from the model: the exported bytes are the ONNX model, checked against the body."""
-        if data != engine_model(graph, self._newest).complete():
-            raise AcceleratorError(
-                "the exported model is not that of this body", where="device 'onnxruntime'", remedy="Compile the model again"
-            )
-        return self.compile(graph, config)
 
     def add_extension(self, extension: Any) -> None:
         """A shared library of custom ops, by its path."""
@@ -108,6 +116,10 @@ class OnnxRuntimeAccelerator(Accelerator):
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "INT8"],
             "NEWEST_OPSET": self._newest[""],
         }
+
+    def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
+        """The engine's version."""
+        return {"library": f"onnxruntime {self._engine.__version__}"}
 
     # -- what it supports --------------------------------------------------------------------------------
 
@@ -207,7 +219,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         if not OnnxRuntimeAccelerator._shared:
             try:
                 self._engine.set_global_thread_pool_sizes(threads, 1)
-            except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+            except Exception as error:
                 if "already been created" not in str(error):
                     raise
             OnnxRuntimeAccelerator._shared = True

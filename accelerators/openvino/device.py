@@ -34,7 +34,7 @@ class OpenVinoAccelerator(Accelerator):
     """Runs what openvino converts and has a kernel for. DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …"""
 
     name = "openvino"
-    config_keys = {"DEVICE_ID": "CPU", "NUM_THREADS": 0, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 0, "CACHE_DIR": "", "PROPERTIES": {}}
+    config_keys = {"DEVICE_ID": "CPU", "NUM_THREADS": 0, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 0, "PROPERTIES": {}}
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,11 +101,21 @@ class OpenVinoAccelerator(Accelerator):
     def metrics(self) -> dict[str, Any]:
         """openvino's devices, and what the configured one can do."""
         device = self._device(self._config)
+        title = self._core.get_property(device, "FULL_DEVICE_NAME").strip()
         return {
             "AVAILABLE_DEVICES": list(self._core.available_devices),
-            "FULL_DEVICE_NAME": f"openvino {self._engine.__version__.split('-')[0]} ({self._core.get_property(device, 'FULL_DEVICE_NAME').strip()})",
+            "FULL_DEVICE_NAME": f"openvino {self._version} ({title})",
             "OPTIMIZATION_CAPABILITIES": list(self._core.get_property(device, "OPTIMIZATION_CAPABILITIES")),
         }
+
+    def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
+        """The engine's version and its device."""
+        device = self._device(config)
+        return {"library": f"openvino {self._version}", "device": str(self._core.get_property(device, "FULL_DEVICE_NAME"))}
+
+    @property
+    def _version(self) -> str:
+        return str(self._engine.__version__.split("-")[0])
 
     # -- what it supports --------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def _not_declared(node: Node, graph: Graph) -> str | None:
     if spec is None:
         return None
     for param, entry in zip(spec.inputs, node.inputs):
-        if entry is not None and entry.type is not None and param.types and str(TensorType(_dtype(entry.type))) not in param.types:
+        if entry is not None and entry.type is not None and param.types and _dtype(entry.type) not in param.types:
             return f"{spec.title} takes no {_dtype(entry.type)}"
     return None
 

@@ -74,7 +74,7 @@ class CompiledRequests(CompiledSubgraph):
 
     def export(self) -> bytes:
         """The engine's own compiled form."""
-        return bytes(self._compiled.export_model())
+        return self._compiled.export_model().getvalue()  # type: ignore[no-any-return]
 
 
 class _Request:

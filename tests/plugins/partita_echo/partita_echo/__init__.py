@@ -1,6 +1,7 @@
 """An accelerator that copies: it runs Identity, and Dropout where nothing is dropped."""
 
 import numpy as np
+
 import partita as pt
 from accelerators import CompiledSubgraph
 

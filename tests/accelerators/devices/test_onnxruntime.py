@@ -1,0 +1,180 @@
+"""The device `onnxruntime`."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.registry import accelerator
+from tests.accelerators.devices.making import answer, compiled, conv_relu, one, run
+
+pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")
+
+IMAGE = np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)
+
+
+def test_it_agrees_with_the_reference() -> None:
+    (mine,), (want,) = run("onnxruntime", conv_relu(), IMAGE), run("reference", conv_relu(), IMAGE)
+    np.testing.assert_allclose(mine, want, rtol=1e-4, atol=1e-5)
+
+
+def test_it_says_why_not() -> None:
+    assert answer("onnxruntime", one("Relu", ("float32", (2,)))) is True
+    assert "Could not find an implementation for Relu" in str(answer("onnxruntime", one("Relu", ("bfloat16", (2,)))))
+    own = pt.op("Own", pt.variable("x", "float32", None), domain="mine", name="own")
+    unknown = pt.Graph([pt.op("Relu", own, name="n")], opsets={"": 21, "mine": 1})
+    assert answer("onnxruntime", unknown) == "the type of its input 'own' is not known (run the pass InferShape)"
+
+
+def test_an_opset_that_it_does_not_know() -> None:
+    newest = accelerator("onnxruntime").get_metric("NEWEST_OPSET")
+    x = pt.variable("x", "float32", (2,))
+    relu = pt.Graph([pt.op("Relu", x, name="n")], opsets={"": 28})
+    assert answer("onnxruntime", relu) is True, "Relu is the same as in the older opset"
+    assert run("onnxruntime", relu, np.array([-1, 1], np.float32))[0].tolist() == [0, 1]
+    if newest < 27:
+        y = pt.variable("y", "float32", (1, 4, 2, 2))
+        deep = pt.Graph([pt.op("SpaceToDepth", y, name="n", blocksize=2, opset=28)], opsets={"": 28})
+        assert f"knows ONNX up to opset {newest}; SpaceToDepth at opset 28 is newer" in str(answer("onnxruntime", deep))
+
+
+def test_what_it_computes_wrongly_is_refused() -> None:
+    assert answer("onnxruntime", one("Mod", ("float32", (2,)), ("float32", (2,)), fmod=1)) is True
+    empty = one("ReduceMax", ("bool", (0, 2)))
+    assert answer("onnxruntime", empty) == "onnxruntime does not run ReduceMax over an empty tensor of bool"
+
+
+def test_trials_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = accelerator("onnxruntime")
+    x = pt.variable("x", "float32", (2, 3, 5, 7))
+    for i in range(30):
+        x = pt.op("Relu", x, name=f"r{i}")
+    g = pt.Graph([x])
+    device.query(g)
+    monkeypatch.setattr(device._trials, "_attempt", lambda graph: pytest.fail("a second trial of the same op"))
+    assert set(device.query(g).values()) == {True}
+
+
+def test_narrow_types_go_in_and_out() -> None:
+    x = pt.variable("x", "float32", (3,))
+    narrow = pt.op("Cast", x, name="n", to=16)
+    g = pt.Graph([narrow])
+    (made,) = run("onnxruntime", g, np.array([1.5, -2, 3.140625], np.float32))
+    assert made.dtype == ml_dtypes.bfloat16
+    back = pt.Graph([pt.op("Cast", pt.variable("y", "bfloat16", (3,)), to=1)])
+    assert run("onnxruntime", back, made)[0].tolist() == [1.5, -2, 3.140625]
+
+
+def test_int4_goes_in_and_out() -> None:
+    four = np.array([-8, 7, 3], ml_dtypes.int4)
+    g = pt.Graph([pt.op("Cast", pt.variable("x", "int4", (3,)), name="n", to=6)])
+    assert run("onnxruntime", g, four)[0].tolist() == [-8, 7, 3]
+    back = pt.Graph([pt.op("Cast", pt.variable("x", "int32", (3,)), name="n", to=22)])
+    assert run("onnxruntime", back, np.array([-8, 7, 3], np.int32))[0].astype(int).tolist() == [-8, 7, 3]
+
+
+def test_strings_and_sequences() -> None:
+    words = np.array(["a", "ü"], object)
+    g = pt.Graph([pt.op("Identity", pt.variable("s", "string", (2,)))])
+    assert run("onnxruntime", g, words)[0].tolist() == ["a", "ü"]
+    made = pt.op("SequenceConstruct", pt.variable("x", "float32", (2,)), pt.variable("y", "float32", (2,)))
+    (pair,) = run("onnxruntime", pt.Graph([made]), np.zeros(2, np.float32), np.ones(2, np.float32))
+    assert [array.tolist() for array in pair] == [[0, 0], [1, 1]]
+
+
+def test_hostile_names() -> None:
+    x = pt.variable("y0", "float32", (2,))
+    g = pt.Graph([pt.op("Relu", x, name="x0\n\"'\\", output_names=["n0"]), x], output_names=["x0", "y1"])
+    made = run("onnxruntime", g, np.array([-1, 1], np.float32))
+    assert [value.tolist() for value in made] == [[0, 1], [-1, 1]]
+
+
+def test_large_weights_are_shared_not_copied() -> None:
+    weights = np.random.default_rng(0).normal(size=(600, 600)).astype(np.float32)
+    g = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (1, 600)), pt.constant(weights, name="w"))])
+    model = compiled("onnxruntime", g)
+    assert any(array is weights for array in model.model.weights.values())  # type: ignore[attr-defined]
+    x = np.ones((1, 600), np.float32)
+    np.testing.assert_allclose(model.run([x])[0], x @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_out_takes_a_large_output() -> None:
+    target = np.empty((1024, 512), np.float32)
+    made = compiled("onnxruntime", one("Relu", ("float32", (1024, 512)))).run([np.ones((1024, 512), np.float32)], [target])
+    assert made[0] is target
+    assert target.min() == 1
+
+
+def test_odd_layouts() -> None:
+    square = np.arange(12, dtype=np.float32).reshape(3, 4)
+    model = compiled("onnxruntime", one("Relu", ("float32", (4, 3))))
+    frozen = square.T
+    frozen.setflags(write=False)
+    assert model.run([frozen])[0].tolist() == square.T.tolist()
+
+
+def test_outputs_outlive_the_next_run() -> None:
+    model = compiled("onnxruntime", one("Relu", ("float32", (2,))))
+    first = model.run([np.array([1, 2], np.float32)])[0]
+    model.run([np.array([8, 9], np.float32)])
+    assert first.tolist() == [1, 2]
+
+
+def test_profile_rows_of_the_last_run() -> None:
+    model = compiled("onnxruntime", conv_relu(), PERF_COUNT=True)
+    assert model.profile_rows() == ()
+    model.run([IMAGE])
+    status = {row.node: row.status for row in model.profile_rows()}
+    assert "EXECUTED" in (status["conv"], status["relu"]), "they may have been fused"
+    model.run([IMAGE])
+    assert model.profile_rows()
+
+
+def test_configuration_values_are_checked() -> None:
+    with pytest.raises(pt.AcceleratorError, match=r"PROVIDER cannot be .CPUExecutionProvidr"):
+        compiled("onnxruntime", conv_relu(), PROVIDER="CPUExecutionProvidr")
+    with pytest.raises(pt.AcceleratorError, match=r"PRECISION cannot be 'f16'\s+It can be f32"):
+        compiled("onnxruntime", conv_relu(), PRECISION="f16")
+    with pytest.raises(pt.AcceleratorError, match="NUM_THREADS cannot be -1"):
+        compiled("onnxruntime", conv_relu(), NUM_THREADS=-1)
+    assert run("onnxruntime", conv_relu(), IMAGE, NUM_THREADS=1, GRAPH_OPTIMIZATION="off", ALLOW_SPINNING="NO")
+
+
+def test_a_failing_run_names_the_node() -> None:
+    g = pt.Graph([pt.op("Reshape", pt.variable("x", "float32", (6,)), pt.variable("s", "int64", (1,)), name="mould")])
+    with pytest.raises(pt.RunError, match=r"device 'onnxruntime': .*'mould'"):
+        run("onnxruntime", g, np.zeros(6, np.float32), np.array([4]))
+
+
+def test_export_and_import() -> None:
+    device, g = accelerator("onnxruntime"), conv_relu()
+    data = compiled("onnxruntime", g).export()
+    again = device.import_(data, g, device.full_config({}))
+    np.testing.assert_array_equal(again.run([IMAGE])[0], run("onnxruntime", g, IMAGE)[0])
+    with pytest.raises(pt.AcceleratorError, match=r"cannot be read: it is no ONNX model\s+Compile the model again"):
+        device.import_(b"?", g, device.full_config({}))
+    with pytest.raises(pt.AcceleratorError, match="its inputs and outputs are not those of the subgraph"):
+        device.import_(data, one("Add", ("float32", (2,)), ("float32", (2,))), device.full_config({}))
+
+
+def test_an_imported_model_opens_no_file() -> None:
+    import onnx
+
+    device, g = accelerator("onnxruntime"), conv_relu()
+    model = onnx.ModelProto.FromString(compiled("onnxruntime", g).export())
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = 1
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    with pytest.raises(pt.AcceleratorError, match="it refers to data in other files"):
+        device.import_(model.SerializeToString(), g, device.full_config({}))
+
+
+def test_extensions() -> None:
+    device = accelerator("onnxruntime")
+    with pytest.raises(pt.AcceleratorError, match="an extension is the path of a library of custom ops, not int"):
+        device.add_extension(3)
+    with pytest.raises(pt.AcceleratorError, match="extension 'no_such.so' of device 'onnxruntime'"):
+        device.add_extension("no_such.so")

@@ -1,0 +1,131 @@
+"""The device `openvino`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.registry import accelerator
+from tests.accelerators.devices.making import answer, compiled, conv_relu, one, run
+
+pytest.importorskip("openvino", reason="the extra [openvino] is not installed")
+
+IMAGE = np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_it_agrees_with_the_reference() -> None:
+    (mine,), (want,) = run("openvino", conv_relu(), IMAGE), run("reference", conv_relu(), IMAGE)
+    np.testing.assert_allclose(mine, want, rtol=1e-4, atol=1e-5)
+
+
+def test_one_unknown_op_leaves_the_others() -> None:
+    x = pt.variable("x", "float32", (3, 3))
+    a = pt.op("Relu", x, name="a")
+    b = pt.op("Det", a, name="b")
+    g = pt.Graph([pt.op("Abs", b, name="c")])
+    answers = accelerator("openvino").query(g)
+    assert answers["a"] is True
+    assert answers["c"] is True
+    assert "No conversion rule found for operations: Det" in str(answers["b"])
+
+
+def test_wide_integers_are_refused_where_they_may_be_large() -> None:
+    x = pt.variable("x", "int64", (3,))
+    assert answer("openvino", pt.Graph([pt.op("Add", x, x, name="n")])) == (
+        "openvino computes int64 in 32 bits, and 'x' may hold larger numbers"
+    )
+    image = pt.variable("image", "float32", (2, 3, 4))
+    size = pt.op("Shape", image, name="size")
+    doubled = pt.op("Mul", size, pt.constant(np.array([2])), name="doubled")
+    g = pt.Graph([pt.op("Expand", pt.op("Abs", image, name="abs"), size, name="wide"), doubled])
+    answers = accelerator("openvino").query(g)
+    assert answers["size"] is True, "sizes are small"
+    assert answers["doubled"] is True
+    tokens = pt.Graph([pt.op("Gather", pt.variable("w", "float32", (9, 2)), x, name="n")])
+    assert answer("openvino", tokens) is True, "indices are small"
+
+
+def test_what_it_computes_wrongly_is_refused() -> None:
+    assert answer("openvino", one("Add", ("uint8", (2,)), ("uint8", (2,)))) == (
+        "openvino's Add of uint8 rounds or saturates where ONNX counts on from the other end"
+    )
+    assert answer("openvino", one("Relu", ("float64", (2,)))) == "openvino computes float64 in 32 bits"
+    assert "gets no values of the type string" in str(answer("openvino", one("Identity", ("string", (2,)))))
+    assert answer("openvino", one("ReduceMax", ("float32", (0, 2)))) == "openvino's ReduceMax over nothing is a finite number"
+    heads = [pt.variable(name, "float32", (1, 2, 4, 8)) for name in "qkv"]
+    attention = pt.Graph([pt.op("Attention", *heads, name="n", opset=23)], opsets={"": 23})
+    assert "knows ONNX up to opset 21; Attention at opset 23 is newer" in str(answer("openvino", attention))
+
+
+def test_large_outputs_come_without_a_copy_and_belong_to_the_caller() -> None:
+    model = compiled("openvino", one("Relu", ("float32", (256, 256))))
+    first = model.run([np.full((256, 256), 1, np.float32)])[0]
+    second = model.run([np.full((256, 256), 2, np.float32)])[0]
+    assert first.max() == 1
+    assert second.min() == 2
+
+
+def test_inputs_changed_in_place_are_read_again() -> None:
+    model, x = compiled("openvino", one("Relu", ("float32", (2,)))), np.array([1, 2], np.float32)
+    model.run([x])
+    x[:] = 5
+    assert model.run([x])[0].tolist() == [5, 5]
+
+
+def test_unused_inputs_and_outputs_that_are_inputs() -> None:
+    x, y = pt.variable("x", "float32", (2,)), pt.variable("y", "float32", (3,))
+    g = pt.Graph([pt.op("Relu", y, name="r"), y], inputs=[x, y], output_names=["a", "b"])
+    made = run("openvino", g, np.zeros(2, np.float32), np.array([-1, 0, 1], np.float32))
+    assert [value.tolist() for value in made] == [[0, 0, 1], [-1, 0, 1]]
+
+
+def test_many_threads() -> None:
+    model = compiled("openvino", one("Relu", ("float32", (64,))))
+
+    def call(i: int) -> bool:
+        return bool((model.run([np.full(64, i, np.float32)])[0] == i).all())
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(call, range(200)))
+
+
+def test_profile_rows() -> None:
+    model = compiled("openvino", conv_relu(), PERF_COUNT=True)
+    model.run([IMAGE])
+    rows = {row.node: row for row in model.profile_rows()}
+    assert rows["conv"].status == "EXECUTED" or rows["relu"].status == "EXECUTED"
+    assert {row.status for row in rows.values()} <= {"EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"}
+
+
+def test_configuration_values_are_checked() -> None:
+    with pytest.raises(pt.AcceleratorError, match=r"DEVICE_ID cannot be 'CPPU'\s+Did you mean 'CPU'\?"):
+        compiled("openvino", conv_relu(), DEVICE_ID="CPPU")
+    with pytest.raises(pt.AcceleratorError, match="PRECISION cannot be 'f8'"):
+        compiled("openvino", conv_relu(), PRECISION="f8")
+    assert run("openvino", conv_relu(), IMAGE, NUM_THREADS=1, PRECISION="bf16", PERFORMANCE_HINT="THROUGHPUT")
+
+
+def test_export_and_import() -> None:
+    device, g = accelerator("openvino"), conv_relu()
+    again = device.import_(compiled("openvino", g).export(), g, device.full_config({}))
+    np.testing.assert_array_equal(again.run([IMAGE])[0], run("openvino", g, IMAGE)[0])
+    with pytest.raises(pt.AcceleratorError, match=r"openvino does not read the exported subgraph.*\s+Compile the model again"):
+        device.import_(b"?", g, device.full_config({}))
+
+
+def test_it_reports_nothing_to_anybody() -> None:
+    code = """
+import sys
+from accelerators.registry import accelerator
+accelerator("openvino")
+print([name for name in sys.modules if name.startswith("openvino_telemetry")])
+"""
+    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert made.stdout == "[]\n"

@@ -1,0 +1,80 @@
+"""The device `reference`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.registry import accelerator
+from tests.accelerators.devices.making import answer, compiled, one, run
+
+
+def test_it_says_what_it_lacks() -> None:
+    assert answer("reference", one("Relu", ("float32", (2,)))) is True
+    x = pt.variable("x", "float32", (1, 2))
+    zipped = pt.op("ZipMap", x, name="n", domain="ai.onnx.ml", classlabels_int64s=[1, 2], opset=3)
+    g = pt.Graph([zipped], opsets={"": 21, "ai.onnx.ml": 3})
+    assert answer("reference", g) == "no numpy meaning of ai.onnx.ml.ZipMap is known at opset 3"
+
+
+def test_a_registered_op_needs_its_meaning() -> None:
+    pt.register_op("Half", "mine", numpy=lambda x: x / 2)
+    pt.register_op("Blank", "mine")
+    try:
+        x = pt.variable("x", "float32", (2,))
+        half = pt.Graph([pt.op("Half", x, domain="mine", name="n")], opsets={"": 21, "mine": 1})
+        blank = pt.Graph([pt.op("Blank", x, domain="mine", name="n")], opsets={"": 21, "mine": 1})
+        assert answer("reference", half) is True
+        assert run("reference", half, np.array([2, 4], np.float32))[0].tolist() == [1, 2]
+        assert answer("reference", blank) == "mine.Blank-1 was registered without a numpy meaning"
+    finally:
+        pt.unregister_op("Half", "mine")
+        pt.unregister_op("Blank", "mine")
+
+
+def test_a_body_is_asked_too() -> None:
+    x = pt.variable("x", "float32", (2,))
+    inner = pt.Graph([pt.op("Blank", x, domain="mine", name="b")], opsets={"": 21, "mine": 1})
+    g = pt.Graph([pt.call(inner, pt.variable("y", "float32", (2,)), name="n")], opsets={"": 21, "mine": 1})
+    assert "its body holds 'b': no numpy meaning of mine.Blank" in str(answer("reference", g))
+
+
+def test_outputs_share_no_memory_with_anything() -> None:
+    x = pt.variable("x", "float32", (2, 3))
+    c = pt.constant(np.ones((2, 3), np.float32), name="c")
+    same = pt.op("Identity", x, name="same")
+    fixed = pt.op("Identity", c, name="fixed")
+    flat = pt.op("Reshape", x, pt.constant(np.array([6])), name="flat")
+    g = pt.Graph([same, same, fixed, flat, x, c], output_names=list("abcdef"))
+    model = compiled("reference", g)
+    array = np.zeros((2, 3), np.float32)
+    made = list(model.run([array]))
+    for i, value in enumerate(made):
+        assert not np.shares_memory(value, array)
+        assert not np.shares_memory(value, c.value)
+        assert not any(np.shares_memory(value, other) for other in made[i + 1 :])
+
+
+def test_out_is_written_to() -> None:
+    target = np.empty((2,), np.float32)
+    made = compiled("reference", one("Relu", ("float32", (2,)))).run([np.array([-1, 3], np.float32)], [target])
+    assert made[0] is target
+    assert target.tolist() == [0, 3]
+
+
+def test_profile_rows() -> None:
+    model = compiled("reference", one("Relu", ("float32", (2,))), PERF_COUNT=True)
+    assert model.profile_rows() == ()
+    model.run([np.zeros(2, np.float32)])
+    (row,) = model.profile_rows()
+    assert (row.node, row.layer_type, row.status, row.exec_type) == ("n", "Relu", "EXECUTED", "numpy")
+    assert row.real_us > 0
+
+
+def test_export_and_import() -> None:
+    device, g = accelerator("reference"), one("Relu", ("float32", (2,)))
+    data = compiled("reference", g).export()
+    assert device.import_(data, g, device.full_config({})).run([np.array([-1, 1], np.float32)])[0].tolist() == [0, 1]
+    with pytest.raises(pt.AcceleratorError, match=r"not exported by the device 'reference'\s+Compile the model again"):
+        device.import_(b"?", g, device.full_config({}))
