@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import NotSupported, RunError
+from accelerators.errors import RunError
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.bodies import Body
@@ -81,12 +81,14 @@ class CompiledTvm(CompiledSubgraph):
     alignment = ALIGNMENT
 
     def __init__(
-        self, assembled: Assembled, launches: Sequence[Launch], bodies: Bodies | None, name: str, threads: int, perf_count: bool
+        self, assembled: Assembled, launches: Sequence[Launch], bodies: Bodies | Callable[[], CompiledTvm], name: str,
+        threads: int, perf_count: bool,
     ) -> None:
         self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
-        self._bodies = bodies
+        self._bodies = None if callable(bodies) else bodies
+        self._compile_again = bodies if callable(bodies) else lambda: self
         self._name = name
         self._threads = threads
         self._perf_count = perf_count
@@ -130,13 +132,10 @@ class CompiledTvm(CompiledSubgraph):
         return as_array(results[origin])
 
     def kernels(self) -> list[Kernel]:
-        """The kernels in the order in which they run, to look at; only where the subgraph was compiled in this process."""
+        """The kernels in the order in which they run, to look at. Of a subgraph that was not compiled in this process only the
+        machine code is here: it is compiled once more, which is an error if its body was left behind."""
         if self._bodies is None:
-            raise NotSupported(
-                "only the machine code of its kernels is here: the subgraph was imported, or comes from the cache",
-                where=f"subgraph {self._name!r}",
-                remedy='Compile the model with config={"CACHE_DIR": "off"}',
-            )
+            return self._compile_again().kernels()
         made = []
         for step in self._assembled.steps:
             body, built, nodes = self._bodies[step.call]

@@ -51,7 +51,7 @@ class TvmAccelerator(Accelerator):
         """A TvmExtension: what a custom op computes, in TVM's tensor expressions."""
         extensions.add(extension)
 
-    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledTvm:
         """Each second-level body lowered alone and built once for each structure, then put together."""
         machine = self.machine(config)
         fused = fuse(self.transform(graph))
@@ -94,7 +94,8 @@ class TvmAccelerator(Accelerator):
         """The shared library, loaded."""
         from accelerators.tvm.travel import read
 
-        return read(data, weights, graph, self.machine(config).threads, bool(config["PERF_COUNT"]))
+        threads, perf_count = self.machine(config).threads, bool(config["PERF_COUNT"])
+        return read(data, weights, graph, threads, perf_count, lambda: self.compile(graph, config))
 
 
 def _layer(body: Body) -> str:

@@ -56,21 +56,47 @@ def lower(body: Body, machine: Machine) -> Lowered:
 
 
 def _from_function(body: Body, drafted: Draft) -> Lowered:
+    """One kernel, its values reshaped where it wants them so; weights are packed to the shape that it takes."""
     relax, symbol = part("relax"), body.symbol
     builder = relax.BlockBuilder()
-    params = [
-        relax.Var(f"x{i}", tensor_type(drafted.shapes.get(i) or _shape(node), node.output_types[0].dtype))
-        for i, node in enumerate(body.graph.inputs)
-    ]
-    outs = [tensor_type(entry.type.shape, entry.type.dtype) for entry in body.graph.outputs]
+    types = [node.output_types[0] for node in body.graph.inputs]
+    wanted = [drafted.shapes.get(i, made.shape) for i, made in enumerate(types)]
+    packs = dict(drafted.packs)
+    params = []
+    for i, made in enumerate(types):
+        weight = i >= body.values
+        if weight and wanted[i] != made.shape:
+            packs.setdefault(i, _reshape(wanted[i]))
+        params.append(relax.Var(f"x{i}", tensor_type(wanted[i] if weight else made.shape, made.dtype)))
+    finals = [entry.type for entry in body.graph.outputs]
+    shapes = list(drafted.results) or [made.shape for made in finals]
+    outs = [tensor_type(shape, made.dtype) for shape, made in zip(shapes, finals, strict=True)]
     with builder.function("main", params):
         with builder.dataflow():
             kernel = builder.add_func(nameless(drafted.function), symbol)
-            made = builder.emit(relax.call_tir(kernel, params, outs if len(outs) > 1 else outs[0]))
+            given = [_shaped(builder, *pair) for pair in zip(params, wanted, strict=True)]
+            made = builder.emit(relax.call_tir(kernel, given, outs if len(outs) > 1 else outs[0]))
             results = [made] if len(outs) == 1 else [relax.TupleGetItem(made, i) for i in range(len(outs))]
+            results = [_shaped(builder, value, final.shape) for value, final in zip(results, finals, strict=True)]
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
-    return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, drafted.packs)
+    return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, packs)
+
+
+def _shaped(builder: Any, value: Any, shape: Any) -> Any:
+    """The value under another shape, if it is another."""
+    relax = part("relax")
+    known = value.ty if isinstance(value, relax.Var) else None
+    if known is not None and tuple(int(d) for d in known.shape) == tuple(shape):
+        return value
+    if known is None:
+        value = builder.emit(value)
+        return _shaped(builder, value, shape)
+    return builder.emit(relax.op.reshape(value, list(shape)))
+
+
+def _reshape(shape: Any) -> Callable[[Array], Array]:
+    return lambda array: array.reshape(shape)
 
 
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,9 @@ def _library(executable: Any) -> bytes:
         return path.read_bytes()
 
 
-def read(data: bytes, weights: Sequence[Any], graph: Graph, threads: int, perf_count: bool) -> CompiledTvm:
+def read(
+    data: bytes, weights: Sequence[Any], graph: Graph, threads: int, perf_count: bool, compile_again: Callable[[], CompiledTvm]
+) -> CompiledTvm:
     """The subgraph that `export` wrote. Its code is loaded into this process."""
     where = f"subgraph {graph.name!r}"
     head, library = _taken_apart(data, where)
@@ -57,7 +59,7 @@ def read(data: bytes, weights: Sequence[Any], graph: Graph, threads: int, perf_c
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
     made = Assembled(_loaded(library, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
-    return CompiledTvm(made, launches, None, graph.name, threads, perf_count)
+    return CompiledTvm(made, launches, compile_again, graph.name, threads, perf_count)
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:

@@ -4,7 +4,7 @@ A template looks at a body and either declines or drafts its kernel. The first t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -28,6 +28,8 @@ class Draft:
     """By input, how a weight is laid out for the kernel."""
     shapes: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     """By input, the shape that the kernel takes, where it is not the body's."""
+    results: Sequence[tuple[int, ...]] = ()
+    """The shapes that the kernel makes, where they are not the body's."""
 
 
 Template = Callable[[Body, Machine], "Draft | None"]

@@ -1,5 +1,5 @@
 """All templates, in the order in which they are asked."""
 
-from accelerators.tvm.templates import chain
+from accelerators.tvm.templates import chain, rows
 
-__all__ = ["chain"]
+__all__ = ["chain", "rows"]

@@ -1,6 +1,7 @@
 """Functions of one number that LLVM can put into vectors: polynomials instead of calls into the C library.
 
-All for float32, within a few units of the last place of the true value; nan, infinities and overflow come out as they should."""
+All for float32, within a few units of the last place of the true value; nan, infinities and overflow come out as they should.
+Nothing here may be simplified as real numbers are (`x != x`), nor be a function that TVM computes lane by lane (`floor`, `isnan`)."""
 
 from __future__ import annotations
 
@@ -32,16 +33,18 @@ def at_most(x: Number, high: Number | float) -> Number:
 
 
 def exp(x: Number) -> Number:
-    """2^n times a polynomial on the rest; n is added to the exponent as an integer."""
+    """2^n times a polynomial on the rest; n, rounded by a cast (which vectorises), is added to the exponent as an integer."""
     tirx = part("tirx")
     clamped = at_least(at_most(x, 88.7228391), -87.3365448)
-    n = tirx.floor(at_most(clamped, 88.0288) * const(1.44269504088896341) + const(0.5))
+    scaled = at_most(clamped, 88.0288) * const(1.44269504088896341)
+    count = (scaled + tirx.Select(scaled < const(0.0), const(-0.5), const(0.5))).astype("int32")
+    n = count.astype("float32")
     rest = clamped - n * const(0.693145751953125) - n * const(1.42860682030941723e-6)
-    power = n.astype("int32") << tirx.const(23, "int32")
+    power = count << tirx.const(23, "int32")
     made = tirx.reinterpret("float32", tirx.reinterpret("int32", _polynomial(rest, _EXP)) + power)
     made = tirx.Select(x > const(88.7228391), const(math.inf), made)
     made = tirx.Select(x < const(-87.3365448), const(0.0), made)
-    return tirx.Select(tirx.isnan(x), x, made)
+    return tirx.Select(x <= const(math.inf), made, x)
 
 
 def tanh(x: Number) -> Number:
@@ -64,7 +67,7 @@ def _rational(x: Number, coefficients: tuple[Sequence[float], Sequence[float]], 
     clamped = at_least(at_most(x, limit), -limit)
     square = clamped * clamped
     made = clamped * _polynomial(square, coefficients[0]) / _polynomial(square, coefficients[1])
-    return tirx.Select(tirx.isnan(x), x, made)
+    return tirx.Select(x <= const(math.inf), made, x)
 
 
 def _polynomial(x: Number, coefficients: Sequence[float]) -> Number:
