@@ -1,27 +1,41 @@
-"""Text files that are there whole or not at all."""
+"""Files that are there whole or not at all."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from accelerators.errors import AcceleratorError
+
+PREFIX = ".partita-"
+"""What the names of files begin with that are being written."""
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write aside, then rename."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to write to (and to read again); if the block ends well it takes the path's place, whole. Otherwise nothing happened."""
     target = Path(path)
+    aside = target.with_name(f"{PREFIX}{secrets.token_hex(6)}.part")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=".partita-", suffix=".part", delete=False
-        ) as aside:
-            try:
-                aside.write(text)
-                aside.close()
-                os.replace(aside.name, target)
-            except BaseException:
-                os.unlink(aside.name)
-                raise
+        number = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        try:
+            with os.fdopen(number, "w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(number)
+            os.replace(aside, target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise AcceleratorError(f"the file cannot be written: {error.strerror or error}", where=str(target)) from None

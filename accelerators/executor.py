@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import InputError
+from accelerators.layout import aligned_block, is_laid_out
 from accelerators.side_by_side import Trial
 from accelerators.steps import ALIGNMENT, HOST, RunPlan, RunStep, Step, Values, array_layout
-from accelerators.units import aligned_block, is_laid_out
 
 Array = np.ndarray[Any, Any]
 

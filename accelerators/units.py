@@ -10,9 +10,11 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.cache.compiling import compile_cached
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, CompileError, RunError
 from accelerators.interface import CompiledSubgraph
+from accelerators.layout import is_laid_out, laid_out
 from accelerators.specialized import SpecializedSubgraph, is_static
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -85,41 +87,6 @@ def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence
     return compiled.run(inputs, out)
 
 
-def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
-    """Is it C-contiguous, and its address a multiple of the alignment? A device that wants more than numpy allots shares memory
-    with others, by DLPack or the like, which read-only arrays do not."""
-    flags = array.flags
-    if not flags.c_contiguous:
-        return False
-    if alignment <= 1 or (alignment <= ALLOCATED and array.base is None):
-        return True
-    if alignment > ALLOCATED and not flags.writeable:
-        return False
-    return not array.__array_interface__["data"][0] % alignment
-
-
-ALLOCATED = 16
-"""Memory that numpy allots itself begins at multiples of this, as malloc's does; to ask for an address costs a microsecond."""
-
-
-def laid_out(value: Any, alignment: int) -> Any:
-    """The value, copied if it is an array that the device cannot take as it is."""
-    if not isinstance(value, np.ndarray) or is_laid_out(value, alignment):
-        return value
-    if alignment <= 1 or value.dtype.hasobject:
-        return np.array(value, order="C")
-    made = aligned_block(value.nbytes, alignment)[: value.nbytes].view(value.dtype).reshape(value.shape)
-    made[...] = value
-    return made
-
-
-def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:
-    """At least so many bytes from an address that is a multiple of the alignment."""
-    raw = np.empty(size + alignment, np.uint8)
-    start = -raw.__array_interface__["data"][0] % alignment
-    return raw[start : start + size]
-
-
 def compile_unit(name: str, device: Device, body: Graph, config: Mapping[str, Any]) -> Unit:
     """Let the device compile the body; whatever goes wrong becomes one CompileError."""
     start = time.perf_counter()
@@ -137,6 +104,9 @@ def _compiled(device: Device, body: Graph, config: Mapping[str, Any]) -> Compile
     accelerator = device.accelerator
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
+        return compile_cached(accelerator, graph, config, lambda: compile_now(graph))
+
+    def compile_now(graph: Graph) -> CompiledSubgraph:
         shown = accelerator.transform(graph)
         if not isinstance(shown, Graph) or _border(shown) != _border(graph):
             raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.units import aligned_block, laid_out
+from accelerators.layout import aligned_block, laid_out
 
 Array = np.ndarray[Any, Any]
 

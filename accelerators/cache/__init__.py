@@ -1,0 +1,76 @@
+"""The cache of compiled subgraphs: what is in it, why each was compiled, and how to empty it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import attrs
+
+from accelerators.cache.folder import default_folder
+from accelerators.cache.key import Key
+from accelerators.cache.store import Damaged, Store
+
+__all__ = ["CacheEntry", "clear", "default_folder", "explain", "list_entries"]
+
+
+@attrs.frozen(slots=True)
+class CacheEntry:
+    """One compiled subgraph in the cache."""
+
+    name: str
+    """Its key in letters."""
+    key: Key
+    """What it is, part by part."""
+    subgraph: str
+    """What it was called when it was compiled."""
+    ops: int
+    """How many ops it has."""
+    bytes: int
+    """How large its code is; weights are apart."""
+    seconds: float
+    """How long it took to compile."""
+    made: float
+    """When it was compiled, in seconds since 1970."""
+    used: float
+    """When it was last used."""
+    because: str
+    """Why it was compiled: which parts of the key differ from those of the entry most like it at the time."""
+
+    def __str__(self) -> str:
+        return f"{self.name[:12]} {self.key.device}: {self.subgraph!r} ({self.ops} ops, {self.bytes:,} bytes, {self.seconds:.2f} s)"
+
+
+def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntry]:
+    """The entries, the one used last at the end; damaged ones are left out. Default: the user's own cache."""
+    store, found = _store(folder), []
+    for name in store.keys():
+        try:
+            meta = store.meta(name)
+            found.append(
+                CacheEntry(
+                    name, Key(**meta["key"]), meta["subgraph"], len(meta["names"]), meta["bytes"], meta["seconds"],
+                    meta["made"], meta["used"], meta["because"],
+                )
+            )  # fmt: skip
+        except (Damaged, OSError, KeyError, TypeError):
+            continue
+    return found
+
+
+def explain(folder: str | os.PathLike[str] | None = None, name: str | None = None) -> str:
+    """Why each entry was compiled, oldest first; `name` chooses a subgraph, or an entry by how its key begins."""
+    lines = []
+    for entry in sorted(list_entries(folder), key=lambda entry: entry.made):
+        if name is None or entry.subgraph == name or entry.name.startswith(name):
+            lines += [str(entry), f"    compiled because {entry.because}"]
+    return "\n".join(lines) or "there are no such entries"
+
+
+def clear(folder: str | os.PathLike[str] | None = None) -> int:
+    """Empty the cache; -> how many entries there were."""
+    return _store(folder).clear()
+
+
+def _store(folder: str | os.PathLike[str] | None) -> Store:
+    return Store(default_folder() if folder is None else Path(folder))

@@ -1,0 +1,131 @@
+"""Compiling through the cache: what was compiled before, in whichever process, is read instead."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from accelerators.cache.folder import chosen_folder
+from accelerators.cache.key import Key, make_key
+from accelerators.cache.store import Damaged, Store, Stored
+from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.interface import Accelerator, CompiledSubgraph
+from graph.graph import Graph
+
+
+def compile_cached(
+    accelerator: Accelerator, graph: Graph, config: Mapping[str, Any], compile: Callable[[], CompiledSubgraph]
+) -> CompiledSubgraph:
+    """What `compile` returns, or what it returned when the same subgraph was compiled before.
+
+    Whoever compiles a subgraph that another thread or process is just compiling waits for it."""
+    folder = chosen_folder(config.get("CACHE_DIR"))
+    if folder is None or not accelerator.may_cache(graph):
+        return compile()
+    try:
+        store = Store(folder)
+    except AcceleratorError as error:
+        if config.get("CACHE_DIR") is not None:
+            raise
+        warnings.warn(f"nothing is cached: {error}", stacklevel=2)
+        return compile()
+    return _Caching(accelerator, graph, config, store).run(compile)
+
+
+class _Caching:
+    def __init__(self, accelerator: Accelerator, graph: Graph, config: Mapping[str, Any], store: Store) -> None:
+        self.accelerator = accelerator
+        self.graph = graph
+        self.config = config
+        self.store = store
+        self.key = make_key(accelerator, graph, config)
+        self.damage: str | None = None
+
+    def run(self, compile: Callable[[], CompiledSubgraph]) -> CompiledSubgraph:
+        made = self.read()
+        if made is not None:
+            return made
+        with self.store.locked(self.key.digest):
+            made = self.read()
+            if made is not None:
+                return made
+            start = time.perf_counter()
+            made = compile()
+            self.write(made, time.perf_counter() - start)
+        return made
+
+    def read(self) -> CompiledSubgraph | None:
+        """The entry, ready to run; None if there is none, or if it is damaged: then it goes."""
+        try:
+            found = self.store.read(self.key.digest)
+            return None if found is None else self.imported(found)
+        except (Damaged, AcceleratorError) as error:
+            self.damage = str(error)
+            self.store.remove(self.key.digest)
+            return None
+
+    def imported(self, found: Stored) -> CompiledSubgraph:
+        more = (found.weights,) if found.weights else ()
+        made = self.accelerator.import_(found.code, self.graph, self.config, *more)
+        names = _op_names(self.graph)
+        if list(found.meta["names"]) != names:
+            made.rename_nodes(dict(zip(found.meta["names"], names)))
+        return made
+
+    def write(self, made: CompiledSubgraph, seconds: float) -> None:
+        """Keep it; a model that runs is worth more than a cache that works."""
+        try:
+            code, weights = made.export(), made.export_weights()
+        except NotSupported as error:
+            warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
+            return
+        names = _op_names(self.graph)
+        meta = {
+            "key": attrs.asdict(self.key),
+            "subgraph": self.graph.name,
+            "names": names,
+            "made": time.time(),
+            "seconds": seconds,
+            "because": self.reason(),
+            "process": os.getpid(),
+        }
+        try:
+            self.store.write(self.key.digest, meta, code, weights)
+        except (AcceleratorError, OSError) as error:
+            warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
+
+    def reason(self) -> str:
+        """Why it had to be compiled: what differs from the entry that is most like it."""
+        if self.damage is not None:
+            return f"its entry was damaged: {self.damage}"
+        closest: tuple[str, ...] | None = None
+        other: Key | None = None
+        for name in reversed(self.store.keys()):
+            try:
+                meta = self.store.meta(name)
+            except (Damaged, OSError):
+                continue
+            key = Key(**meta["key"])
+            if key.device != self.key.device or not (key.body == self.key.body or meta["subgraph"] == self.graph.name):
+                continue
+            differing = self.key.differences(key)
+            if differing and (closest is None or len(differing) < len(closest)):
+                closest, other = differing, key
+        if closest is None or other is None:
+            return "it is the first of its kind"
+        return "; ".join(_change(part, getattr(other, part), getattr(self.key, part)) for part in closest)
+
+
+def _change(part: str, before: str, now: str) -> str:
+    if part in ("body", "weights"):
+        return f"its {part} {'differs' if part == 'body' else 'differ'}"
+    return f"{part}: {before} became {now}"
+
+
+def _op_names(graph: Graph) -> list[str]:
+    return [node.name for node in graph.nodes if node.is_op]

@@ -1,0 +1,71 @@
+"""The key of a compiled subgraph: everything that its code depends on, part by part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accelerators.cache.digest import graph_digest
+from accelerators.interface import Accelerator
+from graph.graph import Graph
+
+IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "PERF_COUNT", "PROGRESS"))
+"""Configuration that compiled code does not depend on."""
+
+
+@attrs.frozen(slots=True)
+class Key:
+    """What tells one compiled subgraph from another."""
+
+    device: str
+    """The accelerator's name."""
+    body: str
+    """Digest of what it computes."""
+    shapes: str
+    """The types of its values."""
+    weights: str
+    """Digest of its large constants."""
+    target: str
+    """What it is compiled for."""
+    options: str
+    """The configuration."""
+    versions: str
+    """Of the library that compiles, and of Partita."""
+
+    @property
+    def digest(self) -> str:
+        """The key in 64 letters: the entry's name."""
+        return hashlib.sha256(json.dumps(attrs.astuple(self)).encode()).hexdigest()
+
+    def differences(self, other: Key) -> tuple[str, ...]:
+        """The parts that differ."""
+        return tuple(field.name for field in attrs.fields(Key) if getattr(self, field.name) != getattr(other, field.name))
+
+
+def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> Key:
+    """The key of what the accelerator would make of this subgraph."""
+    identity = dict(accelerator.identity(config))
+    library = identity.pop("library", "")
+    found = graph_digest(graph)
+    options = " ".join(f"{key}={config[key]!r}" for key in sorted(config) if key not in IRRELEVANT)
+    target = "; ".join(f"{key} {value}" for key, value in sorted(identity.items()))
+    versions = f"{library}, Partita {_source_digest()[:12]}".lstrip(", ")
+    return Key(accelerator.name, found.body, found.shapes, found.weights, target, options, versions)
+
+
+@cache
+def _source_digest() -> str:
+    """Partita's own code, which has a say in what is compiled."""
+    home = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for folder in ("accelerators", "passes", "partition", "graph"):
+        for path in sorted((home / folder).rglob("*.py")):
+            digest.update(path.relative_to(home).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

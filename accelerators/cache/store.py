@@ -1,0 +1,218 @@
+"""Entries on disk: the code of one subgraph each, its weights apart, both checked when they are read."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import attrs
+import numpy as np
+
+from accelerators.atomic import PREFIX, replacing
+from accelerators.cache.folder import private_folder
+from accelerators.weights import ALIGNMENT, byte_view
+from graph.types import dtype_name, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+LIMIT = 4 << 30
+"""So many bytes the cache holds; what was not used for longest goes."""
+
+MAGIC = b"partita entry 1\n"
+"""What an entry's file begins with; its digest and what it is of follow."""
+
+LOCKS = 64
+"""So many lock files there are; two keys may share one."""
+
+STALE = 3600.0
+"""Seconds after which a file that is still being written was left by a process that is gone."""
+
+
+class Damaged(Exception):
+    """What is on disk is not what was written."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Stored:
+    """An entry as it was read."""
+
+    meta: Mapping[str, Any]
+    """What it is: its key, when and why it was made."""
+    code: bytes
+    """What the device exported."""
+    weights: tuple[Array, ...]
+    """The arrays that go with it, mapped from disk."""
+
+
+class Store:
+    """One cache folder. Any number of processes may use it."""
+
+    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder = private_folder(folder)
+        """Where it is."""
+        self.limit = limit
+        """How many bytes it holds."""
+        self._entries = private_folder(folder / "entries")
+        self._weights = private_folder(folder / "weights")
+        self._locks = private_folder(folder / "locks")
+
+    @contextlib.contextmanager
+    def locked(self, key: str) -> Iterator[None]:
+        """Only one thread of one process at a time is inside for a key. The lock goes with the process that holds it."""
+        path = self._locks / f"{int(key[:8], 16) % LOCKS:02}"
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(number)
+
+    def read(self, key: str) -> Stored | None:
+        """The entry, and from now on it is the one used last; None if there is none; Damaged if it is not whole."""
+        path = self._entries / key
+        try:
+            meta, code = _opened(path)
+            weights = self._read_weights(meta["weights"])
+            os.utime(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise Damaged(str(error)) from None
+        return Stored(meta, code, weights)
+
+    def write(self, key: str, meta: Mapping[str, Any], code: bytes, weights: Sequence[Array]) -> None:
+        """Add the entry; what was not used for longest goes if there is too much."""
+        blob = _Layout(weights)
+        path = self._weights / blob.name
+        if weights and not path.exists():
+            with replacing(path, 0o600) as file:
+                for piece in blob.pieces():
+                    file.write(piece)
+        full = {**meta, "weights": {"blob": blob.name if weights else "", "arrays": blob.table}}
+        rest = json.dumps(full).encode()
+        rest = len(rest).to_bytes(8, "little") + rest + code
+        with replacing(self._entries / key, 0o600) as file:
+            file.write(MAGIC + hashlib.sha256(rest).digest() + rest)
+        self.trim(keep={key, blob.name})
+
+    def remove(self, key: str) -> None:
+        """Forget the entry and its weights."""
+        with contextlib.suppress(OSError, Damaged, KeyError, TypeError):
+            blob = _opened(self._entries / key)[0]["weights"]["blob"]
+            (self._weights / blob).unlink() if blob else None
+        (self._entries / key).unlink(missing_ok=True)
+
+    def keys(self) -> list[str]:
+        """The entries, the one used last at the end."""
+        return [path.name for _, _, path in self._files(self._entries)]
+
+    def meta(self, key: str) -> Mapping[str, Any]:
+        """What an entry says of itself, with its "bytes" and when it was "used"."""
+        path = self._entries / key
+        state, found = path.stat(), _opened(path)[0]
+        return {**found, "used": state.st_mtime, "bytes": state.st_size}
+
+    def trim(self, keep: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        """Remove what was not used for longest until the rest is within the limit, and what dead processes left."""
+        files = sorted([*self._files(self._entries), *self._files(self._weights)], key=lambda item: item[0])
+        excess = sum(size for _, size, _ in files) - self.limit
+        for _, size, path in files:
+            if excess <= 0:
+                break
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+                excess -= size
+
+    def clear(self) -> int:
+        """Remove everything; -> how many entries there were."""
+        keys = self.keys()
+        for folder in (self._entries, self._weights):
+            for path in folder.iterdir():
+                path.unlink(missing_ok=True)
+        return len(keys)
+
+    def _files(self, folder: Path) -> list[tuple[float, int, Path]]:
+        """Time of use, size and path, in this order."""
+        found = []
+        with os.scandir(folder) as items:
+            for item in items:
+                with contextlib.suppress(FileNotFoundError):
+                    state = item.stat(follow_symlinks=False)
+                    if not item.name.startswith(PREFIX):
+                        found.append((state.st_mtime, state.st_size, Path(item.path)))
+                    elif time.time() - state.st_mtime > STALE:
+                        os.unlink(item.path)
+        return sorted(found)
+
+    def _read_weights(self, said: Mapping[str, Any]) -> tuple[Array, ...]:
+        if not said["arrays"]:
+            return ()
+        blob = _mapped(self._weights / str(said["blob"]))
+        return tuple([_view(blob, *row) for row in said["arrays"]])
+
+
+def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
+    """An entry's words and code; Damaged if a single bit is another."""
+    data = path.read_bytes()
+    start = len(MAGIC) + 32
+    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(memoryview(data)[start:]).digest() != data[len(MAGIC) : start]:
+        raise Damaged("its checksum is wrong")
+    end = start + 8 + int.from_bytes(data[start : start + 8], "little")
+    return json.loads(data[start + 8 : end]), data[end:]
+
+
+class _Layout:
+    """Arrays one behind the other."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.arrays = arrays
+        self.table: list[tuple[int, str, tuple[int, ...]]] = []
+        """For each array its offset, dtype and shape."""
+        end = 0
+        for array in arrays:
+            self.table.append((end, dtype_name(array.dtype), array.shape))
+            end += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        digest = hashlib.sha256()
+        for piece in self.pieces():
+            digest.update(piece)
+        self.name = digest.hexdigest()
+        """The digest of the whole."""
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The bytes in order."""
+        for array in self.arrays:
+            yield byte_view(array)
+            yield bytes(-array.nbytes % ALIGNMENT)
+
+
+_blobs: WeakValueDictionary[str, Array] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def _mapped(path: Path) -> Array:
+    """A file of weights, mapped once in a process and checked then; what is written to the mapping stays in this process."""
+    with _guard:
+        known = _blobs.get(str(path))
+    if known is None:
+        os.utime(path)
+        known = np.memmap(path, np.uint8, "c").view(np.ndarray)
+        if hashlib.sha256(known.data).hexdigest() != path.name:
+            raise Damaged("the checksum of its weights is wrong")
+        with _guard:
+            known = _blobs.setdefault(str(path), known)
+    return known
+
+
+def _view(blob: Array, offset: int, dtype: str, shape: Sequence[int]) -> Array:
+    made = numpy_dtype(dtype)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * made.itemsize
+    return blob[offset : offset + nbytes].view(made).reshape(shape)

@@ -1,0 +1,42 @@
+"""How arrays lie in memory: contiguous, at addresses that a device can take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
+    """Is it C-contiguous, and its address a multiple of the alignment? A device that wants more than numpy allots shares memory
+    with others, by DLPack or the like, which read-only arrays do not."""
+    flags = array.flags
+    if not flags.c_contiguous:
+        return False
+    if alignment <= 1 or (alignment <= ALLOCATED and array.base is None):
+        return True
+    if alignment > ALLOCATED and not flags.writeable:
+        return False
+    return not array.__array_interface__["data"][0] % alignment
+
+
+ALLOCATED = 16
+"""Memory that numpy allots itself begins at multiples of this, as malloc's does; to ask for an address costs a microsecond."""
+
+
+def laid_out(value: Any, alignment: int) -> Any:
+    """The value, copied if it is an array that the device cannot take as it is."""
+    if not isinstance(value, np.ndarray) or is_laid_out(value, alignment):
+        return value
+    if alignment <= 1 or value.dtype.hasobject:
+        return np.array(value, order="C")
+    made = aligned_block(value.nbytes, alignment)[: value.nbytes].view(value.dtype).reshape(value.shape)
+    made[...] = value
+    return made
+
+
+def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:
+    """At least so many bytes from an address that is a multiple of the alignment."""
+    raw = np.empty(size + alignment, np.uint8)
+    start = -raw.__array_interface__["data"][0] % alignment
+    return raw[start : start + size]
