@@ -61,6 +61,10 @@ class Span:
     """What is known of its inside."""
 
 
+WIDTH = 130
+"""Columns of the table where it goes to a file or a pipe."""
+
+
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Profile:
     """One measured run of a model."""
@@ -114,15 +118,16 @@ class Profile:
                     start += row.real_us
         return events
 
-    def to_table(self) -> Table:
-        """The rows and the total, for a terminal, by rich."""
+    def to_table(self, slowest: int | None = None) -> Table:
+        """The rows (or so many of the slowest) and the total, for a terminal, by rich."""
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=Text(f"{self.model} ({self.inputs})"), caption=f"total: {self.total_us:,.0f} µs")
         for title in ("subgraph", "#", "node", "status", "layer_type", "real µs", "cpu µs", "device", "exec_type"):
             table.add_column(title, justify="right" if title in ("#", "real µs", "cpu µs") else "left", overflow="fold")
-        for row in self.rows:
+        rows = self.rows if slowest is None else sorted(self.rows, key=lambda row: -row.real_us)[:slowest]
+        for row in rows:
             cells = (row.subgraph, str(row.index), row.node, row.status, row.layer_type)
             rest = (f"{row.real_us:,.1f}", f"{row.cpu_us:,.1f}", row.device, row.exec_type)
             table.add_row(*map(Text, (*cells, *rest)))
@@ -131,11 +136,12 @@ class Profile:
     def __rich__(self) -> Table:
         return self.to_table()
 
-    def print(self) -> None:
+    def print(self, slowest: int | None = None) -> None:
         """Print the table."""
-        import rich
+        from rich.console import Console
 
-        rich.print(self.to_table())
+        console = Console()
+        console.print(self.to_table(slowest), width=None if console.is_terminal else WIDTH)
 
     def __str__(self) -> str:
         lines = [

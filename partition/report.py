@@ -113,11 +113,11 @@ class PartitionReport:
     def __rich__(self) -> Table:
         return self.to_table()
 
-    def print(self) -> None:
-        """Print the table."""
+    def print(self, most: int = 30) -> None:
+        """Print the table, with at most so many of the subgraphs."""
         import rich
 
-        rich.print(self.to_table())
+        rich.print(self.to_table(most))
 
     def _by_rule(self) -> dict[str, list[Outside]]:
         found: dict[str, list[Outside]] = {}

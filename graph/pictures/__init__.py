@@ -1,4 +1,4 @@
-"""Pictures of a graph: DOT text, SVG where Graphviz is installed, and what a notebook shows."""
+"""Pictures of a graph: DOT text, SVG, and what a notebook shows."""
 
 from graph.pictures.dot import to_dot
 from graph.pictures.notebook import mimebundle

@@ -10,13 +10,9 @@ LARGEST = 400
 
 
 def mimebundle(graph: Graph) -> dict[str, str]:
-    """A picture where Graphviz is installed, with the text form beside it; a summary of a large graph."""
+    """A picture with the text form beside it; a summary of a large graph."""
     if sum(node.is_op for node in graph.nodes) > LARGEST:
         from graph.summary import summarize, summary_text
 
         return {"text/plain": summary_text(summarize(graph))}
-    shown = {"text/plain": str(graph)}
-    svg = to_svg(graph)
-    if svg is not None:
-        shown["image/svg+xml"] = svg
-    return shown
+    return {"text/plain": str(graph), "image/svg+xml": to_svg(graph)}

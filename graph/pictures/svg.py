@@ -1,4 +1,4 @@
-"""SVG through Graphviz's `dot` program, where it is installed."""
+"""A graph as SVG: drawn by Graphviz's `dot` program where it is installed, else by ourselves."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import subprocess
 
 from graph.graph import Graph
 from graph.pictures.dot import to_dot
+from graph.pictures.layered import layered_svg
 
 SECONDS = 20.0
 """How long `dot` may take."""
 
 
-def to_svg(graph: Graph, *, seconds: float = SECONDS) -> str | None:
-    """The graph as SVG; None where `dot` is not installed, fails or takes longer than `seconds`."""
-    return render(to_dot(graph), seconds=seconds)
+def to_svg(graph: Graph, *, seconds: float = SECONDS) -> str:
+    """The graph as SVG; where `dot` is not installed, fails or takes longer than `seconds`, a plainer drawing."""
+    return render(to_dot(graph), seconds=seconds) or layered_svg(graph)
 
 
 def render(dot: str, *, seconds: float = SECONDS) -> str | None:
-    """The SVG of a DOT text, under the same conditions."""
+    """The SVG of a DOT text; None where `dot` cannot draw it in time."""
     program = shutil.which("dot")
     if program is None:
         return None

@@ -1,0 +1,195 @@
+"""SVG without Graphviz: nodes in layers from the inputs down, each layer sorted so that few edges cross.
+
+Long edges pass through points of their own in every layer between, so that they run beside the boxes. A call is one box
+that lists the ops inside. Plainer than what Graphviz draws, and there on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+
+import attrs
+
+from graph.graph import Graph
+from graph.node import Node
+
+LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
+"""Pixels: height of a line of text, space in a box, between boxes, between layers, width of a letter."""
+
+LONGEST = 40
+"""Longer lines of text are cut."""
+
+STYLE = (
+    "<style>svg{background:white}text{font:11px Helvetica,Arial,sans-serif;text-anchor:middle}"
+    "path{fill:none;stroke:#777}</style>"
+)
+"""How everything in it looks."""
+
+SWEEPS = 6
+"""How often the layers are sorted, down and up in turn."""
+
+
+@attrs.define(slots=True, eq=False)
+class _Spot:
+    """A box, or a point that a long edge passes through."""
+
+    lines: tuple[str, ...] = ()
+    """The text; none for a point."""
+    fill: str = "none"
+    """The box's colour."""
+    above: list[_Spot] = attrs.Factory(list)
+    """Where its edges come from."""
+    below: list[_Spot] = attrs.Factory(list)
+    """Where they go."""
+    layer: int = 0
+    """Its layer; 0 is the topmost."""
+    x: float = 0
+    """The middle of it."""
+    y: float = 0
+    """The top of it."""
+    height: float = 0
+    """How high it is; a point is as high as its layer, so that the edge runs straight past the boxes."""
+
+    @property
+    def width(self) -> float:
+        """How wide it is."""
+        return max(map(len, self.lines)) * LETTER + 2 * MARGIN if self.lines else GAP / 2
+
+
+def layered_svg(graph: Graph, colour_by: Callable[[Node], str | None] | None = None) -> str:
+    """The graph as SVG; `colour_by` gives what stands for a node's colour (by default its affinity, or that it is a call)."""
+    spots = _spots(graph, colour_by or (lambda node: node.affinity or ("call" if node.is_call else None)))
+    layers = _layers(spots)
+    for sweep in range(SWEEPS):
+        _sort(layers if sweep % 2 == 0 else layers[::-1], down=sweep % 2 == 0)
+    width, height = _place(layers)
+    drawn = [_edge(spot, other) for layer in layers for spot in layer for other in spot.below]
+    drawn += [_box(spot) if spot.lines else _passage(spot) for layer in layers for spot in layer]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
+    return "\n".join([f'{head} height="{height:.0f}">', STYLE, f"<title>{escape(graph.name)}</title>", *drawn, "</svg>", ""])
+
+
+def _spots(graph: Graph, colour_by: Callable[[Node], str | None]) -> list[_Spot]:
+    """A box for every input, op and output, in topological order, with its edges."""
+    from graph.pictures.dot import PALETTE
+
+    colours: dict[str, str] = {}
+    made: dict[Node, _Spot] = {}
+    for node in graph.nodes:
+        if node.is_constant:
+            continue
+        key = colour_by(node)
+        fill = "white" if key is None else colours.setdefault(key, PALETTE[len(colours) % len(PALETTE)])
+        made[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill)
+        for source in dict.fromkeys(entry.node for entry in node.reads):
+            if source in made:
+                _join(made[source], made[node])
+    outputs = []
+    for name, entry in zip(graph.output_names, graph.outputs, strict=True):
+        outputs.append(_Spot((_cut(name),), "#eeeeee"))
+        if entry.node in made:
+            _join(made[entry.node], outputs[-1])
+    return [*made.values(), *outputs]
+
+
+def _described(node: Node) -> list[str]:
+    if node.is_variable:
+        return [node.name, str(node.output_types[0])]
+    device = f" @{node.affinity}" if node.affinity else ""
+    if node.subgraph is None:
+        return [f"{node.op}{device}", node.name]
+    ops = [str(inner.op) for inner in node.subgraph.nodes if inner.is_op]
+    shown = " · ".join(ops[:4])
+    return [f"{node.name}{device}", shown if len(ops) <= 4 else f"{shown} … {len(ops)} ops"]
+
+
+def _cut(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "�" for c in text)
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+
+
+def _join(upper: _Spot, lower: _Spot) -> None:
+    upper.below.append(lower)
+    lower.above.append(upper)
+
+
+def _layers(spots: list[_Spot]) -> list[list[_Spot]]:
+    """Each spot one below the lowest of those above it; inputs right above their first reader; points where edges pass."""
+    for spot in spots:
+        spot.layer = max((other.layer + 1 for other in spot.above), default=0)
+    for spot in spots:
+        if not spot.above and spot.below:
+            spot.layer = min(other.layer for other in spot.below) - 1
+    layers: list[list[_Spot]] = [[] for _ in range(max((spot.layer for spot in spots), default=0) + 1)]
+    for spot in spots:
+        layers[spot.layer].append(spot)
+    for spot in spots:
+        for i, target in enumerate(spot.below):
+            _lead(spot, i, target, layers)
+    return layers
+
+
+def _lead(spot: _Spot, number: int, target: _Spot, layers: list[list[_Spot]]) -> None:
+    """Lead edge `number` of a spot through a point in each layer on its way."""
+    last = spot
+    for layer in range(spot.layer + 1, target.layer):
+        point = _Spot(layer=layer, above=[last])
+        if last is spot:
+            spot.below[number] = point
+        else:
+            last.below.append(point)
+        layers[layer].append(point)
+        last = point
+    if last is not spot:
+        last.below.append(target)
+        target.above[target.above.index(spot)] = last
+
+
+def _sort(layers: list[list[_Spot]], down: bool) -> None:
+    """Sort each layer by the mean place of what its spots are joined to in the layer before."""
+    before: dict[int, int] = {}
+    for layer in layers:
+        here = {id(spot): i for i, spot in enumerate(layer)}
+
+        def middle(spot: _Spot, before: dict[int, int] = before, here: dict[int, int] = here) -> float:
+            places = [before[id(other)] for other in (spot.above if down else spot.below) if id(other) in before]
+            return sum(places) / len(places) if places else here[id(spot)]
+
+        layer.sort(key=middle)
+        before = {id(spot): i for i, spot in enumerate(layer)}
+
+
+def _place(layers: list[list[_Spot]]) -> tuple[float, float]:
+    """Give each spot its coordinates, every layer centred; returns the picture's size."""
+    widths = [sum(spot.width for spot in layer) + GAP * (len(layer) + 1) for layer in layers]
+    width, y = max(widths, default=0), float(MARGIN)
+    for layer, used in zip(layers, widths, strict=True):
+        x = (width - used) / 2 + GAP
+        height = max((len(spot.lines) for spot in layer), default=0) * LINE + MARGIN
+        for spot in layer:
+            spot.height = len(spot.lines) * LINE + MARGIN if spot.lines else height
+            spot.x, spot.y = x + spot.width / 2, y
+            x += spot.width + GAP
+        y += height + RISE
+    return width, y
+
+
+def _edge(spot: _Spot, other: _Spot) -> str:
+    start, end = spot.y + spot.height, other.y
+    bend = (end - start) / 2
+    return (
+        f'<path d="M{spot.x:.1f} {start:.1f} C{spot.x:.1f} {start + bend:.1f} '
+        f'{other.x:.1f} {end - bend:.1f} {other.x:.1f} {end:.1f}"/>'
+    )
+
+
+def _passage(spot: _Spot) -> str:
+    return f'<path d="M{spot.x:.1f} {spot.y:.1f} v{spot.height:.1f}"/>'
+
+
+def _box(spot: _Spot) -> str:
+    left, lines = spot.x - spot.width / 2, []
+    for i, line in enumerate(spot.lines):
+        lines.append(f'<text x="{spot.x:.1f}" y="{spot.y + (i + 1) * LINE:.1f}">{escape(line)}</text>')
+    shape = f'<rect x="{left:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="5"'
+    return f'{shape} fill="{spot.fill}" stroke="#555"/>' + "".join(lines)
