@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
@@ -140,8 +141,7 @@ class Profile:
         """Print the table."""
         from rich.console import Console
 
-        console = Console()
-        console.print(self.to_table(slowest), width=None if console.is_terminal else WIDTH)
+        Console(width=None if sys.stdout.isatty() else WIDTH).print(self.to_table(slowest))
 
     def __str__(self) -> str:
         lines = [
