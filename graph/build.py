@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph.attributes import checked_attributes
-from graph.errors import GraphError
+from graph.errors import GraphError, TypeMismatch
 from graph.node import CONSTANT, Node, NodeEntry, as_entry, frozen_attrs
 from graph.types import Dim, TensorType, Type, dtype_name
 
@@ -22,7 +22,9 @@ CALL_DOMAIN = "partita"
 """The domain of subgraph calls that Partita makes."""
 
 
-def variable(name: str | None = None, dtype: Any = "float32", shape: Sequence[Dim] | None = None, *, type: Type | None = None) -> Node:
+def variable(
+    name: str | None = None, dtype: Any = "float32", shape: Sequence[Dim] | None = None, *, type: Type | None = None
+) -> Node:
     """A graph input. A dimension may be a string (symbolic) or None (unknown); no shape at all: unknown rank.
 
     `type` gives a type that is no dense tensor."""
@@ -32,11 +34,25 @@ def variable(name: str | None = None, dtype: Any = "float32", shape: Sequence[Di
 
 def constant(value: Any, name: str | None = None) -> Node:
     """A constant. Python numbers become numpy's default types; the array is taken as it is and must not change any more."""
-    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    array = value if isinstance(value, np.ndarray) else _as_array(value)
     if array.dtype.kind in "USO":
         array = array.astype(object)
+        _require_strings(array)
     made = TensorType(dtype_name(array.dtype), array.shape)
     return Node(name or "", CONSTANT, output_names=(name or "",), output_types=(made,), value=array)
+
+
+def _as_array(value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise TypeMismatch(f"no array can be made of {value!r:.60}: {error}") from None
+
+
+def _require_strings(array: np.ndarray[Any, Any]) -> None:
+    for item in array.flat:
+        if not isinstance(item, (str, bytes)):
+            raise TypeMismatch(f"a constant holds numbers or strings, not {type(item).__name__}: {item!r:.60}")
 
 
 def op(
@@ -52,8 +68,8 @@ def op(
 ) -> Node:
     """An op of ONNX's vocabulary or of the user's. A Node given as an input means its output 0; None is an absent input.
 
-    Attributes are checked and converted by the op's schema at `opset` (21 for ONNX's own ops). Graphs among them are bodies: closed,
-    with `captures` bound to their last inputs."""
+    Attributes are checked and converted by the op's schema at `opset` (21 for ONNX's own ops). Graphs among them are
+    bodies: closed, with `captures` bound to their last inputs."""
     values, count = checked_attributes(op_type, domain, opset, len(inputs), attributes, where=f"node {name or op_type!r}")
     names = tuple(output_names) if output_names is not None else _output_names(name, n_outputs or count)
     return Node(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from graph.errors import GraphError, did_you_mean
@@ -40,6 +41,8 @@ class Graph(Body):
     """What passes provide for each other, and what the user attaches."""
     metadata: Mapping[str, str]
     """Free text by key, carried from file to file."""
+    _index: GraphIndex | None
+    _by_name: dict[str, Node] | None
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class Graph(Body):
             put(self, "inputs", _all_inputs(ordered, listed, inputs is not None, name))
             put(self, "outputs", made)
             put(self, "output_names", _output_names(made, output_names))
-            put(self, "opsets", dict(opsets) if opsets else {"": DEFAULT_OPSET})
+            put(self, "opsets", _opsets(opsets))
             put(self, "attrs", dict(attrs or {}))
             put(self, "metadata", dict(metadata or {}))
             put(self, "_index", None)
@@ -104,13 +107,18 @@ class Graph(Body):
             remedy="Make another with graph.evolve(...) or a pass",
         )
 
+    def __delattr__(self, name: str) -> None:
+        setattr(self, name, None)
+
     @property
     def index(self) -> GraphIndex:
         """The graph as integers, built once."""
-        if self._index is None:
+        made = self._index
+        if made is None:
             with collector_paused():
-                object.__setattr__(self, "_index", build_index(self))
-        return self._index
+                made = build_index(self)
+            object.__setattr__(self, "_index", made)
+        return made
 
     def __getitem__(self, name: str) -> Node:
         node = self._named().get(name)
@@ -123,9 +131,11 @@ class Graph(Body):
         return name in self._named()
 
     def _named(self) -> dict[str, Node]:
-        if self._by_name is None:
-            object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
-        return self._by_name
+        made = self._by_name
+        if made is None:
+            made = {node.name: node for node in self.nodes}
+            object.__setattr__(self, "_by_name", made)
+        return made
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -177,6 +187,19 @@ class Graph(Body):
     def __repr__(self) -> str:
         ops = sum(node.is_op for node in self.nodes)
         return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {ops} ops, {len(self.outputs)} outputs>"
+
+
+def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:
+    if given is not None and not isinstance(given, Mapping):
+        raise GraphError(f"opsets are versions by domain, not {given!r:.60}", remedy='Write {"": 21}')
+    return MappingProxyType(dict(given or {"": DEFAULT_OPSET}))
+
+
+def require_graph(value: Any) -> Graph:
+    """The graph, if it is one."""
+    if isinstance(value, Graph):
+        return value
+    raise GraphError(f"a Graph is expected, not {type(value).__name__}", remedy="pt.load(...) reads a model from a file")
 
 
 def _ordered(roots: list[Node], kept: tuple[Node, ...]) -> tuple[Node, ...]:

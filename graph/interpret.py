@@ -21,6 +21,8 @@ _FAILURES = (
 
 def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The graph's outputs for these values of its inputs, in order (arrays; lists for sequences; None for nothing)."""
+    if isinstance(inputs, Mapping):
+        raise GraphError("values are given in the order of the inputs, not by name", where=f"graph {graph.name!r}")
     if len(inputs) != len(graph.inputs):
         raise GraphError(
             f"{len(inputs)} values were given for {len(graph.inputs)} inputs",
@@ -64,7 +66,7 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
     if mine is not None and mine.numpy is not None:
         defaults = {name: spec.default for name, spec in mine.spec.attributes.items()}
         made = mine.numpy(*inputs, **{**defaults, **node.attrs})
-        return tuple(made) if isinstance(made, (tuple, list)) else (np.asarray(made),)
+        return _several(made, count)
     from graph.numerics import evaluate
 
     attributes = {
@@ -73,6 +75,15 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
     return evaluate(
         node.op, inputs, attributes, domain=node.domain, version=opsets.get(node.domain, 1), n_outputs=count
     )
+
+
+def _several(made: Any, count: int) -> tuple[Any, ...]:
+    """What a user's function returned, as so many outputs."""
+    values = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    if len(values) != count or any(value is None for value in values):
+        found = "None" if made is None else f"{len(values)} values"
+        raise ValueError(f"its numpy function returned {found}, and the node has {count} outputs")
+    return tuple([np.asarray(value) for value in values])
 
 
 class _Runnable:

@@ -190,6 +190,11 @@ class Node(_Open):
         made.__class__ = Node
         return made
 
+    def __delattr__(self, name: str) -> None:
+        if name == "affinity":
+            raise GraphError("an affinity is set, to None if there is to be none", where=f"node {self.name!r} ({self.op})")
+        setattr(self, name, None)
+
     def __repr__(self) -> str:
         what = "variable" if self.op is None else self.op
         return f"<Node {self.name!r} {what}>"

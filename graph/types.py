@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import numpy as np
 
 from graph.errors import TypeMismatch
 
-Dim = Union[int, str, None]
+Dim = int | str | None
 """A dimension: a size, a symbol that stands for one, or None where nothing is known."""
 
 
@@ -19,6 +20,14 @@ def _shape(value: Any) -> tuple[Dim, ...] | None:
     if isinstance(value, (int, str)):
         raise TypeMismatch(f"a shape is a sequence of dimensions, not {value!r}", remedy=f"Write ({value!r},)")
     return tuple(map(_dim, value))
+
+
+def require_shapes(shapes: Any) -> None:
+    """Raise an error unless these are shapes by name."""
+    if not isinstance(shapes, Mapping):
+        raise TypeMismatch(
+            f"shapes are given by the inputs' names, not as {type(shapes).__name__}", remedy='Write {"x": (1, 3, 224, 224)}'
+        )
 
 
 def _dim(value: Any) -> Dim:
@@ -147,5 +156,5 @@ class MapType:
         return f"map({self.key}, {'?' if self.value is None else self.value})"
 
 
-Type = Union[TensorType, SparseTensorType, SequenceType, OptionalType, MapType]
+Type = TensorType | SparseTensorType | SequenceType | OptionalType | MapType
 """The type of a value."""

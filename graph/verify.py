@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graph.errors import GraphError, TypeMismatch
-from graph.graph import Graph
+from graph.graph import Graph, require_graph
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
+from graph.ops.schemas import newest_versions
 from graph.pauses import collector_paused
 from graph.signatures import Signature
 from graph.types import TensorType, Type
@@ -22,12 +23,22 @@ def verify(graph: Graph) -> None:
 
     Acyclic, names unique, values there, bodies closed, opsets known; where an op's schema is known, counts, attributes and
     types by it. Near-linear: schemas are looked up once for each op."""
+    require_graph(graph)
+    _verify_versions(graph)
     with collector_paused():
         ops: dict[str, Node] = {}
         for inner in graphs_in(graph):
             _verify_structure(inner)
             _verify_names(inner, ops)
             _verify_nodes(inner)
+
+
+def _verify_versions(graph: Graph) -> None:
+    newest = newest_versions()
+    for domain, version in graph.opsets.items():
+        if not 1 <= version <= newest.get(domain, version):
+            cause = f"there is no version {version} of opset {domain or 'ai.onnx'!r}; 1 to {newest.get(domain, 1)} are known"
+            raise GraphError(cause, where=f"graph {graph.name!r}")
 
 
 def _verify_structure(graph: Graph) -> None:

@@ -16,7 +16,7 @@ from graph.ops.fragile import is_fragile
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
 from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.types import Dim, Type
+from graph.types import Dim, Type, require_shapes
 from passes.bodies import has_bodies, holds_body
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant, unused
@@ -43,6 +43,7 @@ def infer(g: Graph, shapes: Mapping[str, Sequence[Dim]] | None = None, strict: b
 
 
 def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
+    require_shapes(shapes)
     by_name = {node.name: node for node in g.inputs}
     symbols: dict[str, Dim] = {}
     given: dict[Node, Type] = {}

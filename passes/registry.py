@@ -55,6 +55,8 @@ def register_pass(
     replace: bool = False,
 ) -> Callable[[Registered], Registered]:
     """Make the decorated function, `(graph, **options) -> graph`, a pass of that name."""
+    if not isinstance(name, str):
+        raise PassError(f"a pass needs a name, not {name!r}", remedy='Write @register_pass("MyPass")')
     declared = {"needs": needs, "provides": provides, "keeps": keeps}
     for word, names in declared.items():
         if isinstance(names, str):
@@ -110,6 +112,8 @@ def pass_info(name: str) -> PassInfo:
 
 def pass_names(names: str | Sequence[str]) -> list[str]:
     """The passes meant, in order: a pipeline stands for those in it."""
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise PassError(f"passes are given as a name or a list of names, not {names!r:.60}")
     found: list[str] = []
     for name in [names] if isinstance(names, str) else names:
         if name in _pipelines:

@@ -35,6 +35,13 @@ class CustomOp:
             return (None,) * n_outputs
         made = self.shape(tuple(inputs), attributes)
         types = tuple(made) if isinstance(made, (list, tuple)) else (made,)
+        for made in types:
+            if not (made is None or isinstance(made, Type)):
+                raise GraphError(
+                    f"the shape rule gave {made!r:.60}, which is no type",
+                    where=f"op {self.spec.title}",
+                    remedy="It returns a TensorType, or None where it cannot tell; one for each output",
+                )
         if len(types) < n_outputs:
             raise GraphError(
                 f"the shape rule gave {len(types)} types for {n_outputs} outputs", where=f"op {self.spec.title}"
@@ -54,9 +61,11 @@ def register_op(
     attributes: Mapping[str, Any] | None = None,
     shape: ShapeRule | None = None,
     numpy: Meaning | None = None,
+    random: bool = False,
 ) -> CustomOp:
     """Declare an op: how many inputs and outputs it has (a number, or the least and the most), its attributes with their
-    defaults (a type such as `int` makes one required), its shape rule and its meaning in numpy.
+    defaults (a type such as `int` makes one required), its shape rule and its meaning in numpy. A `random` op is never
+    folded or merged.
 
     >>> _ = register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0],
     ...                 numpy=lambda x, beta: x / (1 + np.exp(-beta * x)))
@@ -76,7 +85,7 @@ def register_op(
         max_inputs=high_in,
         min_outputs=low_out,
         max_outputs=high_out,
-        random=False,
+        random=random,
         deprecated=False,
         has_function=False,
     )

@@ -82,6 +82,13 @@ class OpSpec:
         return f"{self.domain or 'ai.onnx'}.{self.op}-{self.since}"
 
 
+def newest_versions() -> dict[str, int]:
+    """The newest version of each domain that the onnx package knows."""
+    import onnx.defs
+
+    return {domain: last for domain, (_, last) in onnx.defs.C.schema_version_map().items()}
+
+
 def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
     """The op at this version of its domain, or None if neither ONNX nor the user declares it."""
     from graph.ops.custom import custom_op
@@ -113,6 +120,12 @@ def is_random(node: Node) -> bool:
     The bodies inside count too."""
     if node.op in _RANDOM and node.domain in _RANDOM_DOMAINS:
         return node.op != "Dropout" or _may_train(node)
+    if node.domain not in _RANDOM_DOMAINS:
+        from graph.ops.custom import custom_op
+
+        mine = custom_op(node.op, node.domain)
+        if mine is not None and mine.spec.random:
+            return True
     return any(is_random(inner) for _, body in node.bodies for inner in body.nodes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from graph.errors import ReadError
 from graph.graph import Graph
-from graph.types import Dim
+from graph.types import Dim, require_shapes
 
 ZOO = "zoo:"
 """What the name of a model of the zoo begins with."""
@@ -26,6 +26,7 @@ def load(
     `shapes` gives inputs other shapes than the file's; `params` is the file of an MXNet symbol's parameters; `inline` puts
     the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX model given as a ModelProto
     or as bytes may keep external data."""
+    require_shapes(shapes or {})
     name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
     if isinstance(name, str) and name.startswith(ZOO):
         from graph.readers.zoo import load_zoo

@@ -196,5 +196,5 @@ def test_bad_files_have_one_clear_error(tmp_path):
         load(tmp_path)
     with pytest.raises(ReadError, match="no such file"):
         load(tmp_path / "missing.onnx")
-    with pytest.raises(ReadError, match="a int is no ONNX model"):
+    with pytest.raises(ReadError, match="an object of type int is no ONNX model"):
         load(7)

@@ -61,4 +61,5 @@ def _content(source: Any) -> tuple[Any, str, str]:
             )
         return path.read_bytes(), str(path), path.stem.removesuffix("-symbol") or "net"
     except (OSError, ValueError) as error:
-        raise ReadError(f"the symbol file cannot be opened: {error}", where=str(path)) from error
+        reason = getattr(error, "strerror", None) or error
+        raise ReadError(f"the symbol file cannot be opened: {reason}", where=str(path)) from error

@@ -80,7 +80,7 @@ def _mapped(path: Path) -> memoryview:
             )
         return np.memmap(path, dtype=np.uint8, mode="r").data
     except (OSError, ValueError) as error:
-        raise ReadError(f"the parameter file cannot be opened: {error}", where=str(path)) from error
+        raise ReadError(f"the parameter file cannot be opened: {error.strerror or error}", where=str(path)) from error
 
 
 def _from_bytes(data: memoryview, where: str) -> dict[str, Array]:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from graph.errors import ReadError
+from graph.ops.schemas import newest_versions
 
 UPGRADE = "Upgrade the package onnx, or save the model for an older version"
 
@@ -40,7 +41,8 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | None) -> Source:
         source = Source(model, path, folder if folder is not None else os.path.dirname(os.path.abspath(path)))
     else:
         raise ReadError(
-            f"a {type(given).__name__} is no ONNX model", remedy="Give a path, the bytes of a file, or a ModelProto"
+            f"an object of type {type(given).__name__} is no ONNX model",
+            remedy="Give a path, the bytes of a file, or a ModelProto",
         )
     _check_model(source.model, source.title)
     return source
@@ -100,11 +102,7 @@ def _check_model(model: Any, title: str) -> None:
 
 def read_opsets(imports: Any, title: str) -> dict[str, int]:
     """The version of each domain that is imported, checked against those that the package onnx knows."""
-    import onnx.defs
-
-    newest = {"ai.onnx.ml": 1, "": onnx.defs.onnx_opset_version()}
-    for domain, (_, last) in onnx.defs.C.schema_version_map().items():
-        newest[domain] = max(last, newest.get(domain, 1))
+    newest = newest_versions()
     found: dict[str, int] = {}
     for item in imports:
         domain = plain_domain(utf8(item.domain, title))

@@ -11,7 +11,7 @@ from graph.errors import WriteError
 from graph.node import Body
 from graph.protos import write_type
 from graph.sparse import SparseTensor
-from graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType
+from graph.types import Type
 from graph.writers.onnx.tensors import Aside, write_tensor
 
 NUMBERS = {
@@ -20,7 +20,6 @@ NUMBERS = {
 }  # fmt: skip
 """The number of each kind of attribute."""
 
-_TYPES = (TensorType, SparseTensorType, SequenceType, OptionalType, MapType)
 _MANY = {"SPARSE_TENSORS": "sparse_tensors", "TENSORS": "tensors", "TYPE_PROTOS": "type_protos"}
 
 
@@ -93,7 +92,7 @@ def _kind(value: Any, name: str, where: str) -> str:
         return "GRAPH"
     elif isinstance(value, SparseTensor):
         return "SPARSE_TENSOR"
-    elif isinstance(value, _TYPES):
+    elif isinstance(value, Type):
         return "TYPE_PROTO"
     raise WriteError(f"ONNX has no attribute for {name!r}: {value!r:.80}", where=where)
 

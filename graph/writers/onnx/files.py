@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from graph.errors import WriteError
-from graph.graph import Graph
+from graph.graph import Graph, require_graph
 from graph.pauses import collector_paused
 from graph.writers.onnx.model import Writing, to_model
 from graph.writers.onnx.output_types import complete_outputs
@@ -32,6 +32,7 @@ def save(
     Large constants go to a file beside it, "NAME.DIGEST.data", if there is more than 1 GiB of them or `external`
     says so; one that an earlier save of the same path left is removed. Control dependencies are an error unless
     `drop_control`."""
+    require_graph(graph)
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.path.isdir(folder):

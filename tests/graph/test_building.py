@@ -1,0 +1,130 @@
+"""Nodes and graphs made by hand: order, names, what never changes, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph import Graph, GraphError, PartitaError, call, constant, op, register_op, unregister_op, variable
+from graph.interpret import interpret
+from graph.readers import load
+from graph.verify import verify
+from graph.writers import save
+from passes import apply_pass, register_pass
+
+
+@pytest.fixture
+def declared() -> Iterator[Callable[..., Graph]]:
+    """Declares the op my::U anew and gives a graph of it."""
+
+    def declare(**words: Any) -> Graph:
+        register_op("U", "my", **words)
+        return Graph([op("U", variable("x", "float32", (2,)), name="u", domain="my")])
+
+    yield declare
+    unregister_op("U", "my")
+
+
+def test_the_earliest_made_of_the_ready_nodes_comes_first() -> None:
+    b, a = variable("b"), variable("a")
+    first, second = op("Neg", b, name="first"), op("Relu", a, name="second")
+    last = op("Add", second, first, name="last").evolve(place=0)
+    g = Graph([last])
+    assert [node.name for node in g.nodes] == ["b", "a", "first", "second", "last"]
+    rebuilt = first.evolve(op="Abs")
+    made = Graph([last.evolve(inputs=(second[0], rebuilt[0]))])
+    assert [node.op for node in made.nodes] == [None, None, "Abs", "Relu", "Add"]
+    assert g.evolve(name="again").nodes == g.nodes and g.evolve(outputs=[second], nodes=()).nodes == (b, a, second)
+
+
+def test_a_node_listed_twice_stands_in_the_graph_once() -> None:
+    x = variable("x")
+    y = op("Relu", x, name="y")
+    assert Graph([y], nodes=[x, y, y]).nodes == (x, y)
+
+
+def test_unnamed_nodes_are_named_by_the_first_graph() -> None:
+    x = variable("relu_0")
+    y = op("Relu", op("Relu", x))
+    assert [node.name for node in Graph([y]).nodes] == ["relu_0", "relu_1", "relu_2"]
+    assert Graph([y])["relu_2"] is y
+
+
+def test_outputs_have_names_of_their_own() -> None:
+    x = variable("x")
+    y = op("Relu", x, name="y")
+    g = Graph([y, x, y])
+    assert g.output_names == ("y", "x", "y_1") and g.outputs == (y[0], x[0], y[0])
+
+
+def test_nothing_but_the_affinity_may_be_set() -> None:
+    y = op("Relu", variable("x"), name="y")
+    g = Graph([y])
+    y.affinity = "cpu"
+    for change in (
+        lambda: setattr(y, "name", "z"),
+        lambda: delattr(y, "name"),
+        lambda: delattr(y, "affinity"),
+        lambda: setattr(g, "nodes", ()),
+        lambda: delattr(g, "nodes"),
+    ):
+        with pytest.raises(GraphError):
+            change()
+    for mapping in (y.attrs, g.opsets):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            mapping["a"] = 1  # type: ignore[index]
+    assert (y.name, y.affinity, g["y"]) == ("y", "cpu", y)
+
+
+X = variable("x", "float32", (2,))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: constant([[1], [2, 3]]), r"no array can be made of \[\[1\], \[2, 3\]\]"),
+        (lambda: constant(object()), "holds numbers or strings, not object"),
+        (lambda: Graph([X], opsets=21), 'opsets are versions by domain, not 21\n  Write {"": 21}'),
+        (lambda: Graph(["x"]), "a value is a Node or a NodeEntry, not str"),
+        (lambda: Graph([op("Relu", X)], inputs=[]), "reads variables that are not among its inputs: x"),
+        (lambda: op("Relu", X)[1], "there is no output 1: the node has 1"),
+        (lambda: call(Graph([X]), X, X), "the call has 2 inputs and its body 1"),
+        (lambda: verify(Graph([X], opsets={"": 99})), "there is no version 99 of opset 'ai.onnx'"),
+        (lambda: verify("x"), "a Graph is expected, not str"),
+        (lambda: save("x", "x.onnx"), "a Graph is expected, not str"),
+        (lambda: load(b"", shapes=[1]), "shapes are given by the inputs' names, not as list"),
+        (lambda: load(3), "an object of type int is no ONNX model"),
+        (lambda: apply_pass(Graph([X]), None), "passes are given as a name or a list of names, not None"),
+        (lambda: apply_pass(Graph([X]), "InferShape", shapes=[1]), "shapes are given by the inputs' names"),
+        (lambda: register_pass(lambda g: g), r'Write @register_pass\("MyPass"\)'),
+        (lambda: interpret(Graph([X]), {"x": 1}), "values are given in the order of the inputs, not by name"),
+    ],
+)
+def test_what_is_refused(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(PartitaError, match=said):
+        make()
+
+
+def test_a_users_function_that_returns_too_much_or_nothing(declared: Callable[..., Graph]) -> None:
+    x = [np.ones(2, np.float32)]
+    with pytest.raises(GraphError, match=r"'u' \(U\).*returned 2 values, and the node has 1 outputs"):
+        interpret(declared(numpy=lambda x: (x, x)), x)
+    with pytest.raises(GraphError, match=r"'u' \(U\).*returned None"):
+        interpret(declared(numpy=lambda x: None), x)
+
+
+def test_a_users_shape_rule_that_returns_no_type(declared: Callable[..., Graph]) -> None:
+    with pytest.raises(PartitaError, match="the shape rule gave 'float32', which is no type"):
+        apply_pass(declared(shape=lambda types, attrs: "float32"), "InferShape")
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_random_ops_of_the_users_are_never_folded_or_merged(declared: Callable[..., Graph], random: bool) -> None:
+    declared(numpy=lambda x: x + 1, shape=lambda types, attrs: types[0], random=random)
+    one, x = constant(np.ones(2, np.float32), "one"), variable("x", "float32", (2,))
+    nodes = [op("U", value, name=f"u{i}", domain="my") for i, value in enumerate((one, x, x))]
+    made = apply_pass(Graph(nodes), ["FoldConstants", "MergeCommon"])
+    assert sum(node.op == "U" for node in made.nodes) == (3 if random else 1)
