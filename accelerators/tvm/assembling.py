@@ -30,6 +30,8 @@ class Step:
     """The name of the second-level call that it belongs to."""
     symbol: str
     """The kernel."""
+    runs: str
+    """The kernel that TVM runs for it: the first of those that are the same to the letter."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -198,9 +200,9 @@ class _Evaluating:
         if given and all(isinstance(value, np.ndarray) for value in given):
             if symbol in self.built.lowered.plain:
                 return _computed(self.built.lowered.plain[symbol], given, expr.ty_args)
-        self.assembly.steps.append(Step(self.call, symbol))
         args = relax.Tuple([self.assembly.expr(value) for value in given])
         kernel = self.assembly.kernel(self.built, symbol)
+        self.assembly.steps.append(Step(self.call, symbol, kernel.name_hint))
         made = relax.Call(expr.op, [kernel, args, *expr.args[2:]], expr.attrs, expr.ty_args)
         return self.assembly.builder.emit(made, self.title)
 
