@@ -43,6 +43,12 @@ def build(body: Body, machine: Machine) -> Built:
     return made
 
 
+def is_built(body: Body, machine: Machine) -> bool:
+    """Is the machine code of this structure there already?"""
+    with _guard:
+        return (body.key, machine) in _built
+
+
 def compile_kernels(kernels: Mapping[str, Any], target: Any) -> Any:
     """A runtime module of these kernels under their names."""
     named = {name: nameless(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}

@@ -11,52 +11,36 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import RunError
+from accelerators.errors import AcceleratorUnavailable, RunError
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built
 from accelerators.tvm.importing import first_line
+from accelerators.tvm.kernels import Kernel, make_kernel
 from accelerators.tvm.library import function, part, tvm
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.nvcc import ptx_of_all
 from accelerators.weights import held_once
-from graph.graph import Graph
 from graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]
+
+_HOST = 1
+"""The host's memory, by DLPack's number."""
 
 ALIGNMENT = 64
 """TVM's kernels may read vectors at any multiple of this; an array elsewhere crashes them."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class Kernel:
-    """One kernel of a compiled subgraph, to look at."""
+@attrs.frozen(slots=True)
+class Place:
+    """What a subgraph was compiled for, and which such device runs it."""
 
-    name: str
-    """The second-level call."""
-    symbol: str
-    """The kernel's own name; calls of one structure share it."""
-    nodes: tuple[str, ...]
-    """The ops that it computes."""
-    body: Graph
-    """They as a graph; `str(body)` is the text form."""
-    schedule: str
-    """The template or rule that scheduled it."""
-    _function: Any
-    _library: Any
-
-    @property
-    def tir(self) -> str:
-        """The scheduled loops as TVM's text."""
-        return str(self._function.script())
-
-    @property
-    def assembly(self) -> str:
-        """The machine code of the kernel's library: assembly, or what the GPU's compiler was given or made."""
-        device = next(iter(self._library.imports), None) if self.schedule.startswith(("dlight", "cuda")) else None
-        if device is None:
-            return str(self._library.inspect_source("asm"))
-        return str(device.inspect_source())
+    machine: Machine
+    """What its kernels were made for."""
+    device_id: int
+    """Which GPU, where there are several."""
 
 
 @attrs.frozen(slots=True)
@@ -82,21 +66,22 @@ class CompiledTvm(CompiledSubgraph):
 
     def __init__(
         self, assembled: Assembled, launches: Sequence[Launch], bodies: Bodies | Callable[[], CompiledTvm], name: str,
-        threads: int, perf_count: bool,
-    ) -> None:
+        place: Place, perf_count: bool,
+    ) -> None:  # fmt: skip
         self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
         self._bodies = None if callable(bodies) else bodies
         self._compile_again = bodies if callable(bodies) else lambda: self
         self._name = name
-        self._threads = threads
+        self._place = place
         self._perf_count = perf_count
         self._lock = threading.Lock()
         self._rows: list[ProfileRow] = []
         self._main: Callable[..., Any] | None = None
         self._machine: Any = None
         self._weights: list[Any] = []
+        self._device: Any = None
 
     @property
     def assembled(self) -> Assembled:
@@ -109,19 +94,27 @@ class CompiledTvm(CompiledSubgraph):
             if self._main is None:
                 self._start()
             assert self._main is not None
-            set_threads(self._threads)
+            set_threads(self._place.machine.threads)
             try:
-                results = self._main(*map(as_tensor, inputs), *self._weights)
+                results = self._main(*(as_tensor(array, self._device) for array in inputs), *self._weights)
             except Exception as error:  # noqa: BLE001  TVM raises anything
                 raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._name!r}") from error
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
     def _start(self) -> None:
-        relax = part("relax")
-        self._machine = relax.VirtualMachine(self._assembled.executable, tvm().cpu())
+        relax, machine = part("relax"), self._place.machine
+        if machine.kind == "cuda":
+            self._device = tvm().cuda(self._place.device_id)
+            if not self._device.exist:
+                raise AcceleratorUnavailable(
+                    f"there is no GPU {self._place.device_id} here: it was compiled for {machine.arch} and cannot run",
+                    where=f"subgraph {self._name!r}",
+                    remedy="Export the model and run it where there is one, or compile for 'cpu'",
+                )
+        self._machine = relax.VirtualMachine(self._assembled.executable, self._device or tvm().cpu())
         if self._perf_count:
             self._machine.set_instrument(self._instrument())
-        self._weights = [as_tensor(array) for array in self._assembled.weights]
+        self._weights = [as_tensor(array, self._device) for array in self._assembled.weights]
         self._main = self._machine["main"]
 
     def _output(self, origin: int | Array, results: Any, inputs: Sequence[Any]) -> Array:
@@ -136,17 +129,13 @@ class CompiledTvm(CompiledSubgraph):
         machine code is here: it is compiled once more, which is an error if its body was left behind."""
         if self._bodies is None:
             return self._compile_again().kernels()
-        made = []
-        for step in self._assembled.steps:
-            body, built, nodes = self._bodies[step.call]
-            lowered = built.lowered
-            made.append(
-                Kernel(
-                    step.call, step.symbol, nodes, body.graph, lowered.schedules[step.symbol],
-                    lowered.kernels()[step.symbol], built.library,
-                )
-            )  # fmt: skip
-        return made
+        return [make_kernel(step, self._place.machine, *self._bodies[step.call]) for step in self._assembled.steps]
+
+    def check_code(self) -> None:
+        """For a GPU: everything through the CUDA compiler, which complains now rather than where the model runs."""
+        machine = self._place.machine
+        if machine.kind == "cuda":
+            ptx_of_all({kernel.source for kernel in self.kernels()}, machine.arch)
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """A row for each kernel of the last run."""
@@ -202,8 +191,10 @@ def set_threads(count: int) -> None:
         _configured.count = count
 
 
-def as_tensor(array: Any) -> Any:
-    """The array as TVM sees it, without a copy where its memory is aligned, contiguous and writable."""
+def as_tensor(array: Any, device: Any = None) -> Any:
+    """The array as TVM sees it, without a copy where its memory is aligned, contiguous and writable; on a device: there."""
+    if device is not None:
+        return tvm().runtime.tensor(np.asarray(array), device)
     convert = importlib.import_module("tvm_ffi").from_dlpack
     given = np.asarray(array)
     if not (given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0 and given.flags.writeable):
@@ -225,6 +216,8 @@ def aligned_copy(array: Array) -> Array:
 def as_array(tensor: Any) -> Array:
     """TVM's tensor as numpy sees it; the memory lives as long as the array."""
     name = str(tensor.dtype)
+    if tensor.device.dlpack_device_type() != _HOST:
+        return tensor.numpy()
     if name == "bfloat16":
         return as_array(tensor._create_view(tensor.shape, "uint16")).view(numpy_dtype(name))
     made = np.from_dlpack(tensor)

@@ -11,10 +11,10 @@ from accelerators.tvm.machine import Machine, host_cpu, host_features, host_mach
 
 
 class CpuAccelerator(TvmAccelerator):
-    """The host's processor. NUM_THREADS (0: all cores that the process may use), PROGRESS (a callback)."""
+    """The host's processor; NUM_THREADS 0 means all cores that the process may use."""
 
     name = "cpu"
-    config_keys = {"NUM_THREADS": 0, "PROGRESS": None}
+    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": 0}
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""

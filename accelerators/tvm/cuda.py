@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.library import function, tvm
 from accelerators.tvm.machine import Machine, gpu_machine
+from accelerators.tvm.nvcc import NVRTC, compiler
 
 DEFAULT_ARCH = "sm_80"
 """What is compiled for where no GPU says otherwise."""
 
 
 class CudaAccelerator(TvmAccelerator):
-    """A GPU of NVIDIA's. ARCH ("sm_90"; by default the GPU's own, else sm_80), DEVICE_ID, PROGRESS (a callback)."""
+    """A GPU of NVIDIA's; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80."""
 
     name = "cuda"
-    config_keys = {"ARCH": "", "PROGRESS": None}
+    config_keys = {**TvmAccelerator.config_keys, "ARCH": ""}
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,8 +29,10 @@ class CudaAccelerator(TvmAccelerator):
         if compiler() is None:
             raise AcceleratorUnavailable(
                 "there is no compiler for CUDA code: neither nvcc nor NVRTC is found",
-                remedy="Install the CUDA toolkit (nvcc on the PATH, or CUDA_HOME), or pip install nvidia-cuda-nvrtc-cu12 cuda-python",
+                remedy="Install the CUDA toolkit (nvcc on the PATH, or CUDA_HOME), or pip install cuda-python",
             )
+        if compiler() != NVRTC:
+            os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
@@ -55,16 +56,3 @@ def gpu_arch() -> str | None:
     """The architecture of the first GPU here; None where there is none."""
     device = tvm().cuda(0)
     return f"sm_{device.compute_version.replace('.', '')}" if device.exist else None
-
-
-@cache
-def compiler() -> str | None:
-    """What compiles CUDA code here: nvcc's path, or NVRTC."""
-    import importlib.util
-    import os
-
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    found = shutil.which("nvcc") or next((str(p) for h in homes if h and (p := Path(h) / "bin" / "nvcc").exists()), None)
-    if found is not None:
-        return found
-    return "NVRTC" if importlib.util.find_spec("cuda") is not None else None

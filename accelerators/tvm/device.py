@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,9 @@ from accelerators.tvm import extensions
 from accelerators.tvm.assembling import assemble
 from accelerators.tvm.bodies import Body, make_body
 from accelerators.tvm.building import Built, build
-from accelerators.tvm.compiled import CompiledTvm, Launch
+from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
+from accelerators.tvm.isolation import Isolation
 from accelerators.tvm.library import PACKAGE, tvm
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.preparing import prepare
@@ -30,6 +32,11 @@ class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
 
     dynamic_shapes = False
+    """Kernels are made for sizes: a body with symbols is compiled again for each size."""
+
+    config_keys = {"PROGRESS": None, "ISOLATE": False, "ISOLATE_SECONDS": 60.0}
+    """PROGRESS: called with (kernels done, kernels in all, name); ISOLATE: try each kernel in a child process first, which has
+    ISOLATE_SECONDS for it."""
 
     def __init__(self) -> None:
         tvm()
@@ -58,15 +65,22 @@ class TvmAccelerator(Accelerator):
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
+        isolation = Isolation(machine, float(config["ISOLATE_SECONDS"])) if config["ISOLATE"] else None
         built: dict[Node, tuple[Body, Built]] = {}
-        with progress:
+        with progress, isolation or contextlib.nullcontext():
             for node, body in bodies.items():
                 progress.step(body.key, node.name)
-                built[node] = body, _build(node, body, machine)
+                built[node] = body, _build(node, body, machine, isolation)
         assembled = assemble(fused, built, machine)
         named = {node.name: (attrs.evolve(body, weights=()), made, _ops(node)) for node, (body, made) in built.items()}
         launches = [Launch(step.symbol, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
-        return CompiledTvm(assembled, launches, named, graph.name, machine.threads, bool(config["PERF_COUNT"]))
+        made = CompiledTvm(assembled, launches, named, graph.name, self.place(config), bool(config["PERF_COUNT"]))
+        made.check_code()
+        return made
+
+    def place(self, config: Mapping[str, Any]) -> Place:
+        """Where the configuration runs what was compiled."""
+        return Place(self.machine(config), int(config["DEVICE_ID"]))
 
     # -- elsewhere and later -----------------------------------------------------------------------------
 
@@ -94,16 +108,17 @@ class TvmAccelerator(Accelerator):
         """The shared library, loaded."""
         from accelerators.tvm.travel import read
 
-        threads, perf_count = self.machine(config).threads, bool(config["PERF_COUNT"])
-        return read(data, weights, graph, threads, perf_count, lambda: self.compile(graph, config))
+        return read(data, weights, graph, self.place(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 
 
 def _layer(body: Body) -> str:
     return "+".join(str(node.op) for node in body.ops)
 
 
-def _build(node: Node, body: Body, machine: Machine) -> Built:
+def _build(node: Node, body: Body, machine: Machine, isolation: Isolation | None) -> Built:
     try:
+        if isolation is not None:
+            isolation.check(body)
         return build(body, machine)
     except PartitaError as error:
         raise CompileError(

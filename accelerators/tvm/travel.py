@@ -13,7 +13,7 @@ import numpy as np
 
 from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.tvm.assembling import Assembled
-from accelerators.tvm.compiled import CompiledTvm, Launch
+from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.importing import first_line, quiet
 from accelerators.tvm.library import lock, tvm
 from graph.graph import Graph
@@ -47,7 +47,7 @@ def _library(executable: Any) -> bytes:
 
 
 def read(
-    data: bytes, weights: Sequence[Any], graph: Graph, threads: int, perf_count: bool, compile_again: Callable[[], CompiledTvm]
+    data: bytes, weights: Sequence[Any], graph: Graph, place: Place, perf_count: bool, compile_again: Callable[[], CompiledTvm]
 ) -> CompiledTvm:
     """The subgraph that `export` wrote. Its code is loaded into this process."""
     where = f"subgraph {graph.name!r}"
@@ -59,7 +59,7 @@ def read(
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
     made = Assembled(_loaded(library, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
-    return CompiledTvm(made, launches, compile_again, graph.name, threads, perf_count)
+    return CompiledTvm(made, launches, compile_again, graph.name, place, perf_count)
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:

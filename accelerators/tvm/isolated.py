@@ -1,0 +1,44 @@
+"""The child process in which bodies are tried: python -m accelerators.tvm.isolated
+
+Reads one line of JSON for each body and answers with one: whether TVM compiles it. If TVM crashes or hangs, only this process does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.building import compile_kernels
+from accelerators.tvm.lowering import lower
+from accelerators.tvm.machine import Machine
+from graph.errors import PartitaError
+from graph.readers.onnx import load_onnx
+
+
+def main() -> None:
+    """Serve until the input ends. What TVM prints goes to the error stream, so that answers stay readable."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answers.write(json.dumps({"error": _tried(json.loads(line))}) + "\n")
+        answers.flush()
+
+
+def _tried(request: dict[str, object]) -> str | None:
+    """None if the body can be compiled, else why not."""
+    text, machine = str(request["model"]), request["machine"]
+    assert isinstance(machine, dict)
+    graph = load_onnx(base64.b64decode(text))
+    made = Machine(**machine)
+    body = Body(graph, len(graph.inputs), (), str(request["key"]), str(request["kind"]))
+    try:
+        compile_kernels(lower(body, made).kernels(), made.target)
+    except PartitaError as error:
+        return error.cause
+    return None
+
+
+if __name__ == "__main__":
+    main()

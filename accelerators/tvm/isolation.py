@@ -1,0 +1,94 @@
+"""Trying each body in a child process first, so that a crash or a hang of TVM's compiler is a CompileError and nothing more."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm import extensions
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.building import is_built
+from accelerators.tvm.machine import Machine
+
+COMMAND = [sys.executable, "-m", "accelerators.tvm.isolated"]
+"""What starts the child."""
+
+
+class Isolation:
+    """A child that compiles bodies on trial; it is started when first needed, and again when one has killed it."""
+
+    def __init__(self, machine: Machine, seconds: float) -> None:
+        self.machine = machine
+        self.seconds = seconds
+        """How long one body may take."""
+        self._child: subprocess.Popen[str] | None = None
+
+    def check(self, body: Body) -> None:
+        """CompileError if TVM refuses the body, crashes on it, or takes too long. A body that was built before is not tried again;
+        nor is a custom op, whose function cannot be sent to another process."""
+        if is_built(body, self.machine) or any(extensions.find(node) is not None for node in body.ops):
+            return
+        answer = self._ask(body)
+        if answer is not None:
+            raise CompileError(answer)
+
+    def _ask(self, body: Body) -> str | None:
+        from graph.writers.onnx.model import to_model
+
+        child = self._started()
+        assert child.stdin is not None and child.stdout is not None
+        request: dict[str, Any] = {
+            "model": base64.b64encode(to_model(body.graph).SerializeToString()).decode(),
+            "machine": attrs.asdict(self.machine),
+            "key": body.key,
+            "kind": body.kind,
+        }
+        try:
+            child.stdin.write(json.dumps(request) + "\n")
+            child.stdin.flush()
+        except BrokenPipeError:
+            return self._died()
+        ready, _, _ = select.select([child.stdout], [], [], self.seconds)
+        if not ready:
+            self._stop()
+            return f"TVM's compiler took more than {self.seconds:g} s"
+        line = child.stdout.readline()
+        return json.loads(line)["error"] if line else self._died()
+
+    def _died(self) -> str:
+        assert self._child is not None
+        code = self._child.wait()
+        self._child = None
+        return f"TVM's compiler died ({f'signal {-code}' if code < 0 else f'exit status {code}'})"
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._child is None:
+            root = str(Path(__file__).resolve().parents[2])
+            paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+            self._child = subprocess.Popen(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+            )
+        return self._child
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+    def __enter__(self) -> Isolation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop()

@@ -1,0 +1,56 @@
+"""One kernel of a compiled subgraph, to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from accelerators.tvm.assembling import Step
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.building import Built
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.nvcc import ptx
+from graph.graph import Graph
+
+
+@attrs.frozen(slots=True, eq=False)
+class Kernel:
+    """What runs, and where it comes from."""
+
+    name: str
+    """The second-level call."""
+    symbol: str
+    """The kernel's own name; calls of one structure share it."""
+    nodes: tuple[str, ...]
+    """The ops that it computes."""
+    body: Graph
+    """The same as a graph; `str(body)` is the text form."""
+    schedule: str
+    """The template or rule that scheduled it."""
+    machine: Machine
+    """What it was compiled for."""
+    _function: Any
+    _library: Any
+
+    @property
+    def tir(self) -> str:
+        """The scheduled loops as TVM's text."""
+        return str(self._function.script())
+
+    @property
+    def source(self) -> str:
+        """What TVM generated: assembly for a processor, CUDA source for a GPU."""
+        device = next(iter(self._library.imports), None)
+        return str(self._library.inspect_source("asm") if device is None else device.inspect_source("cuda"))
+
+    @property
+    def assembly(self) -> str:
+        """The machine's own language: assembly, or PTX."""
+        return self.source if self.machine.kind == "cpu" else ptx(self.source, self.machine.arch)
+
+
+def make_kernel(step: Step, machine: Machine, body: Body, built: Built, nodes: tuple[str, ...]) -> Kernel:
+    """The kernel of one step."""
+    lowered, symbol = built.lowered, step.symbol
+    return Kernel(step.call, symbol, nodes, body.graph, lowered.schedules[symbol], machine, lowered.kernels()[symbol], built.library)

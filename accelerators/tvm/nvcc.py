@@ -1,0 +1,57 @@
+"""CUDA source to PTX with the machine's own compiler, where TVM itself does not (it needs a driver for that)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from pathlib import Path
+
+from accelerators.errors import CompileError
+from accelerators.tvm.library import part
+
+NVRTC = "NVRTC"
+"""What stands for the compiler that is a library."""
+
+
+@cache
+def compiler() -> str | None:
+    """What compiles CUDA code here: nvcc's path, or NVRTC; None if there is neither."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    beside = (Path(home) / "bin" / "nvcc" for home in homes if home)
+    found = shutil.which("nvcc") or next((str(path) for path in beside if path.exists()), None)
+    return found or (NVRTC if importlib.util.find_spec("cuda") is not None else None)
+
+
+def ptx_of_all(sources: Iterable[str], arch: str) -> list[str]:
+    """The PTX of each source, several at a time."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda source: ptx(source, arch), sources))
+
+
+@lru_cache(maxsize=2048)
+def ptx(source: str, arch: str) -> str:
+    """The source as PTX; CompileError with the compiler's first complaint."""
+    found = compiler()
+    if found is None:
+        raise CompileError("there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit")
+    if found == NVRTC:
+        made = part("support.nvcc").compile_cuda(source, target_format="ptx", arch=arch, compiler="nvrtc")
+        return bytes(made).decode()
+    return _by_nvcc(found, source, arch)
+
+
+def _by_nvcc(path: str, source: str, arch: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        given, made = Path(folder) / "kernel.cu", Path(folder) / "kernel.ptx"
+        given.write_text(source)
+        done = subprocess.run([path, "-ptx", f"-arch={arch}", "-O3", "-o", str(made), str(given)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise CompileError(f"nvcc refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this nvcc knows?")
+        return made.read_text()
