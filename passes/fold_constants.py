@@ -101,6 +101,7 @@ def _folded(
         not node.inputs
         or any(entry is not None and entry.node.value is None for entry in node.inputs)
         or is_random(node)
+        or (node.op in _BOUNDLESS and not node.domain)
     ):
         return None
     read = sum(
@@ -164,6 +165,9 @@ def _output_bytes(node: Node, g: Graph) -> int | None:
         return 8 * sum(sizes) * max(2, *(_rank(entry) for entry in node.inputs))
     return None
 
+
+_BOUNDLESS = frozenset({"RegexFullMatch"})
+"""Ops that may take for ever on little data: Python tries all ways to match a pattern."""
 
 _BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
 """Ops whose output sizes depend on the data and are bounded by the input's size times its rank."""

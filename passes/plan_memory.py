@@ -28,11 +28,11 @@ class MemoryPlan:
     """What it would be if every value had memory of its own."""
     at_once: int
     """The most bytes alive at the same time: no plan can have a lower peak."""
-    offsets: Mapping[str, int]
+    offsets: Mapping[str, int] = attrs.field(repr=False)
     """The first byte of each value by name."""
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = attrs.field(repr=False)
     """The bytes of each value, rounded up to the alignment."""
-    workspaces: Mapping[str, tuple[int, int]]
+    workspaces: Mapping[str, tuple[int, int]] = attrs.field(repr=False)
     """The first byte and the size of what the bodies of a node need while it runs, by node name."""
     unknown: tuple[str, ...]
     """The values whose size is not known: not planned."""

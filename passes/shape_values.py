@@ -15,6 +15,10 @@ Vector = np.ndarray[Any, Any]
 """An object array of at most one dimension: integers where an element is known, None where it is not."""
 
 
+_LEAST = -(1 << 63)
+"""The least int64."""
+
+
 class ShapeValues:
     """What is known of the integer vectors met so far; give it the nodes in order."""
 
@@ -29,7 +33,10 @@ class ShapeValues:
         vector = rule(self, node, version)
         if vector is None:
             return None
-        if any(item is None for item in vector.reshape(-1)):
+        flat = vector.reshape(-1)
+        if any(item is not None and not _LEAST <= item <= -_LEAST - 1 for item in flat):
+            return None
+        if any(item is None for item in flat):
             self._known[node[0]] = vector
             return None
         return vector.astype(np.int64)

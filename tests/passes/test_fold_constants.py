@@ -290,3 +290,13 @@ def test_old_opsets_fold_by_their_own_rules() -> None:
     made = apply_pass(before, FOLD)
     assert made["s"].is_constant and abs(made["s"].value.sum() - 1) < 1e-6
     same_values(before, made, [np.zeros((2, 2), np.float32)])
+
+
+def test_sizes_beyond_int64_stay() -> None:
+    unchanged(FOLD, "graph net(x: float32[1099511627776, 1099511627776]) -> (y) { y = Size(x) }")
+
+
+def test_a_pattern_that_may_take_for_ever_is_not_tried() -> None:
+    text_of = constant(np.array(["a" * 40 + "b"], object), "t")
+    g = Graph([op("RegexFullMatch", text_of, name="y", pattern="(a+)+c")])
+    assert apply_pass(g, "Default")["y"].op == "RegexFullMatch"

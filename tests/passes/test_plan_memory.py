@@ -92,3 +92,10 @@ def test_no_two_live_values_overlap(g: Graph) -> None:
         assert not (alive_together and a[2] < b[3] and b[2] < a[3])
     assert plan.at_once <= plan.peak <= plan.naive
     assert plan.peak == max((end for *_, end in spans.values()), default=0)
+
+
+def test_it_prints_on_one_short_line() -> None:
+    g = text("graph net(x: float32[8]) -> (y) { a = Relu(x)\n y = Neg(a) }")
+    plan = apply_pass(g, ["InferShape", "PlanMemory"]).attrs["memory_plan"]
+    assert str(plan) == "peak 128 bytes of 128 (100%), 2 values"
+    assert repr(plan) == "MemoryPlan(peak=128, naive=128, at_once=128, unknown=())"
