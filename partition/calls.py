@@ -7,12 +7,13 @@ from typing import Any
 
 import attrs
 
+from graph.errors import GraphError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Type
 from partition.bodies import Draft, build_body, draft_body, find_exits
 from partition.hooks import Hooks
-from partition.names import names_in, unique, with_own_names
+from partition.names import op_names_in, unique, with_own_names
 from partition.op_index import OpIndex
 
 
@@ -84,7 +85,7 @@ class CallMaker:
         if hooks.overrides("init_subgraph_inputs"):
             draft.variables = hooks.init_inputs(draft.variables, draft.entries, first)
             draft.foreign = True
-        body = build_body(self.index, draft, chosen.name)
+        body = self._body(chosen, draft, first)
         extra = hooks.review(body, chosen.index, first)
         if extra is None:
             return "review_subgraph"
@@ -94,9 +95,19 @@ class CallMaker:
             return "create_subgraph_node"
         self._check_created(chosen, node, draft, first)
         if node.subgraph is not None and node.subgraph is not body:  # the property made another of it
-            node = node.evolve(subgraph=with_own_names(node.subgraph, names_in(body), self._taken))
+            own = op_names_in(body)
+            node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
         chosen.made = Made(self._titled(chosen, node, extra), body, draft)
         return None
+
+    def _body(self, chosen: Chosen, draft: Draft, first: Node) -> Graph:
+        try:
+            return build_body(self.index, draft, chosen.name)
+        except GraphError as error:
+            if not draft.foreign:
+                raise
+            cause = f"with the inputs that it returned the body is no graph: {error.cause}"
+            raise chosen.hooks.error("init_subgraph_inputs", first, cause, error.remedy) from error
 
     def _titled(self, chosen: Chosen, node: Node, extra: Mapping[str, Any]) -> Node:
         """The node under its final name, with the attributes that the review adds."""
@@ -112,8 +123,7 @@ class CallMaker:
     def _adjust(self, chosen: Chosen) -> None:
         nodes = [self.index.nodes[v] for v in chosen.members]
         made = chosen.hooks.adjust(nodes, chosen.index)
-        if made is not None:
-            self.adjusted.update((v, new) for v, old, new in zip(chosen.members, nodes, made, strict=True) if new is not old)
+        self.adjusted.update((v, new) for v, old, new in zip(chosen.members, nodes, made, strict=True) if new is not old)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
         """As many outputs as the body, and nothing read but what the body reads."""
@@ -126,7 +136,7 @@ class CallMaker:
                 f"it returned a node with {given} outputs for a subgraph with {wanted}",
                 "Make as many outputs as the subgraph has (n_outputs=), or override connect_subgraph_outputs",
             )
-        if node.inputs or node.captures:
+        if node.inputs or node.captures or node.after:
             check_reads(hooks, hook, first, node, set(draft.entries), {self.index.nodes[v] for v in chosen.members})
 
     def _check_affinities(self, chosen: Chosen) -> None:
@@ -156,6 +166,9 @@ class CallMaker:
 
 def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[NodeEntry], inside: set[Node]) -> None:
     """A call may read the subgraph's inputs, graph inputs and constants: else it could depend on itself."""
+    if node.after:
+        cause = f"it returned a node with control dependencies of its own: after {node.after[0].name!r}"
+        raise hooks.error(hook, first, cause, "The call gets those of the subgraph's nodes")
     for entry in node.reads:
         if entry in allowed or entry.node.is_variable or entry.node.is_constant:
             continue

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from graph.errors import did_you_mean
 from graph.node import Node
 from partition import growth
 from partition.combine import Combined
-from partition.errors import PartitionError, not_a, raised
+from partition.errors import PartitionError, raised
 from partition.evidence import Evidence, EvidenceOfWalk
 from partition.hooks import Hooks
 from partition.matcher import Matcher
@@ -136,10 +136,7 @@ def _filtered(
 def filtered(selector: SubgraphSelector, hooks: Hooks, candidates: list[Node]) -> list[Node]:
     """What `filter` keeps of the candidates; anything but a choice of them is an error."""
     first = candidates[0]
-    answer = hooks.call("filter", first, selector.filter, list(candidates))
-    if not isinstance(answer, Iterable) or isinstance(answer, (str, Node)):
-        raise hooks.error("filter", first, not_a("a list of nodes", answer))
-    kept = list(answer)
+    kept = hooks.call_for_list("filter", first, "a list of nodes", selector.filter, list(candidates))
     seen: set[int] = set()
     known = set(map(id, candidates))
     for node in kept:

@@ -9,7 +9,7 @@ import numpy as np
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from partition.errors import PartitionError, hook_error, not_a, raised
+from partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
 from partition.pattern import Pattern
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
@@ -18,12 +18,21 @@ Answer = TypeVar("Answer")
 
 
 class Witness:
-    """What the graph looked like before the hooks saw it, to tell whether one of them changed it."""
+    """What the graph looked like before the hooks saw it, to tell whether one of them changed it.
+
+    As a context it puts the graph back when anything is raised: a hook may change it first and fail then."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._attrs = dict(graph.attrs)
         self._affinities = [node.affinity for node in graph.nodes]
+
+    def __enter__(self) -> Witness:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self._restore()
 
     def check(self, property_name: str, hook: str) -> None:
         """Put everything back and complain if the graph was changed. Linear."""
@@ -89,6 +98,17 @@ class Hooks:
         self.witness.check_attrs(self.name, hook)
         return answer
 
+    def call_for_list(self, hook: str, node: Node, kind: str, function: Callable[..., Iterable[Any]], *args: Any) -> list[Any]:
+        """Call a hook that returns several things, in whatever iterable; `kind` says what they should be."""
+
+        def listed() -> list[Any]:
+            answer = function(*args)
+            if isinstance(answer, (str, Node)) or not isinstance(answer, Iterable):
+                raise WrongAnswer(not_a(kind, answer))
+            return list(answer)  # a generator may fail only here
+
+        return self.call(hook, node, listed)
+
     def new_selector(self, node: Node | None = None) -> SubgraphSelector | Pattern:
         """A selector (or pattern) of the property's."""
         made = self.call("create_subgraph_selector", node, self.property.create_subgraph_selector)
@@ -117,17 +137,16 @@ class Hooks:
         answer = self.call("review_subgraph", node, self.property.review_subgraph, subgraph, index)
         if isinstance(answer, (bool, np.bool_)):
             return {} if answer else None
-        if isinstance(answer, Mapping):
+        if isinstance(answer, Mapping) and all(isinstance(key, str) for key in answer):
             return answer
         raise self.error("review_subgraph", node, not_a("a bool or attributes", answer))
 
     def init_inputs(self, variables: list[Node], entries: Sequence[NodeEntry], node: Node) -> list[Node]:
         """The body's inputs as `init_subgraph_inputs` wants them."""
-        hook = "init_subgraph_inputs"
-        answer = self.call(hook, node, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
-        made = list(answer) if isinstance(answer, Iterable) else [answer]
+        hook, kind = "init_subgraph_inputs", f"{len(variables)} variables"
+        made = self.call_for_list(hook, node, kind, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
         if len(made) != len(variables) or not all(isinstance(v, Node) and v.is_variable for v in made):
-            raise self.error(hook, node, not_a(f"{len(variables)} variables", answer))
+            raise self.error(hook, node, not_a(kind, made))
         if len(set(made)) < len(made):
             raise self.error(hook, node, "it returned one variable for two inputs")
         return made
@@ -144,15 +163,17 @@ class Hooks:
             raise self.error(hook, node, not_a("an op or a call", made))
         return made
 
-    def adjust(self, nodes: list[Node], index: int) -> list[Node] | None:
-        """The changed copies that `adjust_subgraph_node` returns; None if it leaves the nodes as they were."""
-        hook = "adjust_subgraph_node"
-        answer = self.call(hook, nodes[0], self.property.adjust_subgraph_node, tuple(nodes), index)
-        if answer is None:
-            return None
-        made = list(answer) if isinstance(answer, Iterable) else [answer]
+    def adjust(self, nodes: list[Node], index: int) -> list[Node]:
+        """The changed copies that `adjust_subgraph_node` returns; the nodes themselves if it leaves them as they were."""
+        hook, kind = "adjust_subgraph_node", f"{len(nodes)} nodes"
+
+        def ask() -> Iterable[Node]:
+            answer = self.property.adjust_subgraph_node(tuple(nodes), index)
+            return nodes if answer is None else answer
+
+        made = self.call_for_list(hook, nodes[0], kind, ask)
         if len(made) != len(nodes) or not all(isinstance(node, Node) for node in made):
-            raise self.error(hook, nodes[0], not_a(f"{len(nodes)} nodes", answer))
+            raise self.error(hook, nodes[0], not_a(kind, made))
         for old, new in zip(nodes, made, strict=True):
             if _interface(new) != _interface(old):
                 cause = "its copy reads or makes other values than the node"
@@ -162,4 +183,4 @@ class Hooks:
 
 def _interface(node: Node) -> tuple[object, ...]:
     """What connects the node to others."""
-    return node.name, node.inputs, node.captures, node.after, node.output_names
+    return node.name, node.inputs, node.captures, node.after, node.output_names, len(node.output_types)

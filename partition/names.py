@@ -22,11 +22,12 @@ def unique(name: str, taken: set[str]) -> str:
 
 def names_in(graph: Graph) -> set[str]:
     """The names of all nodes, and of the ops in all bodies."""
-    found = {node.name for node in graph.nodes}
-    for body in graphs_in(graph):
-        if body is not graph:
-            found.update(node.name for node in body.nodes if node.is_op)
-    return found
+    return {node.name for node in graph.nodes} | op_names_in(graph)
+
+
+def op_names_in(graph: Graph) -> set[str]:
+    """The names of the ops in the graph and in all bodies. Linear."""
+    return {node.name for body in graphs_in(graph) for node in body.nodes if node.is_op}
 
 
 def with_own_names(graph: Graph, own: Container[str], taken: set[str]) -> Graph:

@@ -59,8 +59,10 @@ def partition_graph(
 
 def _partition(g: Graph, properties: list[SubgraphProperty], options: PartitionOptions, taken: set[str]) -> Graph:
     _check_options(properties, options.extra)
-    planned = Planner(g, options, taken).run(properties, make_calls=True)
-    return finish(planned, properties, {key: value for key, value in g.attrs.items() if key != PROPERTY})
+    planner = Planner(g, options, taken)
+    with planner.witness:
+        planned = planner.run(properties, make_calls=True)
+        return finish(planned, properties, {key: value for key, value in g.attrs.items() if key != PROPERTY})
 
 
 def _partition_bodies(
@@ -98,7 +100,9 @@ def plan(
     _check_options(properties, options)
     with collector_paused():
         made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
-        return plan_of(Planner(g, made).run(properties, make_calls=False), properties)
+        planner = Planner(g, made)
+        with planner.witness:
+            return plan_of(planner.run(properties, make_calls=False), properties)
 
 
 def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:

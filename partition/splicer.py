@@ -89,6 +89,7 @@ class _Splicer:
             node = self._connected(chosen, made, entries, members)
         else:
             changes["inputs"] = entries
+        self._check_count(chosen, node, changes.get("inputs", node.inputs), first)
         places: Sequence[int] = range(len(draft.exits))
         if hooks.overrides("connect_subgraph_outputs"):
             places = self._outputs(chosen, made, node, first)
@@ -106,7 +107,7 @@ class _Splicer:
         if after:
             inside = set(members)
             after = [other for other in after if other not in inside]
-            changes["after"] = tuple(dict.fromkeys((*node.after, *self._after(after))))
+            changes["after"] = self._after(after)
         final = node.evolve(**changes)
         for (v, i), place in zip(draft.exits, places, strict=True):
             self.values[id(self.index.nodes[v]), i] = NodeEntry(final, place)
@@ -123,14 +124,26 @@ class _Splicer:
         check_reads(hooks, hook, first, node, set(entries), set(members))
         return node
 
+    @staticmethod
+    def _check_count(chosen: Chosen, node: Node, inputs: Sequence[NodeEntry | None], first: Node) -> None:
+        """A call binds each input of its body, which may be another than the property was shown."""
+        if node.subgraph is None or len(inputs) == len(node.subgraph.inputs):
+            return
+        connects = chosen.hooks.overrides("connect_subgraph_inputs")
+        cause = f"it returned a call whose body has {len(node.subgraph.inputs)} inputs; connected are {len(inputs)}"
+        raise chosen.hooks.error("connect_subgraph_inputs" if connects else "create_subgraph_node", first, cause)
+
     def _outputs(self, chosen: Chosen, made: Made, node: Node, first: Node) -> list[int]:
         """Which of the node's outputs stands for each value that leaves."""
         hooks, hook, wanted = chosen.hooks, "connect_subgraph_outputs", len(made.draft.exits)
-        answer = hooks.call(hook, first, hooks.property.connect_subgraph_outputs, node, made.body.outputs)
-        entries = list(answer) if isinstance(answer, Iterable) else [answer]
+        kind = f"{wanted} values of the node"
+        entries = hooks.call_for_list(hook, first, kind, hooks.property.connect_subgraph_outputs, node, made.body.outputs)
         if len(entries) != wanted or not all(isinstance(e, NodeEntry) and e.node is node for e in entries):
-            raise hooks.error(hook, first, not_a(f"{wanted} values of the node", answer))
+            raise hooks.error(hook, first, not_a(kind, entries))
         places = [entry.index for entry in entries]
+        beyond = [place for place in places if not 0 <= place < len(node.output_names)]
+        if beyond:
+            raise hooks.error(hook, first, f"it gave output {beyond[0]} of a node that has {len(node.output_names)}")
         if len(set(places)) < len(places):
             raise hooks.error(hook, first, "it gave one of the node's values for two of the subgraph's")
         return places

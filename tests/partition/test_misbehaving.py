@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from graph import Graph, Node, PartitaError, call, op, variable
-from partition import SubgraphProperty, SubgraphSelector
+from graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
+from partition import ContainOpSelector, SubgraphProperty, SubgraphSelector
 from passes import apply_pass
 
 from .making import SHAPE, Property, chain
@@ -201,3 +201,92 @@ def test_after_partitioning_the_result_is_not_to_be_changed_either() -> None:
 
     message = error_of(with_hooks(post_partition=post))
     assert "hook post_partition, graph 'net': it changed the graph's attributes: mine" in message
+
+
+def raising() -> Any:
+    yield from ()
+    raise KeyError("oops")
+
+
+@pytest.mark.parametrize("hook", ["init_subgraph_inputs", "connect_subgraph_outputs"])
+def test_a_generator_that_raises_later(hook: str) -> None:
+    message = error_of(with_hooks(**{hook: lambda *args: raising()}))
+    assert f"property 'mine', hook {hook}, node 'relu0' (Relu): it raised KeyError: 'oops'" in message
+
+
+def test_a_filter_that_is_a_generator() -> None:
+    where = "property 'mine', hook filter, node 'relu0' (Relu)"
+    assert f"{where}: it raised KeyError: 'oops'" in error_of(selector(filter=lambda self, candidates: raising()))
+    fine = selector(filter=lambda self, candidates: (node for node in candidates))
+    made = apply_pass(chain("Relu", "Neg"), "PartitionGraph", subgraph_property=fine)
+    assert [node.name for node in made.nodes] == ["x", "mine_0"]
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_a_hook_that_changes_the_graph_and_fails_then(error: type[BaseException]) -> None:
+    def select(self: SubgraphSelector, node: Node) -> bool:
+        node.affinity = "gpu"
+        raise error
+
+    def pre_partition(self: SubgraphProperty, graph: Graph, options: Any) -> None:
+        graph.attrs["mine"] = 1
+        raise error
+
+    for subject in (selector(select=select), with_hooks(pre_partition=pre_partition)):
+        g = chain("Relu", "Neg")
+        with pytest.raises(PartitaError if error is KeyError else error):
+            apply_pass(g, "PartitionGraph", subgraph_property=subject)
+        assert (g.attrs, [node.affinity for node in g.nodes]) == ({}, [None, None, None])
+
+
+def test_inputs_whose_names_are_taken() -> None:
+    message = error_of(with_hooks(init_subgraph_inputs=lambda self, variables, entries: [variable("neg1", "float32", SHAPE)]))
+    where = "property 'mine', hook init_subgraph_inputs, node 'relu0' (Relu)"
+    assert f"{where}: with the inputs that it returned the body is no graph: two nodes bear the name 'neg1'" in message
+
+
+def test_an_output_that_the_node_does_not_have() -> None:
+    message = error_of(with_hooks(connect_subgraph_outputs=lambda self, node, entries: [NodeEntry(node, 7)]))
+    assert "hook connect_subgraph_outputs, node 'relu0' (Relu): it gave output 7 of a node that has 1" in message
+
+
+def test_a_call_that_is_not_connected() -> None:
+    message = error_of(with_hooks(connect_subgraph_inputs=lambda self, node, entries: node))
+    where = "hook connect_subgraph_inputs, node 'relu0' (Relu)"
+    assert f"{where}: it returned a call whose body has 1 inputs; connected are 0" in message
+
+
+def test_a_body_with_other_inputs() -> None:
+    def create(self: SubgraphProperty, subgraph: Graph, index: int) -> Node:
+        a, b = variable("a", "float32", SHAPE), variable("b", "float32", SHAPE)
+        return call(Graph([op("Add", a, b, name="sum")]), name="fused")
+
+    message = error_of(with_hooks(create_subgraph_node=create))
+    where = "hook create_subgraph_node, node 'relu0' (Relu)"
+    assert f"{where}: it returned a call whose body has 2 inputs; connected are 1" in message
+
+
+def test_a_node_that_comes_after_others() -> None:
+    g = chain("Relu", "Neg", "Abs")
+
+    def create(self: SubgraphProperty, subgraph: Graph, index: int) -> Node:
+        return call(subgraph, name="fused").evolve(after=(g["abs2"],))
+
+    message = error_of(with_hooks(create_subgraph_node=create), g)
+    where = "hook create_subgraph_node, node 'relu0' (Relu)"
+    assert f"{where}: it returned a node with control dependencies of its own: after 'abs2'" in message
+
+
+def test_a_body_of_the_property_s_own_may_have_any_names() -> None:
+    """An op in it may be called like an op outside, or like a value that enters."""
+
+    def create(self: SubgraphProperty, subgraph: Graph, index: int) -> Node:
+        x = variable("x", "float32", SHAPE)
+        return call(Graph([op("Neg", op("Relu", x, name="exp1"), name="relu0")], [x]), name="fused")
+
+    g = chain("Relu", "Exp", "Relu")
+    subject = type("Own", (Property,), {"create_subgraph_node": create})(lambda: ContainOpSelector({"Relu"}))
+    made = apply_pass(g, "PartitionGraph", subgraph_property=subject)
+    bodies = [node.subgraph for node in made.nodes if node.subgraph is not None]
+    names = [[node.name for node in body.nodes if node.is_op] for body in bodies]
+    assert names == [["exp1_1", "relu0"], ["exp1_2", "relu0_1"]]
