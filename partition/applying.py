@@ -65,11 +65,25 @@ def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[Subgraph
             where=f"graph {g.name!r}",
             remedy="Plan again: plan(g, ...)",
         )
-    index, witness = build_op_index(g), Witness(g)
-    properties = _properties(plan, given)
-    chosen = _chosen(plan, index, properties, witness)
-    live = plan.reasons.evidence if isinstance(plan.reasons, Explanation) else ()
-    evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in live]
+    with Witness(g) as witness:
+        return _apply(plan, g, given, witness)
+
+
+def _apply(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None, witness: Witness) -> Graph:
+    index = build_op_index(g)
+    live = plan.reasons if isinstance(plan.reasons, Explanation) else None
+    if given is not None:
+        properties = [given] if isinstance(given, SubgraphProperty) else list(given)
+    else:
+        properties = _plain_ones(plan) if live is None else list(plan.properties)
+    if live is not None and given is None:
+        made_by = [(chosen.order, chosen.hooks.property) for chosen in live.groups]
+    else:
+        made_by = [_maker_of(group, properties) for group in plan.groups]
+        if live is not None:
+            made_by = [(chosen.order, subject) for chosen, (_, subject) in zip(live.groups, made_by, strict=True)]
+    chosen = _chosen(plan, index, made_by, witness)
+    evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in (live.evidence if live is not None else ())]
     taken = names_in(g) | {group.name for group in plan.groups}
     planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken), witness)
     kept: list[Chosen] = []
@@ -85,44 +99,49 @@ def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[Subgraph
         planned.groups = sorted(kept, key=lambda c: c.members[0])
         planned.order = settle(index, planned.groups)
     graph_attrs = {key: value for key, value in g.attrs.items() if key != "subgraph_property"}
-    return finish(planned, list(properties.values()), graph_attrs, None if evidence else plan.reasons)
+    return finish(planned, properties, graph_attrs, None if evidence else plan.reasons)
 
 
-def _properties(plan: Plan, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> dict[str, SubgraphProperty]:
-    """By name, the properties that make the calls."""
-    if given is not None:
-        listed = [given] if isinstance(given, SubgraphProperty) else list(given)
-        found = {subject.name: subject for subject in listed}
-        missing = {group.property for group in plan.groups} - found.keys()
-        if missing:
-            raise PartitionError(
-                f"the plan has subgraphs of a property {min(missing)!r}, which is not among those given",
-                where="plan.apply",
-                remedy="Give all of the properties, or none for plain calls",
-            )
-        return found
-    found = {subject.name: subject for subject in plan.properties}
-    for group in plan.groups:
-        if group.property not in found:
-            found[group.property] = plain = SubgraphProperty()
-            plain.name = group.property
-    return found
+Maker = tuple[int, SubgraphProperty]
+"""A property that makes calls, and the position of the one that chose the groups."""
 
 
-def _chosen(plan: Plan, index: OpIndex, properties: Mapping[str, SubgraphProperty], witness: Witness) -> list[Chosen]:
+def _plain_ones(plan: Plan) -> list[SubgraphProperty]:
+    """For a plan from a file: properties of the same names that make plain calls."""
+    made = []
+    for name in dict.fromkeys(group.property for group in plan.groups):
+        plain = SubgraphProperty()
+        plain.name = name
+        made.append(plain)
+    return made
+
+
+def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:
+    """The property of the group's name among those given, or among those that they have for its device."""
+    found = [
+        (i, subject.for_device(group.device))
+        for i, subject in enumerate(properties)
+        if group.property in (subject.name, subject.for_device(group.device).name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    raise PartitionError(
+        f"the plan has subgraphs of a property {group.property!r}, "
+        + ("which is not among those given" if not found else "and several of those given have this name"),
+        where="plan.apply",
+        remedy="Give all of the properties, under names of their own, or none for plain calls",
+    )
+
+
+def _chosen(plan: Plan, index: OpIndex, made_by: Sequence[Maker], witness: Witness) -> list[Chosen]:
     """The plan's groups in numbers."""
     number = {node.name: v for v, node in enumerate(index.nodes)}
-    orders = {name: i for i, name in enumerate(properties)}
-    live = plan.reasons.groups if isinstance(plan.reasons, Explanation) else None
     chosen = []
-    for i, group in enumerate(plan.groups):
+    for group, (order, subject) in zip(plan.groups, made_by, strict=True):
         missing = [name for name in group.nodes if name not in number]
         if missing:
             raise PartitionError(f"the plan's node {missing[0]!r} is not in the graph", where=f"subgraph {group.name!r}")
-        hooks = Hooks(properties[group.property].for_device(group.device), witness)
         members = sorted(number[name] for name in group.nodes)
-        order = live[i].order if live is not None else orders[group.property]
-        chosen.append(
-            Chosen(order, group.index, group.device, members, group.name, hooks, plan.dedup_inputs.get(group.name, True))
-        )
+        dedup = plan.dedup_inputs.get(group.name, True)
+        chosen.append(Chosen(order, group.index, group.device, members, group.name, Hooks(subject, witness), dedup))
     return chosen

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from graph import Graph, PartitaError, op, variable
-from partition import ContainOpSelector, PatternProperty, Plan, plan
+from graph import Graph, Node, PartitaError, op, variable
+from partition import AffinityProperty, ContainOpSelector, PatternProperty, Plan, SubgraphProperty, plan
 from partition.checker import check_connected, check_partition
 from passes import apply_pass
 
@@ -202,3 +202,37 @@ def test_plans_of_large_groups_are_by_name() -> None:
     g = chain(*["Relu"] * 50)
     planned = plan(g, subgraph_property=PatternProperty(ContainOpSelector({"Relu"}), "all"))
     assert planned.groups[0].nodes == tuple(f"relu{i}" for i in range(50))
+
+
+class Fusing(SubgraphProperty):
+    """Makes an op of its own of each subgraph."""
+
+    def __init__(self, takes: str, makes: str, name: str = "subgraph") -> None:
+        self.takes, self.makes, self.name = takes, makes, name
+
+    def create_subgraph_selector(self) -> ContainOpSelector:
+        return ContainOpSelector({self.takes})
+
+    def create_subgraph_node(self, subgraph: Graph, index: int) -> Node:
+        return op(self.makes, domain="mine", name=f"{self.makes}{index}")
+
+
+def test_properties_of_one_name_keep_their_hooks_when_a_plan_is_applied() -> None:
+    g = chain("Sin", "Cos")
+    both = [Fusing("Sin", "FusedSin"), Fusing("Cos", "FusedCos")]
+    planned = plan(g, subgraph_property=both)
+    assert str(planned.apply(g)) == str(apply_pass(g, "PartitionGraph", subgraph_property=both))
+    with pytest.raises(PartitaError, match="a property 'subgraph', and several of those given have this name"):
+        Plan.from_json(planned.to_json()).apply(g, both)
+
+
+def test_the_properties_of_devices_keep_their_hooks_when_a_plan_is_applied() -> None:
+    g = chain("Sin", "Cos")
+    g["sin0"].affinity, g["cos1"].affinity = "gpu", "cpu"
+    devices = AffinityProperty({"gpu": Fusing("Sin", "FusedSin", "mine")})
+    want = str(apply_pass(g, "PartitionGraph", subgraph_property=devices))
+    planned = plan(g, subgraph_property=devices)
+    assert "mine::FusedSin" in want
+    assert str(planned.apply(g)) == want
+    assert str(planned.apply(g, devices)) == want
+    assert str(Plan.from_json(planned.to_json()).apply(g, devices)) == want
