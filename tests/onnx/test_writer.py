@@ -213,3 +213,29 @@ def test_of_onnx_s_own_domains_the_version_is_wanted():
     with pytest.raises(WriteError, match=r"no version of opset 'ai.onnx.ml'\n  Give it with opsets="):
         to_model(g)
     to_model(g.evolve(opsets={"": 21, "ai.onnx.ml": 3}))
+
+
+def nested(depth: int, around) -> pt.Graph:
+    """A Relu with so many graphs around it."""
+    body = pt.Graph([pt.op("Relu", pt.variable("p", "float32", (4,)), name="leaf")], name="body")
+    for i in range(depth):
+        p = pt.variable("p", "float32", (4,))
+        body = pt.Graph([around(body, p, i)], [p], name=f"around{i}")
+    return body
+
+
+def test_bodies_that_nest_too_deep_for_a_file():
+    def call(body, p, i):
+        return pt.call(body, p, name=f"call{i}")
+
+    def branch(body, p, i):
+        then = pt.Graph([pt.op("Neg", q := pt.variable("p", "float32", (4,)), name=f"neg{i}")], [q])
+        test = pt.op("Not", pt.constant(np.array(True), "t"), name=f"not{i}")
+        return pt.op("If", test, then_branch=then, else_branch=body, captures=[p], name=f"if{i}")
+
+    for depth, around in ((90, call), (31, branch)):
+        assert str(load(to_model(nested(depth, around)).SerializeToString())) == str(nested(depth, around))
+    with pytest.raises(WriteError, match="bodies nest more than 31 deep"):
+        to_model(nested(32, branch))
+    with pytest.raises(WriteError, match=r"calls nest too deep\n  InlineFunctions"):
+        to_model(nested(400, call))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graph.errors import WriteError
 from graph.graph import Graph
 from graph.node import CONSTANT, Node, NodeEntry
 from graph.ops.schemas import OpSpec, spec_of
@@ -26,6 +27,10 @@ SMALL = 1024
 """Constants of up to this many bytes are ops of their own where an initializer would not do."""
 
 
+DEEPEST = 31
+"""So many bodies inside each other fit into what protobuf reads, which is 100 messages deep."""
+
+
 class LevelWriter:
     """Writes one graph into a GraphProto (or the nodes of a function into a FunctionProto)."""
 
@@ -38,6 +43,8 @@ class LevelWriter:
         """Where it goes."""
         self.outer = outer
         """The graph around, if this is the body of a node."""
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        """How many graphs are around."""
         self.names: FileNames = FileNames(None if outer is None else outer.names)
         """The names of its values in the file."""
         self.typed: set[str] = set()
@@ -74,6 +81,9 @@ class LevelWriter:
         """The body of a node, which knows the captured values by their outer names."""
         assert self.outer is not None
         graph, names, outer = self.graph, self.names, self.outer
+        if self.depth > DEEPEST:
+            cause = f"bodies nest more than {DEEPEST} deep: nobody could read the file"
+            raise WriteError(cause, where=f"body {graph.name!r}")
         self.proto.name = graph.name or "body"
         count = len(graph.inputs) - len(captures)
         bound = set()

@@ -57,10 +57,13 @@ class Writing:
         self._types: dict[int, tuple[Any, Type]] = {}
         self.model = onnx.ModelProto()
         """The model."""
-        self.functions = Functions(self, graph)
-        self._import(self.functions.domains - self.opsets.keys(), f"graph {graph.name!r}")
-        level = LevelWriter(self, graph, self.model.graph)
-        level.write_main()
+        where = f"graph {graph.name!r}"
+        try:
+            self.functions = Functions(self, graph)
+            self._import(self.functions.domains - self.opsets.keys(), where)
+            LevelWriter(self, graph, self.model.graph).write_main()
+        except RecursionError:
+            raise WriteError("calls nest too deep", where=where, remedy="InlineFunctions takes the calls out") from None
         self._finish(graph)
 
     def _import(self, domains: set[str], where: str) -> None:
