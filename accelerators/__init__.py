@@ -12,6 +12,7 @@ from accelerators.errors import (
     UnknownDevice,
     UnknownKey,
 )
+from accelerators.importing import import_model
 from accelerators.interface import Accelerator, CompiledSubgraph, ProfileRow
 from accelerators.placement import Placement
 from accelerators.placing import query
@@ -43,6 +44,7 @@ __all__ = [
     "accelerator",
     "compile",
     "devices",
+    "import_model",
     "query",
     "register_accelerator",
     "unregister_accelerator",

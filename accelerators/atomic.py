@@ -23,7 +23,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write to (and to read again); if the block ends well it takes the path's place, whole. Otherwise nothing happened."""
+    """A file to write to, and to read again. If the block ends well it takes the path's place; otherwise nothing happened."""
     target = Path(path)
     aside = target.with_name(f"{PREFIX}{secrets.token_hex(6)}.part")
     try:

@@ -27,6 +27,7 @@ from graph.node import Node
 from graph.types import TensorType, Type, numpy_dtype
 
 if TYPE_CHECKING:
+    from accelerators.package.report import ImportedReport
     from rich.table import Table
 
 
@@ -69,7 +70,7 @@ class CompiledModel:
         self,
         graph: Graph,
         units: Mapping[str, Unit],
-        report: CompileReport,
+        report: CompileReport | ImportedReport,
         settings: HeteroSettings,
         dead: Sequence[Node],
         measured: bool,
@@ -80,7 +81,8 @@ class CompiledModel:
         self.report = report
         """Placement, moves, subgraphs, and how the graph was cut."""
         self._units = units
-        self._settings = settings
+        self.settings = settings
+        """What was configured for the model as a whole."""
         self._dead = tuple(dead)
         self._measured = measured
         self._measuring_units = measuring_units
@@ -160,8 +162,8 @@ class CompiledModel:
             if self._closed:
                 raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
             if self._requests is None:
-                running = self._settings.requests or self.properties.optimal_requests
-                self._requests = RequestQueue(running, self._settings.queue or 2 * running)
+                running = self.settings.requests or self.properties.optimal_requests
+                self._requests = RequestQueue(running, self.settings.queue or 2 * running)
             return self._requests
 
     # -- what it is --------------------------------------------------------------------------------------
@@ -184,6 +186,14 @@ class CompiledModel:
     def units(self) -> tuple[Unit, ...]:
         """The compiled subgraphs, in order."""
         return tuple(self._units[node.name] for node in self.graph.nodes if node.is_op)
+
+    def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
+        """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
+
+        `bodies=False` leaves behind the ONNX bodies that the devices do not need; a `key` signs the file."""
+        from accelerators.package.exporting import export_model
+
+        export_model(self, path, bodies=bodies, key=key)
 
     def close(self) -> None:
         """Finish what runs, drop what waits, and let threads and buffers go. Calls are errors afterwards."""

@@ -34,6 +34,10 @@ class Unit:
     """What the device made of it."""
     seconds: float
     """How long that took."""
+    config: Mapping[str, Any] = attrs.field(factory=dict)
+    """What it was compiled with."""
+    recompiled: bool = False
+    """Was it imported, and compiled anew because its compiled form did not fit?"""
     measuring: threading.RLock = attrs.field(factory=threading.RLock)
     """Held from a measured run until its rows are read."""
     lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -97,7 +101,7 @@ def compile_unit(name: str, device: Device, body: Graph, config: Mapping[str, An
         inner = f", {mine.where}" if mine.where else ""
         where = f"subgraph {name!r} on {device.label!r}{inner}"
         raise CompileError(mine.cause, where=where, remedy=mine.remedy) from error
-    return Unit(name, device, body, compiled, time.perf_counter() - start)
+    return Unit(name, device, body, compiled, time.perf_counter() - start, config)
 
 
 def _compiled(device: Device, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

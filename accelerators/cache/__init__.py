@@ -38,13 +38,14 @@ class CacheEntry:
     """Why it was compiled: which parts of the key differ from those of the entry most like it at the time."""
 
     def __str__(self) -> str:
-        return f"{self.name[:12]} {self.key.device}: {self.subgraph!r} ({self.ops} ops, {self.bytes:,} bytes, {self.seconds:.2f} s)"
+        size = f"{self.ops} ops, {self.bytes:,} bytes, {self.seconds:.2f} s"
+        return f"{self.name[:12]} {self.key.device}: {self.subgraph!r} ({size})"
 
 
 def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntry]:
     """The entries, the one used last at the end; damaged ones are left out. Default: the user's own cache."""
     store, found = _store(folder), []
-    for name in store.keys():
+    for name in store.names():
         try:
             meta = store.meta(name)
             found.append(

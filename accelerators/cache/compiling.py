@@ -105,7 +105,7 @@ class _Caching:
             return f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
         other: Key | None = None
-        for name in reversed(self.store.keys()):
+        for name in reversed(self.store.names()):
             try:
                 meta = self.store.meta(name)
             except (Damaged, OSError):

@@ -17,7 +17,7 @@ from graph.node import Node, NodeEntry
 Array = np.ndarray[Any, Any]
 
 WEIGHT_FROM = 1024
-"""Constants of so many bytes are weights; smaller ones are part of the structure, since their values may decide how code is made."""
+"""Constants of so many bytes are weights; smaller ones are part of the structure: their values may decide what code is made."""
 
 
 @attrs.frozen(slots=True)

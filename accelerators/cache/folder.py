@@ -43,6 +43,5 @@ def private_folder(folder: Path) -> Path:
 
 
 def _unusable(folder: Path, cause: str, remedy: str | None = None) -> AcceleratorError:
-    return AcceleratorError(
-        cause, where=f"cache folder {str(folder)!r}", remedy=remedy or 'Name another with CACHE_DIR, or switch it off: CACHE_DIR="off"'
-    )
+    other = 'Name another with CACHE_DIR, or switch it off: CACHE_DIR="off"'
+    return AcceleratorError(cause, where=f"cache folder {str(folder)!r}", remedy=remedy or other)

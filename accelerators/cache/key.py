@@ -15,7 +15,7 @@ from accelerators.cache.digest import graph_digest
 from accelerators.interface import Accelerator
 from graph.graph import Graph
 
-IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "PERF_COUNT", "PROGRESS"))
+IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "ISOLATE", "ISOLATE_SECONDS", "PERF_COUNT", "PROGRESS"))
 """Configuration that compiled code does not depend on."""
 
 

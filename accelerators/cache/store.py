@@ -111,7 +111,7 @@ class Store:
             (self._weights / blob).unlink() if blob else None
         (self._entries / key).unlink(missing_ok=True)
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
         """The entries, the one used last at the end."""
         return [path.name for _, _, path in self._files(self._entries)]
 
@@ -134,11 +134,11 @@ class Store:
 
     def clear(self) -> int:
         """Remove everything; -> how many entries there were."""
-        keys = self.keys()
+        names = self.names()
         for folder in (self._entries, self._weights):
             for path in folder.iterdir():
                 path.unlink(missing_ok=True)
-        return len(keys)
+        return len(names)
 
     def _files(self, folder: Path) -> list[tuple[float, int, Path]]:
         """Time of use, size and path, in this order."""

@@ -33,6 +33,7 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     name = "onnxruntime"
     travels_as_body = True
+    travels_as_body = True
     config_keys = {
         "PROVIDER": CPU,
         "PROVIDER_OPTIONS": {},

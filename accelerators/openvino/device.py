@@ -18,6 +18,7 @@ from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.openvino import hazards
 from accelerators.openvino.integers import SmallIntegers
 from accelerators.openvino.package import import_openvino
+from accelerators.package.plan import is_skeleton
 from accelerators.query import Support
 from graph.graph import Graph
 from graph.node import Node
@@ -76,6 +77,11 @@ class OpenVinoAccelerator(Accelerator):
             ) from None
         return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
 
+    def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """openvino reads what the same version wrote for the same device."""
+        device = self._device(config)
+        return {"library": f"openvino {self._engine.__version__}", "target": str(self._core.get_property(device, "FULL_DEVICE_NAME")).strip()}
+
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The engine's own compiled form, read back."""
         from accelerators.openvino.requests import CompiledRequests
@@ -88,7 +94,8 @@ class OpenVinoAccelerator(Accelerator):
                 where=f"device 'openvino', subgraph {graph.name!r}",
                 remedy="Compile the model again",
             ) from None
-        return CompiledRequests(self._engine, compiled, engine_model(graph, {}), graph, flag(config, "PERF_COUNT", self.name))
+        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(graph, {})
+        return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
 
     def add_extension(self, extension: Any) -> None:
         """An extension object of openvino, or the path of a library of them."""

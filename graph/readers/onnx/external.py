@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Union
 
 import numpy as np
 
@@ -13,16 +14,21 @@ from graph.readers.onnx.source import utf8
 
 Array = np.ndarray[Any, Any]
 
+Place = Union[str, Mapping[str, Array], None]
+"""Where external data lies: in files of a folder, in bytes at hand by location, or nowhere."""
 
-def map_external(proto: Any, folder: str | None, wanted: int, where: str) -> Array:
-    """The bytes of a tensor, mapped read-only."""
+
+def map_external(proto: Any, folder: Place, wanted: int, where: str) -> Array:
+    """The bytes of a tensor, mapped read-only from a file, or a part of the bytes that are at hand."""
     entries = {utf8(item.key, where): utf8(item.value, where) for item in proto.external_data}
-    path = _inside(entries.get("location", ""), folder, where)
     offset = _number(entries, "offset", 0, where)
     length = _number(entries, "length", wanted, where)
     if length != wanted:
         raise ReadError(f"external data of {length} bytes is given for a tensor that takes {wanted}", where=where)
     end = offset + wanted
+    if isinstance(folder, Mapping):
+        return _at_hand(folder, entries.get("location", ""), offset, end, where)
+    path = _inside(entries.get("location", ""), folder, where)
     size = os.stat(path).st_size
     if end > size:
         raise ReadError(
@@ -36,6 +42,12 @@ def map_external(proto: Any, folder: str | None, wanted: int, where: str) -> Arr
         return np.memmap(path, np.uint8, "r", offset, (wanted,)).view(np.ndarray)
     except (OSError, ValueError, OverflowError) as error:
         raise ReadError(f"external data {entries['location']!r} cannot be mapped: {error}", where=where) from None
+
+
+def _at_hand(given: Mapping[str, Array], location: str, offset: int, end: int, where: str) -> Array:
+    if location not in given or end > given[location].size:
+        raise ReadError(f"external data is to end at byte {end} of {location!r}, which is not at hand", where=where)
+    return given[location][offset:end]
 
 
 def _inside(location: str, folder: str | None, where: str) -> str:

@@ -36,12 +36,13 @@ def load_onnx(
     *,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     inline: bool = False,
-    base_dir: str | os.PathLike[str] | None = None,
+    base_dir: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> Graph:
     """The graph of an ONNX model: a path, the bytes of a file, or a ModelProto.
 
     `shapes` gives inputs other shapes than the file's; sizes that the file states cannot be changed. Model-local functions
-    stay calls unless `inline`. `base_dir` is where files of external data lie; by default the folder of the path.
+    stay calls unless `inline`. `base_dir` is where files of external data lie (by default
+    the folder of the path), or a dictionary of their bytes.
     Functions that nothing calls, training information, quantization annotations and device configurations are not read."""
     source = open_source(model, base_dir)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -22,15 +23,15 @@ class Source:
     """The ModelProto, which is only read."""
     title: str
     """What messages call it."""
-    folder: str | None
-    """Where files of external data may lie; None: nowhere."""
+    folder: Any
+    """Where external data may lie: a folder, bytes by location, or None for nowhere."""
 
 
-def open_source(given: Any, base_dir: str | os.PathLike[str] | None) -> Source:
+def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any] | None) -> Source:
     """The model, checked for a graph and for versions that are known."""
     import onnx
 
-    folder = None if base_dir is None else os.fspath(base_dir)
+    folder = base_dir if base_dir is None or isinstance(base_dir, Mapping) else os.fspath(base_dir)
     if isinstance(given, onnx.ModelProto):
         source = Source(given, str(given.graph.name) or "model", folder)
     elif isinstance(given, (bytes, bytearray, memoryview)):

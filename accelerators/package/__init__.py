@@ -1,0 +1,1 @@
+"""Compiled models that travel: written into one file, read back without compiling."""

@@ -1,0 +1,190 @@
+"""The file: a zip of stored members, sealed as a whole.
+
+The zip's comment ends the file and is the seal: where the manifest lies, a signature if there is one, and the SHA-256 of
+everything before it. A reader checks the seal first and then goes by the manifest: the zip's own tables serve other tools."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import mmap
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from accelerators.atomic import replacing
+from accelerators.package.errors import PackageError
+
+FORMAT = 1
+"""The version of the format; a reader knows its own only."""
+
+MANIFEST = "manifest.json"
+"""The last member."""
+
+_SEAL = re.compile(rb"partita-package-(\d{4}) manifest=(\d{16})\+(\d{16}) hmac=([0-9a-f]{64}|-{64}) sha256=([0-9a-f]{64})")
+_SIGNED = 64 + len(" sha256=") + 64
+"""So many bytes at the end the signature does not cover: itself, and the digest, which covers the signature."""
+
+_LENGTH = len("partita-package-0001 manifest=") + 16 + 1 + 16 + len(" hmac=") + _SIGNED
+
+_PIECE = 1 << 20
+
+
+class PackageWriter:
+    """Members, one after the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        self._zip.comment = b" " * _LENGTH
+        self._members: dict[str, tuple[int, int, str]] = {}
+
+    @contextmanager
+    def member(self, name: str) -> Iterator[MemberWriter]:
+        """A member to be written piece by piece."""
+        info = zipfile.ZipInfo(name)
+        info.external_attr = 0o600 << 16
+        with self._zip.open(info, "w", force_zip64=True) as stream:
+            made = MemberWriter(stream.write, self._file.tell())
+            yield made
+        self._members[name] = made.start, made.size, made.digest.hexdigest()
+
+    def add(self, name: str, data: bytes) -> str:
+        """A member as a whole; -> its name."""
+        with self.member(name) as member:
+            member.write(data)
+        return name
+
+    def finish(self, manifest: Mapping[str, Any], key: bytes | None) -> None:
+        """The manifest and the seal."""
+        members = dict(self._members)
+        self.add(MANIFEST, json.dumps({"format": FORMAT, **manifest, "members": members}, indent=1).encode())
+        self._zip.close()
+        start, size, _ = self._members[MANIFEST]
+        file = self._file
+        file.seek(-_LENGTH, os.SEEK_END)
+        file.write(b"partita-package-%04d manifest=%016d+%016d hmac=" % (FORMAT, start, size))
+        file.write(_signature(key, file, file.tell()) if key is not None else b"-" * 64)
+        file.write(b" sha256=")
+        file.write(_fed(hashlib.sha256(), file, file.tell()).hexdigest().encode())
+
+
+class MemberWriter:
+    """One member as it is being written."""
+
+    def __init__(self, write: Callable[[Any], Any], start: int) -> None:
+        self.start = start
+        """Where in the file its bytes begin."""
+        self.size = 0
+        """How many there are by now."""
+        self.digest = hashlib.sha256()
+        """Of these."""
+        self._write = write
+
+    def write(self, data: Any) -> None:
+        """Append."""
+        self._write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[PackageWriter]:
+    """A package to be written, which takes the path's place when it is whole."""
+    with replacing(path) as file:
+        yield PackageWriter(file)
+
+
+class Package:
+    """A package whose seal is right, mapped into memory. What is written to the mapping stays in this process."""
+
+    def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
+        self.where = os.fspath(path)
+        """Its path."""
+        self._data = memoryview(_mapped(self.where))
+        start, size = _unsealed(self._data, key, self.where)
+        self.manifest = _manifest(bytes(self._data[start : start + size]), self.where)
+        """What the exporter wrote down."""
+        self._end = start
+
+    def member(self, name: str) -> memoryview:
+        """The bytes of a member, checked once more by themselves."""
+        try:
+            start, size, digest = self.manifest["members"][name]
+            data = self._data[start : start + size]
+            fits = min(start, size) >= 0 and start + size <= self._end
+        except (KeyError, TypeError, ValueError):
+            raise PackageError(f"it has no member {name!r}", where=self.where) from None
+        if not fits or hashlib.sha256(data).hexdigest() != digest:
+            raise PackageError(f"member {name!r} is not what the manifest says", where=self.where, remedy=_AGAIN)
+        return data
+
+
+_AGAIN = "Copy the file once more, or export the model again"
+
+
+def _mapped(path: str) -> mmap.mmap:
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is empty"
+        raise PackageError(f"the package cannot be read: {reason}", where=path) from None
+
+
+def _unsealed(data: memoryview, key: bytes | None, where: str) -> tuple[int, int]:
+    """Where the manifest lies, once the seal is found to be right."""
+    found = _SEAL.fullmatch(bytes(data[-_LENGTH:]))
+    if found is None:
+        raise PackageError("this is no package of Partita's, or it was cut short or added to", where=where, remedy=_AGAIN)
+    if hashlib.sha256(data[:-64]).hexdigest().encode() != found[5]:
+        raise PackageError("the package was altered or damaged: its checksum is wrong", where=where, remedy=_AGAIN)
+    if int(found[1]) != FORMAT:
+        remedy = "Install another version of Partita, or export the model again"
+        raise PackageError(f"its format is version {int(found[1])}, and this is version {FORMAT}", where=where, remedy=remedy)
+    if key is not None:
+        _check_signature(data, key, found[4], where)
+    start, size = int(found[2]), int(found[3])
+    if start + size > len(data) - _LENGTH:
+        raise PackageError("its manifest lies outside the file", where=where, remedy=_AGAIN)
+    return start, size
+
+
+def _check_signature(data: memoryview, key: bytes, found: bytes, where: str) -> None:
+    if found == b"-" * 64:
+        remedy = "Export it with key=, or import it without if you trust the file"
+        raise PackageError("the package is not signed", where=where, remedy=remedy)
+    made = hmac.new(key, data[:-_SIGNED], hashlib.sha256).hexdigest().encode()
+    if not hmac.compare_digest(made, found):
+        raise PackageError("the package was signed with another key, or altered by somebody without it", where=where)
+
+
+def _manifest(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        made = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise PackageError(f"its manifest cannot be read: {error}", where=where, remedy=_AGAIN) from None
+    if not isinstance(made, dict):
+        raise PackageError("its manifest is no table", where=where, remedy=_AGAIN)
+    return made
+
+
+def _signature(key: bytes, file: BinaryIO, end: int) -> bytes:
+    made: bytes = _fed(hmac.new(key, digestmod=hashlib.sha256), file, end).hexdigest().encode()
+    return made
+
+
+def _fed(digest: Any, file: BinaryIO, end: int) -> Any:
+    """The digest of the file up to a place, where it stands again afterwards."""
+    file.seek(0)
+    left = end
+    while left:
+        piece = file.read(min(left, _PIECE))
+        digest.update(piece)
+        left -= len(piece)
+    file.seek(end)
+    return digest

@@ -1,0 +1,9 @@
+"""What can be wrong with a package."""
+
+from __future__ import annotations
+
+from accelerators.errors import AcceleratorError
+
+
+class PackageError(AcceleratorError):
+    """An exported model cannot be written, is damaged, or does not fit here."""

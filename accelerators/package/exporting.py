@@ -1,0 +1,111 @@
+"""Writing a compiled model into one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from accelerators.compiled_model import CompiledModel
+from accelerators.interface import CompiledSubgraph
+from accelerators.package.arrays import WEIGHTS, ArrayWriter
+from accelerators.package.container import writing
+from accelerators.package.errors import PackageError
+from accelerators.package.plan import plan_of, skeleton
+from accelerators.specialized import SpecializedSubgraph
+from accelerators.units import Unit
+from graph.graph import Graph
+
+
+def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
+    """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
+
+    Each subgraph travels as its device's own form and, unless `bodies` is false, as ONNX too, so that it can be compiled anew
+    where that form does not fit. Where the ONNX body is the device's own form, or sizes are dynamic, it always travels.
+    With a `key` the file is signed (HMAC-SHA256)."""
+    if key is not None and not isinstance(key, (bytes, bytearray)):
+        raise PackageError(f"a key is bytes, not {type(key).__name__}", where="export")
+    with writing(path) as package:
+        with package.member(WEIGHTS) as member:
+            exporting = _Exporting(model, ArrayWriter(member), bodies)
+            exporting.run()
+        for name, data in exporting.members.items():
+            package.add(name, data)
+        package.finish(exporting.manifest(), None if key is None else bytes(key))
+
+
+class _Exporting:
+    def __init__(self, model: CompiledModel, arrays: ArrayWriter, bodies: bool) -> None:
+        self.model = model
+        self.arrays = arrays
+        self.bodies = bodies
+        self.members: dict[str, bytes] = {}
+        self.rows: list[dict[str, Any]] = []
+        self.numbers: dict[int, int] = {}
+        """By the identity of a compiled subgraph, its row."""
+
+    def run(self) -> None:
+        """Make all members but the arrays, which go straight into the file."""
+        calls = {}
+        for node, unit in zip([n for n in self.model.graph.nodes if n.is_op], self.model.units, strict=True):
+            if id(unit.compiled) not in self.numbers:
+                self.numbers[id(unit.compiled)] = len(self.rows)
+                self.rows.append(self.unit(unit, len(self.rows)))
+            calls[node] = self.numbers[id(unit.compiled)]
+        self.members["plan.onnx"] = self.onnx(plan_of(self.model.graph, calls))
+        self.members["report.json"] = json.dumps(self.model.report.to_dict(), default=str).encode()
+
+    def manifest(self) -> dict[str, Any]:
+        """What the importer goes by."""
+        properties = self.model.properties
+        return {
+            "model": properties.name,
+            "devices": list(properties.devices),
+            "inputs": [[name, str(made)] for name, made in properties.inputs],
+            "outputs": [[name, str(made)] for name, made in properties.outputs],
+            "settings": attrs.asdict(attrs.evolve(self.model.settings, dot_folder=None)),
+            "units": self.rows,
+        }
+
+    def unit(self, unit: Unit, number: int) -> dict[str, Any]:
+        """A compiled subgraph's row in the manifest."""
+        accelerator, compiled = unit.device.accelerator, unit.compiled
+        dynamic = isinstance(compiled, SpecializedSubgraph)
+        own_form = not (dynamic or accelerator.travels_as_body)
+        whole = self.bodies or not own_form
+        body = unit.body if whole else skeleton(unit.body)
+        return {
+            "name": unit.name,
+            "device": unit.device.label,
+            "ops": list(unit.ops),
+            "identity": dict(accelerator.identity(unit.config)),
+            "config": _plain(unit.config),
+            "body": self.member(f"bodies/{number}.onnx", self.onnx(body)),
+            "whole": whole,
+            "code": self.member(f"code/{number}", self.code(unit, compiled)) if own_form else None,
+            "weights": [self.arrays.row(array) for array in compiled.export_weights()] if own_form else [],
+        }
+
+    def code(self, unit: Unit, compiled: CompiledSubgraph) -> bytes:
+        try:
+            return bytes(compiled.export())
+        except Exception as error:
+            raise unit.failure(error) from error
+
+    def member(self, name: str, data: bytes) -> str:
+        self.members[name] = data
+        return name
+
+    def onnx(self, graph: Graph) -> bytes:
+        from graph.writers.onnx.model import Writing
+
+        model = Writing(graph, drop_control=True, aside=self.arrays).model
+        return bytes(model.SerializeToString())
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that may travel: plain values, and no folders."""
+    return {k: v for k, v in config.items() if k != "CACHE_DIR" and (v is None or isinstance(v, (str, int, float, bool)))}

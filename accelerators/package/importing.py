@@ -1,0 +1,165 @@
+"""A compiled model from a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.compiled_model import CompiledModel
+from accelerators.device_list import Device, parse_devices
+from accelerators.errors import AcceleratorError
+from accelerators.interface import CompiledSubgraph
+from accelerators.package.arrays import WEIGHTS, read_array
+from accelerators.package.container import Package
+from accelerators.package.errors import PackageError
+from accelerators.package.plan import graph_of
+from accelerators.package.report import ImportedReport
+from accelerators.settings import HeteroSettings, read_config
+from accelerators.units import Unit, compile_unit
+from graph.errors import PartitaError
+from graph.graph import Graph
+
+Row = Mapping[str, Any]
+"""A subgraph's row in the manifest."""
+
+
+def import_package(
+    path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
+) -> CompiledModel:
+    """`import_model`."""
+    if key is not None and not isinstance(key, (bytes, bytearray)):
+        raise PackageError(f"a key is bytes, not {type(key).__name__}", where=os.fspath(path))
+    package = Package(path, None if key is None else bytes(key))
+    try:
+        return _Importing(package, config, recompile).run()
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        raise PackageError(
+            f"its manifest is not what this version of Partita writes ({type(error).__name__}: {error})",
+            where=package.where,
+            remedy="Export the model again",
+        ) from error
+
+
+class _Importing:
+    def __init__(self, package: Package, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]) -> None:
+        self.package = package
+        self.rows: list[Row] = list(package.manifest["units"])
+        self.config = config
+        self.recompile = recompile
+        self.arrays = np.frombuffer(package.member(WEIGHTS), np.uint8)
+        self.notes: list[str] = []
+        self.misfits: list[str] = []
+
+    def run(self) -> CompiledModel:
+        """All subgraphs, and the graph around them."""
+        devices = self.devices()
+        values = self.configured([device for device in devices if device is not None])
+        made = [self.unit(row, device, values) for row, device in zip(self.rows, devices, strict=True)]
+        if self.misfits:
+            remedy = "Import with recompile=True (the same device) or recompile='cpu' (another), or export the model here"
+            raise PackageError("\n    ".join(self.misfits), where=self.package.where, remedy=remedy)
+        bodies = {number: unit.body for number, unit in enumerate(made) if unit is not None}
+        graph, numbers = graph_of(self.onnx("plan.onnx"), bodies)
+        by_number = {number: unit for number, unit in enumerate(made) if unit is not None}
+        units = {name: attrs.evolve(by_number[number], name=name) for name, number in numbers.items()}
+        report = ImportedReport(json.loads(bytes(self.package.member("report.json"))), tuple(self.notes))
+        measured = any(unit.config["PERF_COUNT"] for unit in units.values())
+        settings = HeteroSettings(**self.package.manifest["settings"])
+        return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(numbers, by_number))
+
+    def measuring(self, numbers: Mapping[str, int], units: Mapping[int, Unit]) -> dict[str, Unit]:
+        """The same subgraphs once more, to be measured."""
+        made = {}
+        for number, unit in units.items():
+            values = {**unit.config, "PERF_COUNT": True}
+            made[number] = self.imported(self.rows[number], unit.device, unit.body, values, recompiled=unit.recompiled)
+        return {name: attrs.evolve(made[number], name=name) for name, number in numbers.items()}
+
+    def devices(self) -> list[Device | None]:
+        """For each subgraph its device; None where there is none here."""
+        found: dict[str, Device | None] = {}
+        for row in self.rows:
+            label = row["device"]
+            if label not in found:
+                try:
+                    found[label] = parse_devices([label])[0]
+                except AcceleratorError as error:
+                    found[label] = None
+                    if self.others() is None:
+                        self.misfits.append(f"device {label!r} cannot be used here: {error.cause}")
+        return [found[row["device"]] for row in self.rows]
+
+    def others(self) -> tuple[Device, ...] | None:
+        """The devices to compile anew for; None if the caller named none."""
+        return None if isinstance(self.recompile, bool) else parse_devices(self.recompile)
+
+    def configured(self, devices: Sequence[Device]) -> dict[str, dict[str, Any]]:
+        """By device label a value for each key: what the caller gives, else what the model was compiled with."""
+        every = {device.label: device for device in [*devices, *(self.others() or ())]}
+        given = read_config(self.config, list(every.values())).by_device
+        asked = read_config({}, list(every.values())).by_device
+        made = {label: dict(values) for label, values in given.items()}
+        for row in self.rows:
+            known = made.get(row["device"], {})
+            for key, value in row["config"].items():
+                if key in known and known[key] == asked[row["device"]][key]:
+                    known[key] = value
+        return made
+
+    def unit(self, row: Row, device: Device | None, values: Mapping[str, Mapping[str, Any]]) -> Unit | None:
+        """One subgraph; None if it does not fit, which is noted."""
+        body = self.onnx(row["body"])
+        body = body.evolve(name=row["name"]) if not body.name else body
+        if device is None:
+            others = self.others()
+            return None if others is None else self.anew(row, body, others, values, f"there is no device {row['device']!r}")
+        config = values[device.label]
+        differs = device.accelerator.misfit(row["identity"], config) if row["code"] is not None else None
+        if differs is None:
+            try:
+                return self.imported(row, device, body, config)
+            except PartitaError as error:
+                differs = error.cause
+        if self.recompile is False:
+            self.misfits.append(f"subgraph {row['name']!r} does not fit device {device.label!r} here: {differs}")
+            return None
+        return self.anew(row, body, self.others() or (device,), values, differs)
+
+    def imported(self, row: Row, device: Device, body: Graph, config: Mapping[str, Any], recompiled: bool = False) -> Unit:
+        """The subgraph in its device's own form."""
+        if row["code"] is None or recompiled:
+            return compile_unit(row["name"], device, body, config)
+        weights = tuple([read_array(self.arrays, item, self.package.where) for item in row["weights"]])
+        code = bytes(self.package.member(row["code"]))
+        more = (weights,) if weights else ()
+        compiled: CompiledSubgraph = device.accelerator.import_(code, body, config, *more)
+        return Unit(row["name"], device, body, compiled, 0.0, config)
+
+    def anew(
+        self, row: Row, body: Graph, devices: Sequence[Device], values: Mapping[str, Mapping[str, Any]], why: str
+    ) -> Unit | None:
+        """The subgraph compiled from its body, on the first of these devices that takes all of it."""
+        if not row["whole"]:
+            self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): it was exported without its body")
+            return None
+        refused = []
+        for device in devices:
+            reasons = [why_not for why_not in device.accelerator.query(body).values() if why_not is not True]
+            if not reasons:
+                self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
+                made = compile_unit(row["name"], device, body, values[device.label])
+                return attrs.evolve(made, recompiled=True)
+            refused.append(f"{device.label}: {reasons[0]}")
+        self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): {'; '.join(refused)}")
+        return None
+
+    def onnx(self, name: str) -> Graph:
+        """A graph whose arrays are views of the file."""
+        from graph.readers.onnx.load import load_onnx
+
+        return load_onnx(bytes(self.package.member(name)), base_dir={WEIGHTS: self.arrays})

@@ -1,0 +1,62 @@
+"""The graph around the subgraphs, as it travels: each call is a node that says the number of its compiled subgraph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graph.build import CALL, CALL_DOMAIN
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+
+DOMAIN = "partita.package"
+"""The domain of the nodes that stand for compiled subgraphs."""
+
+OP = "Compiled"
+"""Their op."""
+
+
+def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
+    """The graph of a compiled model with numbers in the places of bodies."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if node not in numbers:
+            rewriter.keep(node)
+        else:
+            made = rewriter.rebuilt(node, op=OP, domain=DOMAIN, subgraph=None, attrs={"unit": numbers[node]}, after=())
+            rewriter.keep(node, made)
+
+    made = rewrite(graph, visit)
+    return made.evolve(opsets={**made.opsets, DOMAIN: 1}, attrs={})
+
+
+def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str, int]]:
+    """The graph of a compiled model again, and by call name the number of its subgraph."""
+    numbers: dict[str, int] = {}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if not node.is_op:
+            rewriter.keep(node)
+            return
+        number = int(node.attrs["unit"])
+        numbers[node.name] = number
+        rewriter.keep(node, rewriter.rebuilt(node, op=CALL, domain=CALL_DOMAIN, subgraph=bodies[number], attrs={}))
+
+    made = rewrite(plan, visit)
+    opsets = {domain: version for domain, version in made.opsets.items() if domain != DOMAIN}
+    return made.evolve(opsets=opsets), numbers
+
+
+def is_skeleton(body: Graph) -> bool:
+    """Was the body left behind?"""
+    return DOMAIN in body.opsets
+
+
+def skeleton(body: Graph) -> Graph:
+    """A body of which only inputs and outputs are left."""
+    inputs = body.inputs
+    inner = Node(
+        "body", OP, tuple(node[0] for node in inputs), {}, tuple(f"y{i}" for i in range(len(body.outputs))),
+        tuple(entry.type for entry in body.outputs), DOMAIN,
+    )  # fmt: skip
+    return Graph(list(inner.outputs), inputs, body.name, {DOMAIN: 1, **body.opsets}, output_names=body.output_names)

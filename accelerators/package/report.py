@@ -1,0 +1,40 @@
+"""What an imported model says of how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from accelerators.placement import NoSuchNode
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class ImportedReport:
+    """`model.report` of an imported model: the words of the exporter's report."""
+
+    data: Mapping[str, Any]
+    """That report as plain data."""
+    notes: tuple[str, ...]
+    """What happened at import: which subgraphs were compiled anew, and why."""
+
+    def why(self, node: str) -> str:
+        """Where the node is, and why not on the preferred devices."""
+        placement = self.data.get("placement", {})
+        if node not in placement.get("nodes", {}):
+            raise NoSuchNode(f"there is no op node {node!r}", where="report")
+        refused = placement.get("refusals", {}).get(node, {})
+        head = f"{node} is on {placement['nodes'][node]}"
+        return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {**self.data, "notes": [*self.data.get("notes", ()), *self.notes]}
+
+    def __str__(self) -> str:
+        rows = [f"  {row['name']} on {row['device']}: {row['ops']} ops" for row in self.data.get("subgraphs", ())]
+        return "\n".join([f"{self.data.get('model')}: imported, {len(rows)} subgraphs", *rows, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"<ImportedReport of {self.data.get('model')!r}>"
