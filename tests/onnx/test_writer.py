@@ -137,6 +137,27 @@ graph net(c: bool[], x: float32[3]) -> (y) {
         assert same(run_engine(proto, np.array(flag), X), interpret(g, [np.array(flag), X]))
 
 
+def test_a_value_captured_twice_comes_back_once():
+    g = parse(
+        """opset 21
+
+graph net(c: bool[], x: float32[3]) -> (y) {
+  y = If(c) {
+    then_branch=graph a(p: float32[3], q: float32[3]) -> (s) {
+      s = Add(p, q)
+    },
+    else_branch=graph b(p: float32[3], q: float32[3]) -> (d) {
+      d = Sub(q, p)
+    },
+  } captures(x, x)
+}
+"""
+    )
+    again = load(to_model(g))
+    assert [entry.name for entry in again["y"].captures] == ["x"]
+    assert same(interpret(again, [np.array(True), X]), interpret(g, [np.array(True), X]))
+
+
 @pytest.mark.parametrize("outputs, names", [
     (["y", "y"], ["a", "b"]), (["x"], ["x"]), (["x"], ["z"]), (["w"], ["w"]), (["w", "w"], ["v", "w"]), (["y", "x"], ["t", "u"]),
 ])  # fmt: skip

@@ -64,14 +64,17 @@ class Captures:
 
 
 def captures(text: str, where: str) -> Captures:
-    """From text."""
+    """From text. A value that was captured twice is captured once: in a file its readers cannot be told apart."""
     data = load_json(text, CAPTURES, where)
     if not isinstance(data, dict) or not isinstance(data.get("inner"), dict):
         raise damaged(CAPTURES, where)
     lists = [data.get("outer"), *data["inner"].values()]
     if not all(is_name_list(names) and len(names) == len(lists[0]) for names in lists):
         raise damaged(CAPTURES, where)
-    return Captures(tuple(lists[0]), data["inner"])
+    outer = lists[0]
+    places = sorted({name: i for i, name in reversed(list(enumerate(outer)))}.values())
+    inner = {body: [names[i] for i in places] for body, names in data["inner"].items()}
+    return Captures(tuple([outer[i] for i in places]), inner)
 
 
 def to_json(items: Sequence[str] | Sequence[int]) -> str:
