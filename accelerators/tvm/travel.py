@@ -38,7 +38,7 @@ def _library(executable: Any) -> bytes:
         try:
             with lock, quiet():
                 executable.export_library(str(path))
-        except Exception as error:  # noqa: BLE001  TVM raises anything
+        except Exception as error:
             raise NotSupported(
                 f"TVM cannot link its kernels into a library: {first_line(error)}",
                 remedy="It needs a C++ compiler: g++ or clang++ on the PATH, or CXX",
@@ -78,5 +78,5 @@ def _loaded(library: memoryview, where: str) -> Any:
         path.write_bytes(library)
         try:
             return tvm().runtime.load_module(str(path))
-        except Exception as error:  # noqa: BLE001  TVM raises anything
+        except Exception as error:
             raise AcceleratorError(f"TVM does not load its library: {first_line(error)}", where=where) from error
