@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accelerators.cache.folder import OFF
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query import query_by_op, refused_inside, typed
@@ -173,8 +174,10 @@ class OpenVinoAccelerator(Accelerator):
             properties["INFERENCE_NUM_THREADS"] = threads
         if streams:
             properties["NUM_STREAMS"] = str(streams)
-        if config["CACHE_DIR"]:
+        if str(config["CACHE_DIR"] or "").upper() not in OFF:
             properties["CACHE_DIR"] = str(config["CACHE_DIR"])
+            # Otherwise its exported form would have no weights, and nobody could import it.
+            properties["CACHE_MODE"] = "OPTIMIZE_SPEED"
         return {**properties, **config["PROPERTIES"]}
 
     def _read(self, model: EngineModel) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from accelerators.compiled_model import CompiledModel
 from accelerators.device_list import Device, parse_devices
-from accelerators.errors import AcceleratorError
+from accelerators.errors import AcceleratorError, UnknownDevice, UnknownKey
 from accelerators.interface import CompiledSubgraph
 from accelerators.package.arrays import WEIGHTS, read_array
 from accelerators.package.container import Package
@@ -37,6 +37,11 @@ def import_package(
     package = Package(path, None if key is None else bytes(key))
     try:
         return _Importing(package, config, recompile).run()
+    except (PackageError, UnknownDevice, UnknownKey):
+        raise
+    except PartitaError as error:
+        inner = f", {error.where}" if error.where else ""
+        raise PackageError(error.cause, where=package.where + inner, remedy=error.remedy) from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise PackageError(
             f"its manifest is not what this version of Partita writes ({type(error).__name__}: {error})",

@@ -1,0 +1,159 @@
+"""Export, then import in another process: equal outputs; what does not fit is refused or compiled anew."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.registry import accelerator
+from tests.accelerators.hetero.small_devices import Small, device
+from tests.accelerators.package.models import dynamic_net, imported_elsewhere, inputs_of, small_net
+
+DEVICES = ["reference", "onnxruntime", "openvino", "cpu", "HETERO:cpu,reference"]
+
+
+def usable(devices: str):
+    for name in devices.removeprefix("HETERO:").split(","):
+        try:
+            accelerator(name)
+        except pt.AcceleratorUnavailable as error:
+            pytest.skip(str(error))
+    return devices
+
+
+def compiled(devices: str, graph=None, **options):
+    return pt.compile(graph or small_net(), usable(devices), config={"CACHE_DIR": "off"} if ":" not in devices else None, **options)
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+def test_another_process_gets_the_same_numbers(devices, tmp_path):
+    forbid = {"Softmax": "cpu"} if devices.startswith("HETERO") else None
+    model = compiled(devices, forbid=forbid)
+    model.export(tmp_path / "net.partita")
+    x = inputs_of(model.graph)
+    found = imported_elsewhere(tmp_path / "net.partita", x)
+    assert len(found) == 2
+    for a, b in zip(model(x), found):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("devices", ["onnxruntime", "cpu"])
+def test_dynamic_sizes_travel_as_symbols(devices, tmp_path):
+    model = compiled(devices, dynamic_net())
+    model.export(tmp_path / "net.partita")
+    again = pt.import_model(tmp_path / "net.partita")
+    assert str(again.graph.inputs[0][0].type) == "float32[N, 16]"
+    for n in (1, 7, 3):
+        x = inputs_of(model.graph, n=n)
+        np.testing.assert_allclose(again(x)[0], model(x)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("devices", ["openvino", "cpu"])
+def test_bodies_may_stay_behind(devices, tmp_path):
+    model = compiled(devices)
+    model.export(tmp_path / "net.partita", bodies=False)
+    model.export(tmp_path / "whole.partita")
+    again = pt.import_model(tmp_path / "net.partita")
+    x = inputs_of(model.graph)
+    np.testing.assert_array_equal(again(x)[0], model(x)[0])
+    names = [node.op for unit in again.units for node in unit.body.nodes if node.is_op]
+    assert names == ["Compiled"]
+    assert (tmp_path / "net.partita").stat().st_size < (tmp_path / "whole.partita").stat().st_size
+
+
+def test_the_file_is_a_zip_that_holds_each_weight_once(tmp_path):
+    model = compiled("onnxruntime")
+    model.export(tmp_path / "net.partita")
+    with zipfile.ZipFile(tmp_path / "net.partita") as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["weights", "bodies/0.onnx", "plan.onnx", "report.json", "manifest.json"]
+        weights = [node.value for node in small_net().nodes if node.value is not None and node.value.nbytes >= 1024]
+        assert archive.getinfo("weights").file_size <= sum(w.nbytes for w in weights) + 64
+        manifest = json.loads(archive.read("manifest.json"))
+    assert manifest["inputs"] == [["x", "float32[1, 3, 8, 8]"]]
+    assert manifest["devices"] == ["onnxruntime"]
+
+
+def test_names_duplicates_and_the_report_travel(tmp_path):
+    x = pt.variable("x", "float32", (2, 2))
+    unused = pt.variable("unused", "int64", (3,))
+    y = pt.op("Relu", x, name="y")
+    graph = pt.Graph([y, y, x], [x, unused], name="odd", output_names=["a", "b", "c"])
+    model = compiled("reference", graph)
+    model.export(tmp_path / "net.partita")
+    again = pt.import_model(tmp_path / "net.partita")
+    assert [node.name for node in again.graph.inputs] == ["x", "unused"]
+    assert again.graph.output_names == ("a", "b", "c")
+    assert again.report.why("y") == "y is on reference"
+    data = np.array([[1, -2], [3, -4]], np.float32)
+    made = again(data, np.zeros(3, np.int64))
+    np.testing.assert_array_equal(made["b"], np.maximum(data, 0))
+    np.testing.assert_array_equal(made["c"], data)
+    assert again.profile(data, np.zeros(3, np.int64)).rows
+
+
+def test_an_imported_model_can_be_exported_again(tmp_path):
+    model = compiled("onnxruntime")
+    model.export(tmp_path / "one.partita")
+    pt.import_model(tmp_path / "one.partita").export(tmp_path / "two.partita")
+    x = inputs_of(model.graph)
+    np.testing.assert_array_equal(pt.import_model(tmp_path / "two.partita")(x)[0], model(x)[0])
+
+
+def test_another_library_version_is_refused_or_compiled_anew(tmp_path, monkeypatch):
+    model = compiled("cpu")
+    model.export(tmp_path / "net.partita")
+    kind = type(accelerator("cpu"))
+    real = kind.identity
+    monkeypatch.setattr(kind, "identity", lambda self, config: {**real(self, config), "library": "apache-tvm 9.9"})
+    with pytest.raises(pt.AcceleratorError, match=r"'cpu_0' does not fit device 'cpu' here: .*compiled by apache-tvm 0.*here is apache-tvm 9.9") as told:
+        pt.import_model(tmp_path / "net.partita")
+    assert "recompile=True" in told.value.remedy
+    x = inputs_of(model.graph)
+    for recompile in (True, "reference"):
+        again = pt.import_model(tmp_path / "net.partita", recompile=recompile)
+        np.testing.assert_allclose(again(x)[0], model(x)[0], rtol=1e-4)
+        assert "compiled anew: cpu_0 on" in str(again.report)
+
+
+def test_missing_processor_features_are_named(tmp_path, monkeypatch):
+    model = compiled("cpu")
+    model.export(tmp_path / "net.partita", bodies=False)
+    kind = type(accelerator("cpu"))
+    real = kind.identity
+    older = {"target": "i486", "features": "x87"}
+    monkeypatch.setattr(kind, "identity", lambda self, config: {**real(self, config), **older})
+    with pytest.raises(pt.AcceleratorError, match=r"the processor here \(i486\) lacks .*"):
+        pt.import_model(tmp_path / "net.partita")
+    with pytest.raises(pt.AcceleratorError, match="cannot be compiled anew .*: it was exported without its body"):
+        pt.import_model(tmp_path / "net.partita", recompile=True)
+
+
+class Rare(Small):
+    name = "rare"
+    travels_as_body = True
+
+
+def test_a_missing_device_is_named(tmp_path):
+    pt.register_accelerator(Rare)
+    try:
+        pt.compile(small_net(), "rare").export(tmp_path / "net.partita")
+    finally:
+        pt.unregister_accelerator("rare")
+    with pytest.raises(pt.AcceleratorError, match="device 'rare' cannot be used here: there is no device 'rare'"):
+        pt.import_model(tmp_path / "net.partita")
+    again = pt.import_model(tmp_path / "net.partita", recompile="reference")
+    assert again.properties.devices == ("reference",)
+
+
+def test_a_failed_export_leaves_the_old_file(tmp_path):
+    path = tmp_path / "net.partita"
+    path.write_bytes(b"old")
+    with device("plain"), pytest.raises(pt.RunError, match="Ran cannot be exported"):
+        pt.compile(small_net(), "plain").export(path)
+    assert path.read_bytes() == b"old"
+    assert [item.name for item in tmp_path.iterdir() if item.is_file()] == ["net.partita"]
