@@ -1,0 +1,192 @@
+"""The cache: what one process compiled another reads; damaged entries are made anew; the oldest go; each says why it was made."""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.cache import clear, explain, list_entries
+from accelerators.cache.folder import chosen_folder, default_folder
+from accelerators.cache.store import Damaged, Store
+from accelerators.registry import accelerator
+from tests.accelerators.package.models import dynamic_net, in_new_process, inputs_of, small_net
+
+
+@pytest.fixture
+def cpu():
+    try:
+        return accelerator("cpu")
+    except pt.AcceleratorUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def compiles(cpu, monkeypatch):
+    """The subgraphs that were really compiled."""
+    seen = []
+    kind = type(cpu)
+    real = kind.compile
+
+    def compile(self, graph, config):
+        seen.append(graph.name)
+        return real(self, graph, config)
+
+    monkeypatch.setattr(kind, "compile", compile)
+    return seen
+
+
+def run(graph, **config):
+    return pt.compile(graph, "cpu", config=config)(inputs_of(graph))[0]
+
+
+ELSEWHERE = """
+from accelerators.registry import accelerator
+from tests.accelerators.package.models import small_net, inputs_of
+cpu = accelerator("cpu")
+if args[1] == "never":
+    type(cpu).compile = None
+graph = small_net()
+np.save(args[0], pt.compile(graph, "cpu")(inputs_of(graph))[0])
+"""
+
+
+def test_another_process_compiles_and_this_one_reads(tmp_path, compiles, cache_home):
+    in_new_process(ELSEWHERE, tmp_path / "y.npy", "really")
+    np.testing.assert_array_equal(run(small_net()), np.load(tmp_path / "y.npy"))
+    assert compiles == []
+    assert [entry.key.device for entry in list_entries()] == ["cpu"]
+    in_new_process(ELSEWHERE, tmp_path / "y.npy", "never")
+    assert stat.S_IMODE(os.stat(cache_home).st_mode) == 0o700
+    assert all(not os.stat(path).st_mode & 0o077 for path in cache_home.rglob("*"))
+
+
+def test_names_play_no_part_and_profiles_have_the_new_ones(compiles):
+    run(small_net())
+    other = renamed(small_net())
+    model = pt.compile(other, "cpu")
+    x = inputs_of(other)
+    np.testing.assert_array_equal(model(x)[0], run(small_net()))
+    assert len(compiles) == 1
+    assert {row.node.rstrip("0123456789") for row in model.profile(x).rows if row.status == "EXECUTED"} <= {"node_"}
+
+
+def renamed(graph):
+    from graph.rewrite import rewrite
+
+    count = iter(range(100))
+
+    def visit(node, rewriter):
+        rewriter.keep(node, rewriter.rebuilt(node, name=f"node_{next(count)}") if node.is_op else node)
+
+    return rewrite(graph, visit)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (lambda: run(small_net(size=10)), "shapes: (float32[1, 3, 8, 8])"),
+        (lambda: run(small_net(seed=5)), "its weights differ"),
+        (lambda: run(small_net(), NUM_THREADS=1), "options: NUM_THREADS=2"),
+        (lambda: run(dynamic_net()), "its body differs"),
+    ],
+)
+def test_explain_says_what_changed(compiles, change, reason):
+    run(small_net(), NUM_THREADS=2) if "options" in reason else run(small_net())
+    change()
+    assert len(compiles) == 2
+    assert "compiled because it is the first of its kind" in explain()
+    assert reason in explain().splitlines()[-1]
+    assert explain(name="nothing") == "there are no such entries"
+
+
+def test_off_means_off_and_clear_empties(compiles, cache_home):
+    run(small_net(), CACHE_DIR="off")
+    run(small_net(), CACHE_DIR=False)
+    assert not cache_home.exists()
+    run(small_net())
+    assert (clear(), list_entries(), len(compiles)) == (1, [], 3)
+    assert (chosen_folder(None), chosen_folder("")) == (default_folder(), None)
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+@pytest.mark.parametrize("at", [0, 20, 60, -1, None])
+def test_damaged_entries_are_made_anew(part, at, tmp_path):
+    store, weights = Store(tmp_path / "here"), [np.arange(1000.0)]
+    store.write("ab" * 32, {"names": []}, b"code", weights)
+    (path,) = (tmp_path / "here" / part).iterdir()
+    data = bytearray(path.read_bytes())
+    if at is None:
+        data = data[:-1]
+    else:
+        data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Damaged):
+        store.read("ab" * 32)
+    store.remove("ab" * 32)
+    store.write("ab" * 32, {"names": []}, b"code", weights)
+    found = store.read("ab" * 32)
+    assert found.code == b"code"
+    np.testing.assert_array_equal(found.weights[0], weights[0])
+
+
+def test_a_model_survives_a_damaged_entry(compiles, cache_home):
+    y = run(small_net())
+    (path,) = (cache_home / "entries").iterdir()
+    path.write_bytes(path.read_bytes()[:-100])
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2
+    assert "its entry was damaged" in explain()
+
+
+def test_what_was_not_used_for_longest_goes(tmp_path):
+    store = Store(tmp_path / "here", limit=5000)
+    names = [f"{i:02x}" * 32 for i in range(6)]
+    for i, name in enumerate(names):
+        store.write(name, {"names": []}, bytes(1000), [])
+        os.utime(tmp_path / "here" / "entries" / name, (i, i))
+        if i >= 1:
+            assert store.read(names[0]) is not None
+            os.utime(tmp_path / "here" / "entries" / names[0], (i + 0.5, i + 0.5))
+    assert sorted(store.names()) == [names[0], *names[3:]]
+
+
+def test_what_dead_processes_left_goes(tmp_path):
+    store = Store(tmp_path / "here")
+    old, new = (tmp_path / "here" / "entries" / f".partita-{age}.part" for age in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    store.write("ab" * 32, {"names": []}, b"code", [])
+    assert (old.exists(), new.exists(), store.names()) == (False, True, ["ab" * 32])
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path, compiles):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(pt.CompileError, match="others may write to it, and code is loaded from it"):
+        run(small_net(), CACHE_DIR=str(folder))
+    default_folder().mkdir(parents=True)
+    default_folder().chmod(0o770)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(small_net())
+    assert any("nothing is cached" in str(warning.message) for warning in told)
+
+
+def test_sizes_of_a_dynamic_model_are_cached_each(compiles):
+    graph = dynamic_net()
+    model = pt.compile(graph, "cpu")
+    for n in (1, 2, 1):
+        model(inputs_of(graph, n=n))
+    again = pt.compile(graph, "cpu")
+    for n in (2, 1):
+        again(inputs_of(graph, n=n))
+    assert len(compiles) == 2
+    weights = [unit._made.assembled.weights for unit in model.units[0].compiled._kept.values()]
+    assert weights[0][0] is weights[1][0], "the sizes share their weights"
