@@ -78,11 +78,6 @@ class OpenVinoAccelerator(Accelerator):
             ) from None
         return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
 
-    def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
-        """openvino reads what the same version wrote for the same device."""
-        device = self._device(config)
-        return {"library": f"openvino {self._engine.__version__}", "target": str(self._core.get_property(device, "FULL_DEVICE_NAME")).strip()}
-
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The engine's own compiled form, read back."""
         from accelerators.openvino.requests import CompiledRequests
