@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import attrs
@@ -143,7 +143,7 @@ def _may_train(node: Node) -> bool:
     return not (mode.node.value is not None and not mode.node.value.any())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _onnx_spec(op: str, domain: str, version: int) -> OpSpec | None:
     import onnx.defs
 

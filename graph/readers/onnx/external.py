@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from graph.readers.onnx.source import utf8
 
 Array = np.ndarray[Any, Any]
 
-Place = Union[str, Mapping[str, Array], None]
+Place = str | Mapping[str, Array] | None
 """Where external data lies: in files of a folder, in bytes at hand by location, or nowhere."""
 
 
