@@ -15,6 +15,7 @@ from accelerators.tvm.known_wrong import known_wrong
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.single import alone
+from accelerators.tvm.sizes import is_settled, unsettled_input
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -41,7 +42,7 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if node.op in VIEWS and not node.domain or extensions.find(node) is not None:
         return True
     if not _static(node):
-        return _by_name(node)
+        return is_settled(node, graph) or _by_name(node)
     key = f"{machine.kind} {_signature(node, graph)}"
     with _guard:
         known = _trials.get(key)
@@ -68,8 +69,18 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
     if node.domain and extensions.find(node) is None:
         return f"TVM has no op {node.domain}.{node.op}"
-    if _static_inputs(node) and not _static(node):
-        return f"the sizes of {next(e.name for e in node.outputs if e.name and not _is_static(e))!r} depend on values"
+    if not _static(node):
+        return _unknown_sizes(node, graph)
+    return known_wrong(node)
+
+
+def _unknown_sizes(node: Node, graph: Graph) -> str | None:
+    if is_settled(node, graph):
+        return None
+    decides = unsettled_input(node, graph)
+    if decides is not None or _static_inputs(node):
+        name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
+        return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
     return known_wrong(node)
 
 
