@@ -26,7 +26,8 @@ def usable(devices: str):
 
 
 def compiled(devices: str, graph=None, **options):
-    return pt.compile(graph or small_net(), usable(devices), config={"CACHE_DIR": "off"} if ":" not in devices else None, **options)
+    config = {"CACHE_DIR": "off"} if ":" not in devices else None
+    return pt.compile(graph or small_net(), usable(devices), config=config, **options)
 
 
 @pytest.mark.parametrize("devices", DEVICES)
@@ -110,7 +111,8 @@ def test_another_library_version_is_refused_or_compiled_anew(tmp_path, monkeypat
     kind = type(accelerator("cpu"))
     real = kind.identity
     monkeypatch.setattr(kind, "identity", lambda self, config: {**real(self, config), "library": "apache-tvm 9.9"})
-    with pytest.raises(pt.AcceleratorError, match=r"'cpu_0' does not fit device 'cpu' here: .*compiled by apache-tvm 0.*here is apache-tvm 9.9") as told:
+    differs = r"'cpu_0' does not fit device 'cpu' here: .*compiled by apache-tvm 0.*here is apache-tvm 9.9"
+    with pytest.raises(pt.AcceleratorError, match=differs) as told:
         pt.import_model(tmp_path / "net.partita")
     assert "recompile=True" in told.value.remedy
     x = inputs_of(model.graph)
