@@ -36,7 +36,8 @@ class Matcher:
     """One run of one pattern over a graph.
 
     Where inner values must stay inside, a value with more readers than a match has nodes ends it, so each anchor costs a
-    constant: near-linear. With `shared=True` each (part, node) is gone through once for an anchor."""
+    constant: near-linear. Without operands each (part, node) is gone through once for an anchor, by its longest way. Nothing
+    is lost by that: if inner values stay inside on one way to a node, every other way there has only nodes of that one."""
 
     def __init__(self, index: OpIndex, pattern: Pattern, free: Sequence[bool], fixed: Sequence[Sequence[int]], ask: Ask) -> None:
         self.index = index
@@ -53,8 +54,8 @@ class Matcher:
             self._quotient = Quotient(merged.succ, merged.preds, merged.order, merged.owner)
         else:
             self._quotient = Quotient([r[:] for r in self._readers], [list(dict.fromkeys(p)) for p in index.preds])
-        self._walked: dict[tuple[int, int], int] = {}  # shared=True: (part, node) -> the longest way there
-        self._once = pattern.shared and not any(part.operands for part in pattern.parts)
+        self._walked: dict[tuple[int, int], int] = {}  # (part, node) -> the longest way there
+        self._once = not any(part.operands for part in pattern.parts)
 
     def run(self) -> list[list[int]]:
         """The matches, by anchor."""

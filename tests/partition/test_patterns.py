@@ -202,5 +202,12 @@ def test_near_linear_on_a_hub() -> None:
     assert len(matches_only(g, Pattern("Exp", "Add", "Neg", shared=True))) == 1
 
 
+def test_many_optional_parts_are_not_tried_in_all_combinations() -> None:
+    """A chain fits 25 optional parts in 2**25 ways."""
+    g = line(*["Relu"] * 60, "Exp")
+    assert matches_only(g, Pattern(*["Relu?"] * 25, "Tanh")) == []
+    assert matches_only(g, Pattern(*["Relu?"] * 25, "Exp")) == [{*(f"relu{i}" for i in range(35, 60)), "exp60"}]
+
+
 def matches_only(g: Graph, pattern: Pattern) -> list[set[str]]:
     return groups_of(apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(pattern, "p"), verify=False))
