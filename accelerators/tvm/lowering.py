@@ -46,7 +46,8 @@ def lower(body: Body, machine: Machine) -> Lowered:
     from accelerators.tvm.templates import find_template
 
     with lock:
-        drafted = find_template(body, machine)
+        with quiet(), refused("template"):
+            drafted = find_template(body, machine)
         if drafted is not None:
             return _from_function(body, drafted)
         extension = find(body.ops[0]) if len(body.ops) == 1 else None

@@ -1,5 +1,5 @@
 """All templates, in the order in which they are asked."""
 
-from accelerators.tvm.templates import chain, rows
+from accelerators.tvm.templates import chain, convolution, gemm, rows
 
-__all__ = ["chain", "rows"]
+__all__ = ["chain", "convolution", "gemm", "rows"]

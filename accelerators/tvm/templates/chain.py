@@ -1,20 +1,22 @@
 """A chain of element-wise ops: one pass over memory.
 
-All ops become one expression, computed where the result stands. Neighbouring dimensions that every operand walks in the same way
-are one loop; the innermost is cut into vectors, the others run in parallel. Functions such as exp are polynomials, so that they
-vectorise too."""
+Neighbouring dimensions that every operand walks in the same way are made one; the innermost is cut into vectors, the others run in
+parallel. Cheap ops are worked into their readers; the result of a dear one stays in a register. (One expression for all would be a
+tree with a term for each path through the chain.) Functions such as exp are polynomials, so that they vectorise too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import attrs
 
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
-from accelerators.tvm.templates.formulas import Formula, formula
+from accelerators.tvm.templates.formulas import DEAR, Formula, formula
 from graph.node import Node, NodeEntry
 
 Shape = tuple[int, ...]
@@ -36,84 +38,100 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     if None in formulas.values() or len(shapes) != 1 or arrays:
         return None
     shape = shapes.pop()
-    if math.prod(shape) == 0:
+    if math.prod(shape) == 0 or len(body.graph.outputs) != 1:
         return None
-    function = _function(body, shape, formulas)
-    return Draft(_scheduled(function, _groups(body, shape), machine), "chain")
+    flat = _Flat.of(body, shape)
+    function = _function(body, flat, formulas)
+    return Draft(_scheduled(function, flat, machine), "chain", shapes=dict(enumerate(flat.operands)), results=(flat.shape,))
 
 
-def _function(body: Body, shape: Shape, formulas: dict[Node, Formula | None]) -> Any:
-    """All outputs in one block."""
+@attrs.frozen(slots=True)
+class _Flat:
+    """The shapes with neighbouring dimensions made one."""
+
+    shape: Shape
+    """The result's."""
+    operands: tuple[Shape, ...]
+    """The inputs'; each dimension is the result's, or 1."""
+
+    @classmethod
+    def of(cls, body: Body, shape: Shape) -> _Flat:
+        given = [(1,) * (len(shape) - len(n.output_types[0].shape)) + n.output_types[0].shape for n in body.graph.inputs]
+        groups: list[list[int]] = []
+        walk: tuple[bool, ...] | None = None
+        for d, size in enumerate(shape):
+            new = tuple(operand[d] == size for operand in given) if size > 1 else None
+            if groups and (new is None or walk is None or new == walk):
+                groups[-1].append(d)
+            else:
+                groups.append([d])
+            walk = walk if new is None else new
+
+        def merged(sizes: Shape) -> Shape:
+            return tuple(math.prod(sizes[d] for d in group) for group in groups) or (1,)
+
+        return cls(merged(shape), tuple(map(merged, given)))
+
+
+def _function(body: Body, flat: _Flat, formulas: dict[Node, Formula | None]) -> Any:
+    """One step for each op; the last is called `out`."""
     te, tirx = part("te"), part("tirx")
-    places = [te.placeholder(n.output_types[0].shape, n.output_types[0].dtype, n.name) for n in body.graph.inputs]
+    places = [
+        te.placeholder(shape, n.output_types[0].dtype, n.name) for n, shape in zip(body.graph.inputs, flat.operands, strict=True)
+    ]
     tensors = dict(zip((n[0] for n in body.graph.inputs), places, strict=True))
 
-    def at(*indices: Any) -> Any:
-        values: dict[NodeEntry, Any] = {}
-        for entry, tensor in tensors.items():
-            values[entry] = tensor(*_indices(entry.type.shape, indices))
-        for node in body.graph.nodes:
-            if node.value is not None:
-                values[node[0]] = tirx.const(node.value.item(), node.output_types[0].dtype)
-        for node in body.ops:
-            compute = formulas[node]
-            assert compute is not None
-            values[node[0]] = compute(node, [None if e is None else values[e] for e in node.inputs])
-        made = [values[entry] for entry in body.graph.outputs]
-        return made if len(made) > 1 else made[0]
+    def number(entry: NodeEntry | None, indices: Sequence[Any]) -> Any:
+        if entry is None:
+            return None
+        if entry.node.value is not None:
+            return tirx.const(entry.node.value.item(), entry.node.output_types[0].dtype)
+        tensor = tensors[entry]
+        return tensor(*[0 if int(size) == 1 else index for size, index in zip(tensor.shape, indices, strict=True)])
 
-    outs = te.compute(shape, at, name="out")
-    return te.create_prim_func([*places, *(outs if isinstance(outs, (list, tuple)) else [outs])])
+    for node in body.ops:
+        compute = formulas[node]
+        assert compute is not None
 
-
-def _indices(shape: Shape, indices: Sequence[Any]) -> list[Any]:
-    """The place in an operand that is broadcast to the whole."""
-    inner = indices[len(indices) - len(shape) :]
-    return [0 if size == 1 else index for size, index in zip(shape, inner, strict=True)]
+        step = _step(node, compute, number)
+        last = node[0] == body.graph.outputs[0]
+        tensors[node[0]] = te.compute(flat.shape, step, name="out" if last else f"{'dear' if node.op in DEAR else 'cheap'}_{node.name}")
+    return te.create_prim_func([*places, tensors[body.graph.outputs[0]]])
 
 
-def _groups(body: Body, shape: Shape) -> list[int]:
-    """How many neighbouring dimensions make one loop each, outermost first."""
-    rank = len(shape)
-    operands = [(1,) * (rank - len(n.output_types[0].shape)) + n.output_types[0].shape for n in body.graph.inputs]
-    walks = [tuple(size[d] == shape[d] for size in operands) if shape[d] > 1 else None for d in range(rank)]
-    groups: list[int] = []
-    current: Any = None
-    for walk in walks:
-        if groups and (walk is None or current is None or walk == current):
-            groups[-1] += 1
-        else:
-            groups.append(1)
-        current = walk if walk is not None else current
-    return groups
+def _step(node: Node, compute: Formula, number: Callable[[NodeEntry | None, Sequence[Any]], Any]) -> Callable[..., Any]:
+    """What the node makes at a place."""
+    return lambda *indices: compute(node, [number(entry, indices) for entry in node.inputs])
 
 
-def _scheduled(function: Any, groups: Sequence[int], machine: Machine) -> Any:
+def _scheduled(function: Any, flat: _Flat, machine: Machine) -> Any:
     schedule = part("s_tir").Schedule(function)
-    block = schedule.get_sblock("out")
-    loops = list(schedule.get_loops(block))
-    if not loops:
-        return schedule.mod["main"]
-    fused = []
-    for count in groups:
-        taken, loops = loops[:count], loops[count:]
-        fused.append(schedule.fuse(*taken) if count > 1 else taken[0])
-    extents = [int(schedule.get(loop).extent) for loop in fused]
-    outer, inner = fused[:-1], fused[-1]
-    if extents[-1] % machine.lanes == 0:
-        width = next(machine.lanes * k for k in (UNROLLED, 2, 1) if extents[-1] % (machine.lanes * k) == 0)
-        rest, strip = schedule.split(inner, [None, width])
-        if width > machine.lanes:
-            unrolled, strip = schedule.split(strip, [None, machine.lanes])
-            schedule.unroll(unrolled)
-        schedule.vectorize(strip)
-        outer.append(rest)
-    elif not outer:
-        pieces = _pieces(extents[-1])
-        if pieces > 1:
+    out = schedule.get_sblock("out")
+    named = [(block, schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    for block, name in named:
+        if name.startswith("cheap"):
+            schedule.compute_inline(block)
+    *outer, inner = schedule.get_loops(out)
+    lanes, extent = machine.lanes, flat.shape[-1]
+    if extent % lanes == 0:
+        width = next(lanes * k for k in (UNROLLED, 2, 1) if extent % (lanes * k) == 0)
+        rest, several, vector = schedule.split(inner, [None, width // lanes, lanes])
+        outer, inner = [*outer, rest], vector
+        schedule.unroll(several)
+        schedule.vectorize(vector)
+        at = several
+    else:
+        if not outer and (pieces := _pieces(extent)) > 1:
             rest, inner = schedule.split(inner, [pieces, None])
-            outer.append(rest)
-    if outer and math.prod(extents) >= SERIAL:
+            outer = [rest]
+        at = inner
+    for block, name in reversed(named):
+        if name.startswith("dear"):
+            schedule.compute_at(block, at, preserve_unit_loops=True)
+            schedule.set_scope(block, 0, "local")
+            if extent % lanes == 0:
+                schedule.vectorize(schedule.get_loops(block)[-1])
+    if outer and math.prod(flat.shape) >= SERIAL:
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     return schedule.mod["main"]
 

@@ -132,5 +132,8 @@ _FORMULAS: dict[str, Formula] = {
     "Cast": _cast,
 }
 
+DEAR = frozenset("Exp Tanh Erf Sigmoid Swish Elu Selu Gelu Softsign HardSwish Sqrt Reciprocal Div".split())
+"""Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
+
 _ANY_DTYPE = frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split())
 """Ops that take other numbers than float32 here."""

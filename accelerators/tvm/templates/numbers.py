@@ -6,7 +6,7 @@ Nothing here may be simplified as real numbers are (`x != x`), nor be a function
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accelerators.tvm.library import part
@@ -18,6 +18,19 @@ Number = Any
 def const(value: float) -> Number:
     """A float32 constant."""
     return part("tirx").const(value, "float32")
+
+
+def let(value: Number, body: Callable[[Number], Number]) -> Number:
+    """An expression that uses the value several times and computes it once. (TVM treats expressions as trees: without names, a
+    function of a function of a function has thousands of terms.)"""
+    tirx = part("tirx")
+    name = tirx.Var("t", dtype_of(value))
+    return tirx.Let(name, value, body(name))
+
+
+def dtype_of(value: Number) -> str:
+    """The element type of an expression."""
+    return str(value.ty.dtype if hasattr(value, "ty") else value.dtype)
 
 
 def at_least(x: Number, low: Number | float) -> Number:
@@ -34,14 +47,22 @@ def at_most(x: Number, high: Number | float) -> Number:
 
 def exp(x: Number) -> Number:
     """2^n times a polynomial on the rest; n, rounded by a cast (which vectorises), is added to the exponent as an integer."""
+    return let(x, lambda x: let(at_least(at_most(x, 88.7228391), -87.3365448), lambda clamped: _exp_within(x, clamped)))
+
+
+def _exp_within(x: Number, clamped: Number) -> Number:
     tirx = part("tirx")
-    clamped = at_least(at_most(x, 88.7228391), -87.3365448)
     scaled = at_most(clamped, 88.0288) * const(1.44269504088896341)
     count = (scaled + tirx.Select(scaled < const(0.0), const(-0.5), const(0.5))).astype("int32")
-    n = count.astype("float32")
+    return let(count, lambda count: _exp_of_rest(x, clamped, count))
+
+
+def _exp_of_rest(x: Number, clamped: Number, count: Number) -> Number:
+    tirx, n = part("tirx"), count.astype("float32")
     rest = clamped - n * const(0.693145751953125) - n * const(1.42860682030941723e-6)
     power = count << tirx.const(23, "int32")
-    made = tirx.reinterpret("float32", tirx.reinterpret("int32", _polynomial(rest, _EXP)) + power)
+    poly = let(rest, lambda rest: _polynomial(rest, _EXP))
+    made = tirx.reinterpret("float32", tirx.reinterpret("int32", poly) + power)
     made = tirx.Select(x > const(88.7228391), const(math.inf), made)
     made = tirx.Select(x < const(-87.3365448), const(0.0), made)
     return tirx.Select(x <= const(math.inf), made, x)
@@ -63,11 +84,13 @@ def sigmoid(x: Number) -> Number:
 
 
 def _rational(x: Number, coefficients: tuple[Sequence[float], Sequence[float]], limit: float) -> Number:
-    tirx = part("tirx")
-    clamped = at_least(at_most(x, limit), -limit)
-    square = clamped * clamped
-    made = clamped * _polynomial(square, coefficients[0]) / _polynomial(square, coefficients[1])
-    return tirx.Select(x <= const(math.inf), made, x)
+    def ratio(clamped: Number) -> Number:
+        over, under = coefficients
+        return clamped * let(clamped * clamped, lambda square: _polynomial(square, over) / _polynomial(square, under))
+
+    return let(
+        x, lambda x: part("tirx").Select(x <= const(math.inf), let(at_least(at_most(x, limit), -limit), ratio), x)
+    )
 
 
 def _polynomial(x: Number, coefficients: Sequence[float]) -> Number:

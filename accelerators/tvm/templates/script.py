@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerators.tvm.library import part
@@ -11,8 +11,10 @@ from accelerators.tvm.library import part
 Lines = list[str]
 
 
-def kernel(params: Sequence[tuple[str, tuple[int, ...], str]], body: Lines) -> Any:
-    """A TensorIR function of these buffers (name, shape, element type).
+def kernel(
+    params: Sequence[tuple[str, tuple[int, ...], str]], body: Lines, functions: Mapping[str, Any] | None = None
+) -> Any:
+    """A TensorIR function of these buffers (name, shape, element type); the body may call these functions on expressions.
 
     The root block declares nothing: Relax asks for one, and no schedule will look into it. Local buffers stay on the stack
     instead of TVM's workspace, which LLVM could not keep in registers."""
@@ -27,7 +29,7 @@ def kernel(params: Sequence[tuple[str, tuple[int, ...], str]], body: Lines) -> A
         "        T.writes()",
         *indent(body, 8),
     ]
-    return part("script").from_source("\n".join(text))
+    return part("script").from_source("\n".join(text), {"T": part("script.tirx"), **(functions or {})})
 
 
 def indent(lines: Lines, by: int = 4) -> Lines:

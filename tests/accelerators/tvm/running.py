@@ -1,0 +1,66 @@
+"""Compiling and running small graphs on the device `cpu`, and what numpy in double precision says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import partita as pt
+from accelerators.registry import accelerator
+from accelerators.tvm.compiled import CompiledTvm
+from graph.interpret import interpret
+
+Array = np.ndarray[Any, Any]
+
+
+def compiled(graph: pt.Graph, device: str = "cpu", **config: Any) -> CompiledTvm:
+    """The graph for a TVM device."""
+    chosen = accelerator(device)
+    made = chosen.compile(graph, chosen.full_config(config))
+    assert isinstance(made, CompiledTvm)
+    return made
+
+
+def error(found: Array, wanted: Array) -> float:
+    """The largest difference, against the largest number."""
+    assert found.shape == wanted.shape
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) if a.size else 0.0
+
+
+def check(graph: pt.Graph, inputs: list[Array], limit: float = 2e-6, **config: Any) -> CompiledTvm:
+    """Run the graph with its outputs prefilled by nan, and hold every output against numpy in double precision."""
+    made = compiled(graph, **config)
+    out = [np.full([int(d) for d in e.type.shape], np.nan, "float32") if _is_float(e) else None for e in graph.outputs]
+    found = made.run(inputs, out)
+    for value, wanted in zip(found, interpret(doubled(graph), [as_double(x) for x in inputs]), strict=True):
+        assert error(value, wanted) <= limit
+    return made
+
+
+def doubled(graph: pt.Graph) -> pt.Graph:
+    """The graph in double precision."""
+    from graph.rewrite import rewrite
+    from graph.types import TensorType
+
+    def visit(node: pt.Node, rewriter: Any) -> None:
+        types = tuple(TensorType("float64", t.shape) if getattr(t, "dtype", "") == "float32" else t for t in node.output_types)
+        value = None if node.value is None else as_double(node.value)
+        rewriter.keep(node, rewriter.rebuilt(node, output_types=types, value=value))
+
+    return rewrite(graph, visit)
+
+
+def as_double(array: Array) -> Array:
+    """float32 as float64."""
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def schedules(made: CompiledTvm) -> list[str]:
+    """The schedules of the kernels in order."""
+    return [kernel.schedule for kernel in made.kernels()]
+
+
+def _is_float(entry: Any) -> bool:
+    return getattr(entry.type, "dtype", "") == "float32" and entry.type.is_static

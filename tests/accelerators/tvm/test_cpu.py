@@ -1,0 +1,219 @@
+"""The device `cpu`: second level, kernels, zero copies, constants, custom ops, errors."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import CompileError
+from accelerators.registry import accelerator
+from accelerators.tvm import isolation
+from accelerators.tvm.compiled import ALIGNMENT, aligned_copy
+from tests.accelerators.tvm.running import check, compiled, error, schedules
+
+pytest.importorskip("tvm")
+
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def block(x: pt.Node, channels: int = 8) -> pt.Node:
+    """A residual block."""
+    weights = [pt.constant(normal(channels, channels, 3, 3) * 0.1) for _ in range(2)]
+    first = pt.op("Relu", pt.op("Conv", x, weights[0], pt.constant(normal(channels)), pads=[1, 1, 1, 1]))
+    second = pt.op("Conv", first, weights[1], pt.constant(normal(channels)), pads=[1, 1, 1, 1])
+    return pt.op("Relu", pt.op("Add", second, x))
+
+
+def image_net() -> pt.Graph:
+    x = pt.variable("x", "float32", (1, 8, 10, 10))
+    y = pt.op("Flatten", pt.op("GlobalAveragePool", block(block(x))))
+    return pt.Graph([pt.op("Softmax", pt.op("Gemm", y, pt.constant(normal(8, 5)), pt.constant(normal(5))))], inputs=[x])
+
+
+def test_convolutions_take_what_follows_them() -> None:
+    made = check(image_net(), [normal(1, 8, 10, 10)], 1e-5)
+    layers = ["+".join(str(n.op) for n in k.body.nodes if n.is_op) for k in made.kernels()]
+    assert layers == ["Conv+Relu", "Conv+Add+Relu"] * 2 + ["GlobalAveragePool", "Gemm", "Softmax"]
+
+
+def test_equal_bodies_are_one_kernel() -> None:
+    kernels = compiled(image_net()).kernels()
+    assert kernels[0].symbol == kernels[2].symbol and kernels[1].symbol == kernels[3].symbol
+    assert kernels[0].symbol.startswith("conv_relu_")
+
+
+def test_no_kernel_is_left_unscheduled() -> None:
+    assert not {"as written"} & set(schedules(compiled(image_net())))
+
+
+def test_kernels_show_body_loops_and_machine_code() -> None:
+    kernel = compiled(image_net()).kernels()[0]
+    assert "Relu" in str(kernel.body)
+    assert "T.prim_func" in kernel.tir or "def " in kernel.tir
+    assert kernel.symbol in kernel.assembly
+
+
+def test_vectors_as_wide_as_the_processor_has() -> None:
+    from accelerators.tvm.machine import host_features
+
+    x = pt.variable("x", "float32", (64, 256))
+    text = compiled(pt.Graph([pt.op("Add", pt.op("Mul", x, x), pt.op("Exp", x))], inputs=[x])).kernels()[0].assembly
+    features = host_features()
+    if "avx512f" in features:
+        assert "%zmm" in text
+    elif "avx2" in features:
+        assert "%ymm" in text
+    if "fma" in features or "avx512f" in features:
+        assert "vfmadd" in text
+
+
+def test_arrays_are_not_copied_and_results_are_the_callers() -> None:
+    x = pt.variable("x", "float32", (32, 32))
+    made = compiled(pt.Graph([pt.op("Exp", x)], inputs=[x]))
+    given = aligned_copy(np.zeros((32, 32), "float32"))
+    (first,) = made.run([given])
+    assert first.flags.writeable and first.ctypes.data % ALIGNMENT == 0
+    (second,) = made.run([given + 1])
+    assert (first == 1).all() and not np.shares_memory(first, second)
+
+
+def test_misaligned_strided_and_read_only_arrays() -> None:
+    x = pt.variable("x", "float32", (5, 7))
+    made = compiled(pt.Graph([pt.op("Neg", x)], inputs=[x]))
+    whole = normal(7, 11)
+    strided = whole[:, 2:7].T
+    frozen = np.frombuffer(b"\0" + normal(5, 7).tobytes(), "uint8")[1:].view("float32").reshape(5, 7)
+    for given in (strided, frozen):
+        assert (made.run([given])[0] == -given).all()
+
+
+def test_results_that_are_inputs_or_constants() -> None:
+    x = pt.variable("x", "float32", (3,))
+    made = compiled(pt.Graph([x, pt.constant(np.arange(4)), pt.op("Add", pt.constant(np.float32(1)), pt.constant(np.float32(2)))], inputs=[x]))
+    given = normal(3)
+    found = made.run([given])
+    assert found[0].tolist() == given.tolist() and found[1].tolist() == [0, 1, 2, 3] and found[2] == 3
+    assert not np.shares_memory(found[0], given)
+
+
+def test_several_threads_may_call() -> None:
+    made, given = compiled(image_net()), normal(1, 8, 10, 10)
+    wanted = made.run([given])[0]
+    wrong: list[float] = []
+    threads = [threading.Thread(target=lambda: wrong.append(error(made.run([given])[0], wanted))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [0.0] * 4
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "float16", "float64", "bool"])
+def test_other_element_types(dtype: str) -> None:
+    x = pt.variable("x", dtype, (4, 9))
+    g = pt.Graph([pt.op("Transpose", x, perm=[1, 0])], inputs=[x])
+    given = RNG.integers(0, 2, (4, 9)).astype(dtype)
+    (found,) = compiled(g).run([given])
+    assert found.dtype == given.dtype and (found == given.T).all()
+
+
+def test_shapes_computed_in_the_graph_fold_away() -> None:
+    x = pt.variable("x", "float32", (2, 3, 4))
+    size = pt.op("Slice", pt.op("Shape", x), pt.constant(np.array([0])), pt.constant(np.array([1])))
+    g = pt.Graph([pt.op("Relu", pt.op("Reshape", x, pt.op("Concat", size, pt.constant(np.array([-1])), axis=0)))], inputs=[x])
+    assert len(check(g, [normal(2, 3, 4)]).kernels()) == 1
+
+
+def test_an_op_that_tvm_lacks_is_taken_apart() -> None:
+    x = pt.variable("x", "float32", (3, 8))
+    g = pt.Graph([pt.op("Celu", x, alpha=2.0, name="celu")], inputs=[x])
+    assert accelerator("cpu").query(g) == {"celu": True}
+    check(g, [normal(3, 8)])
+
+
+def test_query_says_why_not() -> None:
+    x = pt.variable("x", "float32", (3, 4))
+    nodes = [pt.op("NonZero", x, name="nonzero"), pt.op("RandomNormalLike", x, name="random"), pt.op("Relu", x, name="relu")]
+    answers = accelerator("cpu").query(pt.Graph(nodes, inputs=[x]))
+    assert answers["relu"] is True
+    assert answers["random"] == "random numbers differ from run to run, and TVM has no generator for ONNX's"
+    assert answers["nonzero"] == "the sizes of 'nonzero' depend on values"
+
+
+def test_query_refuses_what_is_known_to_be_wrong() -> None:
+    x = pt.variable("x", "float32", (3,))
+    answers = accelerator("cpu").query(pt.Graph([pt.op("IsInf", x, detect_negative=0, name="isinf")], inputs=[x]))
+    assert answers == {"isinf": "TVM's importer ignores detect_negative and detect_positive"}
+
+
+def test_progress_counts_distinct_kernels() -> None:
+    seen: list[tuple[int, int, str]] = []
+    compiled(image_net(), PROGRESS=lambda *args: seen.append(args))
+    assert [row[:2] for row in seen] == [(i, 5) for i in range(5)]
+
+
+def test_a_profile_has_a_row_for_each_kernel() -> None:
+    made = compiled(image_net(), PERF_COUNT=True)
+    for _ in range(2):
+        made.run([normal(1, 8, 10, 10)])
+    rows = made.profile_rows()
+    assert [row.layer_type for row in rows[:2]] == ["Conv+Relu", "Conv+Add+Relu"] and len(rows) == 7
+    assert all(row.status == "EXECUTED" and row.real_us > 0 for row in rows)
+
+
+def test_a_custom_op_with_a_tensor_expression() -> None:
+    from accelerators.tvm.extensions import TvmExtension, remove
+
+    def swish(x, beta=1.0):  # type: ignore[no-untyped-def]
+        from tvm import te, tirx
+
+        return te.compute(x.shape, lambda *i: x(*i) / (1.0 + tirx.exp(-beta * x(*i))), name="swish")
+
+    pt.register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0], numpy=lambda x, beta: x / (1 + np.exp(-beta * x)))
+    accelerator("cpu").add_extension(TvmExtension("Swish", "my", swish))
+    try:
+        x = pt.variable("x", "float32", (4, 50))
+        g = pt.Graph([pt.op("Relu", pt.op("Swish", x, domain="my", beta=2.0, name="swish"))], inputs=[x], opsets={"": 21, "my": 1})
+        assert all(answer is True for answer in accelerator("cpu").query(g).values())
+        assert schedules(check(g, [normal(4, 50)]))[0] == "generic"
+    finally:
+        remove("Swish", "my")
+        pt.unregister_op("Swish", "my")
+
+
+def child(tmp_path, text: str) -> list[str]:  # type: ignore[no-untyped-def]
+    import sys
+
+    script = tmp_path / "child.py"
+    script.write_text(text)
+    return [sys.executable, str(script)]
+
+
+def fresh() -> pt.Graph:
+    """A graph whose kernel nobody has compiled."""
+    x = pt.variable("x", "float32", (3, int(RNG.integers(10**4, 10**6))))
+    return pt.Graph([pt.op("Relu", pt.op("Cos", x, name="cosine"))], inputs=[x])
+
+
+def test_a_compiler_that_hangs_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "import time; time.sleep(60)"))
+    with pytest.raises(CompileError, match=r"'cosine' \(Cos\).* on device 'cpu': TVM's compiler took more than 0.3 s"):
+        compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3)
+
+
+def test_a_compiler_that_crashes_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "import os; os.abort()"))
+    with pytest.raises(CompileError, match="TVM's compiler died"):
+        compiled(fresh(), ISOLATE=True)
+
+
+def test_isolated_compilation() -> None:
+    x = pt.variable("x", "float32", (3, 1234))
+    assert schedules(check(pt.Graph([pt.op("Relu", pt.op("Cos", x))], inputs=[x]), [normal(3, 1234)], ISOLATE=True))

@@ -1,0 +1,59 @@
+"""The device `cuda` where there may be no GPU: what it compiles is looked at, not run."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable
+from accelerators.registry import accelerator
+from accelerators.tvm import cuda, nvcc
+from tests.accelerators.tvm.running import compiled
+
+pytest.importorskip("tvm")
+needs_compiler = pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
+
+
+def small() -> pt.Graph:
+    x = pt.variable("x", "float32", (1, 8, 16, 16))
+    w = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype("float32")
+    return pt.Graph([pt.op("Softmax", pt.op("Relu", pt.op("Conv", x, pt.constant(w), pads=[1, 1, 1, 1])))], inputs=[x])
+
+
+@needs_compiler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_ptx_with_the_kernels_names(arch: str) -> None:
+    kernels = compiled(small(), "cuda", ARCH=arch).kernels()
+    assert [k.schedule.partition(".")[0] for k in kernels] == ["dlight", "dlight"]
+    for kernel in kernels:
+        text = kernel.assembly
+        assert f".target {arch}" in text
+        assert re.search(rf"\.entry {kernel.symbol}\w*", text)
+
+
+@needs_compiler
+def test_running_without_a_gpu_is_a_clear_error() -> None:
+    if cuda.gpu_arch() is not None:
+        pytest.skip("there is a GPU here")
+    with pytest.raises(AcceleratorUnavailable, match="there is no GPU 0 here: it was compiled for sm_80 and cannot run"):
+        compiled(small(), "cuda").run([np.zeros((1, 8, 16, 16), "float32")])
+
+
+@needs_compiler
+def test_a_wrong_architecture() -> None:
+    with pytest.raises(AcceleratorError, match="'hopper' is no GPU architecture"):
+        compiled(small(), "cuda", ARCH="hopper")
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "compiler", lambda: None)
+    with pytest.raises(AcceleratorUnavailable, match="neither nvcc nor NVRTC is found"):
+        cuda.CudaAccelerator()
+
+
+@needs_compiler
+def test_query_answers_for_the_gpu() -> None:
+    assert all(answer is True for answer in accelerator("cuda").query(small()).values())

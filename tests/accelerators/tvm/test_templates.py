@@ -1,0 +1,86 @@
+"""Each template against numpy in double precision, on random shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from tests.accelerators.tvm.running import check, compiled, schedules
+
+pytest.importorskip("tvm")
+
+RNG = np.random.default_rng(7)
+SHAPES = [(4, 7, 64), (3, 17), (2, 3, 5), (1, 1000), (5, 1, 24)]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_chain(shape: tuple[int, ...]) -> None:
+    x, row = pt.variable("x", "float32", shape), pt.constant(normal(shape[-1]))
+    y = pt.op("Add", pt.op("Mul", pt.op("Sigmoid", x), row), pt.op("Tanh", x))
+    g = pt.Graph([pt.op("Gelu", y)], inputs=[x])
+    assert schedules(check(g, [normal(*shape)])) == ["chain"]
+
+
+@pytest.mark.parametrize("op", "Exp Tanh Erf Sigmoid Gelu Elu Selu HardSwish Softsign LeakyRelu Sqrt Reciprocal Abs Neg Relu".split())
+def test_each_function(op: str) -> None:
+    x = pt.variable("x", "float32", (3, 40))
+    values = normal(3, 40) * 3
+    g = pt.Graph([pt.op(op, x)], inputs=[x])
+    assert schedules(check(g, [np.abs(values) + 0.1 if op in ("Sqrt", "Reciprocal") else values])) == ["chain"]
+
+
+@pytest.mark.parametrize("op", "Exp Tanh Erf Sigmoid Relu Gelu Elu".split())
+def test_what_is_no_number_stays_so(op: str) -> None:
+    x = pt.variable("x", "float32", (8,))
+    values = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 100, -100, 88.5], "float32")
+    (found,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
+    assert np.isnan(found).tolist() == [True, False, op == "Gelu", *[False] * 5]
+    assert np.isinf(found[5]) == (op == "Exp")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_softmax(op: str, shape: tuple[int, ...]) -> None:
+    x = pt.variable("x", "float32", shape)
+    assert schedules(check(pt.Graph([pt.op(op, x, axis=-1)], inputs=[x]), [normal(*shape) * 5])) == ["softmax"]
+
+
+def test_softmax_of_a_masked_row() -> None:
+    x = pt.variable("x", "float32", (2, 20))
+    values = normal(2, 20)
+    values[:, 11:] = -np.inf
+    (found,) = compiled(pt.Graph([pt.op("Softmax", x)], inputs=[x])).run([values])
+    assert (found[:, 11:] == 0).all() and np.allclose(found.sum(1), 1)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_normalization(shape: tuple[int, ...]) -> None:
+    x, scale, bias = pt.variable("x", "float32", shape), pt.constant(normal(shape[-1])), pt.constant(normal(shape[-1]))
+    layer = pt.op("LayerNormalization", x, scale, bias, epsilon=1e-5)
+    assert schedules(check(pt.Graph([layer], inputs=[x]), [normal(*shape) + 3], 1e-5)) == ["normalization"]
+
+
+def test_normalization_over_two_dimensions_with_values_for_weights() -> None:
+    x, scale = pt.variable("x", "float32", (3, 6, 9)), pt.variable("scale", "float32", (6, 9))
+    g = pt.Graph([pt.op("LayerNormalization", x, scale, axis=1)], inputs=[x, scale])
+    assert schedules(check(g, [normal(3, 6, 9), normal(6, 9)])) == ["normalization"]
+
+
+@pytest.mark.parametrize("op", "ReduceSum ReduceMean ReduceMax ReduceMin ReduceL2 ReduceSumSquare".split())
+@pytest.mark.parametrize("keep", [0, 1])
+def test_reduction(op: str, keep: int) -> None:
+    x = pt.variable("x", "float32", (3, 5, 71))
+    g = pt.Graph([pt.op(op, x, pt.constant(np.array([-1])), keepdims=keep)], inputs=[x])
+    assert schedules(check(g, [normal(3, 5, 71)])) == ["reduction"]
+
+
+def test_several_results_of_one_chain() -> None:
+    x = pt.variable("x", "float32", (6, 33))
+    y = pt.op("Exp", x)
+    g = pt.Graph([y, pt.op("Mul", y, x)], inputs=[x])
+    check(g, [normal(6, 33)])
