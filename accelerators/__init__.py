@@ -5,6 +5,7 @@ from accelerators.compiling import compile
 from accelerators.errors import (
     AcceleratorError,
     AcceleratorUnavailable,
+    BadConfig,
     CompileError,
     InputError,
     NotSupported,
@@ -29,6 +30,7 @@ __all__ = [
     "Accelerator",
     "AcceleratorError",
     "AcceleratorUnavailable",
+    "BadConfig",
     "CompileError",
     "CompiledModel",
     "CompiledSubgraph",

@@ -13,14 +13,15 @@ from typing import Any
 import attrs
 
 from accelerators.device_list import Device
-from accelerators.errors import CompileError, NotSupported
+from accelerators.errors import AcceleratorError, CompileError, NotSupported
 from accelerators.placement import Placement
 from accelerators.settings import Config
 from accelerators.units import Unit, compile_unit
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
-from partition import AffinityProperty, PartitionReport, inline_subgraphs
+from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from partition.op_index import is_made_call
 from passes import apply_pass
 
@@ -87,7 +88,7 @@ class Builder:
     def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
         """Each device's ops in calls: by the device's own hooks, then plainly for what those leave."""
         growth = "waves" if len(self.devices) == 1 else "largest"
-        own = {label: device.accelerator.subgraph_property() for label, device in self.devices.items()}
+        own = {label: _property_of(device) for label, device in self.devices.items()}
         graph = graph.evolve(attrs={})
         made = apply_pass(graph, "PartitionGraph", subgraph_property=AffinityProperty(own), growth=growth, verify=False)
         report = made.attrs["partition_report"]
@@ -138,6 +139,19 @@ class Builder:
         whole = {name for name in where if name in graph}
         failed = {call.name for call, _ in failures} - whole
         return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed), where)
+
+
+def _property_of(device: Device) -> SubgraphProperty:
+    where = f"subgraph_property of device {device.label!r}"
+    try:
+        made = device.accelerator.subgraph_property()
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where) from error
+    if not isinstance(made, SubgraphProperty):
+        raise AcceleratorError(f"it returned {made!r}, not a SubgraphProperty", where=where)
+    return made
 
 
 Task = tuple[int, str | None]

@@ -27,8 +27,9 @@ from graph.node import Node
 from graph.types import TensorType, Type, numpy_dtype
 
 if TYPE_CHECKING:
-    from accelerators.package.report import ImportedReport
     from rich.table import Table
+
+    from accelerators.package.report import ImportedReport
 
 
 @attrs.frozen(slots=True)
@@ -101,7 +102,7 @@ class CompiledModel:
 
     # -- running -----------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Outputs:
+    def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
         """The outputs for these inputs, given by position, as one dictionary, or by keyword.
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
@@ -124,13 +125,13 @@ class CompiledModel:
         self._last = measurement
         return Outputs(made, self._names)
 
-    def start(self, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:
+    def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:
         """The same on another thread: `.result()` of the future waits for the outputs. Inputs are checked here and now, and must
         not change until then. Waits while the queue is full."""
         arrays = self._checker.arrays(args, named)
         return self._queue().submit(lambda: self._run(arrays, out))
 
-    def profile(self, *args: Any, **named: Any) -> Profile:
+    def profile(self, /, *args: Any, **named: Any) -> Profile:
         """What a run takes, subgraph by subgraph and node by node.
 
         With inputs: runs on them once under the clock. Without: the last call, if the model was compiled with PERF_COUNT, else

@@ -35,8 +35,10 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
 
     A device that nobody knows, that cannot be used here, or that is named twice is an error."""
     text = DEFAULT if wanted is None else wanted
-    labels = _labels(text)
     where = f"device {text!r}"
+    if not isinstance(text, (str, list, tuple)) or not all(isinstance(label, str) for label in text):
+        raise AcceleratorError("it is neither a string nor a list of names", where=where, remedy='Write "HETERO:first,second"')
+    labels = _labels(text)
     if not labels:
         raise AcceleratorError("no device is named", where=where, remedy='Write "HETERO:first,second", or one name')
     for label in labels:
@@ -48,6 +50,9 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
 def find_device(label: str, devices: Iterable[Device], where: str) -> Device:
     """The device of that label among those asked for."""
     known = {device.label: device for device in devices}
+    if not isinstance(label, str):
+        remedy = f"They are {', '.join(known)}"
+        raise UnknownDevice(f"a device is named by a string, not by {label!r}", where=where, remedy=remedy)
     if label not in known:
         remedy = did_you_mean(label, known) or f"They are {', '.join(known)}"
         raise UnknownDevice(f"{label!r} is none of the devices asked for", where=where, remedy=remedy)

@@ -21,6 +21,10 @@ class UnknownKey(AcceleratorError):
     """A configuration key or metric that the device does not have."""
 
 
+class BadConfig(AcceleratorError):
+    """A configuration value that a device, or HETERO, cannot use: the caller's mistake, so that no other device takes over."""
+
+
 class NotSupported(AcceleratorError):
     """No device of those asked for can run some op, or a device was asked for something it cannot do."""
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import InputError
-from accelerators.layout import aligned_block, is_laid_out
+from accelerators.layout import HOST, aligned_block, array_layout, is_laid_out
 from accelerators.side_by_side import Trial
-from accelerators.steps import ALIGNMENT, HOST, RunPlan, RunStep, Step, Values, array_layout
+from accelerators.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 
 Array = np.ndarray[Any, Any]
 
@@ -69,12 +69,10 @@ class Executor:
         return self._in_turn(arrays, out, observer)
 
     def close(self) -> None:
-        """Let threads and buffers go."""
+        """Let buffers go, and threads as soon as no running call holds them."""
         self._pool.clear()
         with self._lock:
-            if self._threads is not None:
-                self._threads.shutdown()
-                self._threads = None
+            self._threads = None
 
     def _only_step(self) -> Callable[[Sequence[Any], Sequence[Any] | None], Sequence[Any]] | None:
         """What to call where the model is one subgraph with the model's own inputs and outputs."""
@@ -141,6 +139,8 @@ class Executor:
 
     def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
         """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
+        if out is not None:
+            values = [self._copied(value) if _is_overwritten(value, i, out) else value for i, value in enumerate(values)]
         given = set() if out is None else set(map(id, out))
         for i, value in enumerate(values):
             if out is not None and out[i] is not None:
@@ -178,6 +178,12 @@ def _copied_to(target: Array | None, value: Any, output: int) -> Array:
         raise InputError(cause, where=f"out for output {output}")
     np.copyto(target, value)
     return target
+
+
+def _is_overwritten(value: Any, output: int, out: Sequence[Array | None]) -> bool:
+    """Does the value, which may be an input, lie where another output is to be written?"""
+    others = [target for i, target in enumerate(out) if i != output and target is not None]
+    return isinstance(value, np.ndarray) and any(np.may_share_memory(value, target) for target in others)
 
 
 def _takes(step: RunStep, output: int, target: Array, arrays: list[Any]) -> bool:

@@ -110,10 +110,25 @@ class InputChecker:
             wanted = "string" if spec.dtype == object else spec.dtype.name
             cause = f"it is {wanted}, and the array given {_dtype_text(array.dtype)}"
             raise InputError(cause, where=self._place(spec), remedy=f'Convert it: array.astype("{wanted}")')
-        return array.astype(spec.dtype)
+        return self._converted(array, spec.dtype, spec)
+
+    def _converted(self, array: Array, wanted: np.dtype[Any], spec: InputSpec) -> Array:
+        """Python's own numbers in the input's type; those outside its range are an error."""
+        with np.errstate(over="ignore"):
+            made = array.astype(wanted)
+        if _is_integer(wanted):
+            wrong = (made.astype(array.dtype) != array) | ((array < 0) & ("uint" in wanted.name))
+        else:
+            wrong = np.isfinite(array) & ~np.isfinite(made)
+        if wrong.any():
+            cause = f"it is {wanted.name}, which cannot hold {array[wrong].flat[0]}"
+            raise InputError(cause, where=self._place(spec), remedy="Give numbers in its range")
+        return made
 
     def _array(self, value: Any, spec: InputSpec) -> Array:
         if isinstance(value, np.ndarray):
+            if np.ma.is_masked(value):
+                raise InputError("some of its elements are masked", where=self._place(spec), remedy="Fill them: array.filled(0)")
             return value.view(np.ndarray) if type(value) is not np.ndarray else value
         if isinstance(value, np.generic):
             return np.asarray(value)
@@ -123,8 +138,8 @@ class InputChecker:
             if hasattr(value, "__dlpack__"):
                 return np.from_dlpack(value)
             return np.asarray(value)
-        except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
-            first = str(error).strip().split("\n")[0]
+        except Exception as error:
+            first = str(error).strip().split("\n")[0] or type(error).__name__
             raise InputError(
                 f"a {type(value).__module__}.{type(value).__name__} cannot be read as an array: {first}",
                 where=self._place(spec),
@@ -158,7 +173,13 @@ def _is_harmless(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     """May Python's own numbers of this kind become the input's type?"""
     if given.kind == "b" or wanted.kind == "b":
         return given.kind == wanted.kind
-    return given.kind in _KIND and _KIND[given.kind] <= _KIND.get(wanted.kind, _KIND["f"])
+    rank = _KIND["i"] if _is_integer(wanted) else _KIND.get(wanted.kind, _KIND["f"])
+    return given.kind in _KIND and _KIND[given.kind] <= rank
+
+
+def _is_integer(dtype: np.dtype[Any]) -> bool:
+    """Those that numpy alone does not have (int4) are told by their name."""
+    return "int" in dtype.name
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:

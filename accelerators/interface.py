@@ -47,7 +47,7 @@ class CompiledSubgraph:
         """The body's outputs for these inputs, both in the body's order.
 
         `out` holds for each output an array to write to, or None; the array returned is the one that counts. No later run may
-        write to it."""
+        write to it, and none to the inputs. Dtypes and sizes are those that the body states."""
         raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
@@ -172,7 +172,7 @@ class Accelerator:
 
     def get_metric(self, key: str) -> Any:
         """AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS, OPTIMIZATION_CAPABILITIES, and the device's own."""
-        metrics = self.metrics()
+        metrics = dict(self.metrics())
         metrics.setdefault("SUPPORTED_CONFIG_KEYS", sorted(self._config))
         metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))
         return metrics[self._known(key, metrics, "metric", prefixes=("METRIC_KEY_", "METRIC_"))]
@@ -182,12 +182,12 @@ class Accelerator:
         return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
 
     def _known(self, key: str, known: Mapping[str, Any], what: str, prefixes: tuple[str, ...] = ("KEY_",)) -> str:
-        for prefix in ("", *prefixes):
+        for prefix in ("", *prefixes) if isinstance(key, str) else ():
             if key.startswith(prefix) and key.removeprefix(prefix) in known:
                 return key.removeprefix(prefix)
         raise UnknownKey(
             f"device {self.name!r} has no {what} {key!r}",
-            remedy=f"{did_you_mean(key, known) or ''} It has {', '.join(sorted(known))}".strip(),
+            remedy=f"{did_you_mean(str(key), known) or ''} It has {', '.join(sorted(known))}".strip(),
         )
 
 

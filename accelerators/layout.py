@@ -6,6 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from graph.types import TensorType, Type, numpy_dtype
+
+HOST = "host"
+"""The memory of numpy arrays."""
+
 
 def is_laid_out(array: np.ndarray[Any, Any], alignment: int) -> bool:
     """Is it C-contiguous, and its address a multiple of the alignment? A device that wants more than numpy allots shares memory
@@ -40,3 +45,10 @@ def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:
     raw = np.empty(size + alignment, np.uint8)
     start = -raw.__array_interface__["data"][0] % alignment
     return raw[start : start + size]
+
+
+def array_layout(kind: Type | None) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Dtype and sizes of the arrays of a type, where they are known and take a fixed number of bytes."""
+    if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype == "string":
+        return None
+    return numpy_dtype(kind.dtype), tuple(int(d) for d in kind.shape or ())  # type: ignore[arg-type]

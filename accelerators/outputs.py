@@ -73,8 +73,11 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
             remedy = did_you_mean(str(unknown[0]), names) or f"The outputs are {', '.join(names)}"
             raise InputError(f"there is no output {unknown[0]!r}", where=f"{where}, out", remedy=remedy)
         listed = [out.get(name) for name in names]
-    else:
+    elif isinstance(out, (np.ndarray, list, tuple)):
         listed = [out] if isinstance(out, np.ndarray) else list(out)
+    else:
+        cause = f"{type(out).__name__} is no array to write to"
+        raise InputError(cause, where=f"{where}, out", remedy="Give an array, a list of them, or a dictionary by name")
     if len(listed) != len(names):
         cause = f"{len(listed)} arrays are given for {len(names)} outputs"
         raise InputError(cause, where=f"{where}, out", remedy="Give None for others")

@@ -113,7 +113,7 @@ class Profile:
             events.append({**line, "name": span.name, "cat": "subgraph", "ts": span.start_us, "dur": span.real_us})
             start = span.start_us
             for row in span.rows:
-                if row.status == EXECUTED and row.layer_type not in ("Copy", "Subgraph"):
+                if row.status == EXECUTED and row.subgraph != row.node and row.layer_type != "Copy":
                     args = {"op": row.layer_type, "exec_type": row.exec_type, "cpu_us": row.cpu_us}
                     events.append({**line, "name": row.node, "cat": "node", "ts": start, "dur": row.real_us, "args": args})
                     start += row.real_us

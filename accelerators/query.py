@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from graph.graph import Graph
 from graph.nested import bodies_of
 from graph.node import Node
@@ -37,14 +39,21 @@ def query_through_transform(device: Accelerator, graph: Graph) -> Support:
 
 def _supported(device: Accelerator, node: Node, graph: Graph) -> bool | str:
     """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
-    answer = device.supports(node, graph)
+    answer = yes_or_why_not(device.supports(node, graph))
     if answer is True and not node.is_call:
         for body in bodies_of(node):
             for inner in body.nodes:
                 refusal = _supported(device, inner, body) if inner.is_op else True
                 if refusal is not True:
-                    return f"its body holds {inner.name!r}: {refusal or 'the device does not say why'}"
+                    return f"its body holds {inner.name!r}: {refusal}"
     return answer
+
+
+def yes_or_why_not(answer: object) -> bool | str:
+    """What a device answered: True, or a reason; one that gives none has a reason all the same."""
+    if isinstance(answer, (bool, np.bool_)) and answer:
+        return True
+    return answer if isinstance(answer, str) and answer else "it does not say why"
 
 
 def fused_names(node: Node) -> list[str]:

@@ -27,7 +27,6 @@ class ReferenceAccelerator(Accelerator):
 
     name = "reference"
     travels_as_body = True
-    travels_as_body = True
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """Is there a numpy meaning of the op and of all that its bodies hold?"""

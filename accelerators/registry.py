@@ -52,10 +52,15 @@ _instances: dict[str, Accelerator] = {}
 
 def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> type[Accelerator]:
     """Make a device known under its class's `name` (also as a decorator), and a backend of that name with it."""
+    if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
+        cause = f"{cls!r} is no class derived from Accelerator"
+        raise AcceleratorError(cause, where="register_accelerator", remedy="Give the class itself")
     name = cls.name
-    if not name or not name.replace("_", "").replace("-", "").isalnum():
+    if not is_device_name(name):
         raise AcceleratorError(
-            f"an accelerator's name is letters, digits, '-' and '_', not {name!r}", where=cls.__name__, remedy="Set the class attribute name"
+            f"an accelerator's name is letters, digits, '-' and '_', not {name!r}",
+            where=cls.__name__,
+            remedy="Set the class attribute name; HETERO stands for several devices",
         )
     with _lock:
         if name in _entries() and not replace:
@@ -63,6 +68,11 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
         _registered[name] = _Entry(lambda: cls, "registered")
         _instances.pop(name, None)
     return cls
+
+
+def is_device_name(name: object) -> bool:
+    """May a device be called so? Other characters have a meaning where devices are named, and HETERO is all of them."""
+    return isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum() and name.upper() != "HETERO"
 
 
 def unregister_accelerator(name: str) -> None:
@@ -113,22 +123,29 @@ def _info(name: str, entry: _Entry) -> DeviceInfo:
         detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
     except AcceleratorError as error:
         return DeviceInfo(name, False, str(error), entry.source)
+    except Exception as error:  # noqa: BLE001  a plugin may raise anything
+        return DeviceInfo(name, False, f"its metrics raise {type(error).__name__}: {error}", entry.source)
     return DeviceInfo(name, True, detail, entry.source)
 
 
 def _made(name: str, entry: _Entry) -> Accelerator:
     """An instance; whatever a plugin raises becomes one clear error."""
+    where = f"device {name!r} of {entry.source}"
     try:
         cls = entry.factory()
         if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
-            raise AcceleratorUnavailable(f"{cls!r} is no class derived from Accelerator", where=f"device {name!r} of {entry.source}")
-        return cls()
+            raise AcceleratorUnavailable(f"{cls!r} is no class derived from Accelerator", where=where)
+        if not is_device_name(name):
+            raise AcceleratorUnavailable("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
+        made = cls()
+        if not hasattr(made, "_config"):
+            raise AcceleratorUnavailable("its constructor does not call super().__init__()", where=where)
+        return made
     except AcceleratorError:
         raise
-    except Exception as error:  # noqa: BLE001  a plugin may raise anything
-        raise AcceleratorUnavailable(
-            f"{type(error).__name__}: {error}", where=f"device {name!r} of {entry.source}", remedy="Its package is broken: ask its authors"
-        ) from error
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        cause = f"{type(error).__name__}: {error}"
+        raise AcceleratorUnavailable(cause, where=where, remedy="Its package is broken: ask its authors") from error
 
 
 def _shipped(module: str, cls: str) -> Factory:

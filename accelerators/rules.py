@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -32,7 +33,7 @@ class Rules:
 def resolve_rules(graph: Graph, devices: Sequence[Device], pin: Pin | None, forbid: Forbid | None) -> Rules:
     """The rules applied to the graph's ops. One that means no node, or two devices for one node, are errors."""
     pinned: dict[str, tuple[str, str]] = {}
-    for pattern, label in (pin or {}).items():
+    for pattern, label in _rules(pin, "pin").items():
         where, rule = f"pin[{pattern!r}]", f"pin {pattern!r}"
         find_device(label, devices, where)
         for name in _matching(graph, pattern, where):
@@ -41,9 +42,9 @@ def resolve_rules(graph: Graph, devices: Sequence[Device], pin: Pin | None, forb
                 cause = f"node {name!r} is pinned to {before[0]!r} already, by {before[1]}"
                 raise AcceleratorError(cause, where=where, remedy="Make one of them narrower")
     forbidden: dict[str, dict[str, str]] = {}
-    for key, listed in (forbid or {}).items():
+    for key, listed in _rules(forbid, "forbid").items():
         where = f"forbid[{key!r}]"
-        labels = [listed] if isinstance(listed, str) else list(listed)
+        labels = list(listed) if isinstance(listed, (list, tuple, set, frozenset)) else [listed]
         for label in labels:
             find_device(label, devices, where)
         for name in _of_op(graph, key) or _matching(graph, key, where, op_will_do=True):
@@ -53,6 +54,12 @@ def resolve_rules(graph: Graph, devices: Sequence[Device], pin: Pin | None, forb
             cause = f"{rule} puts it on {label!r}, where {forbidden[name][label]} will not have it"
             raise AcceleratorError(cause, where=f"node {name!r}", remedy="Make one of them narrower")
     return Rules(pinned, forbidden)
+
+
+def _rules(rules: Mapping[str, Any] | None, where: str) -> Mapping[str, Any]:
+    if rules is not None and not (isinstance(rules, Mapping) and all(isinstance(key, str) for key in rules)):
+        raise AcceleratorError(f"it is a dictionary, not {rules!r}", where=where, remedy=f'Write {where}={{"conv.*": "device"}}')
+    return rules or {}
 
 
 def _of_op(graph: Graph, key: str) -> list[str]:
@@ -67,7 +74,8 @@ def _matching(graph: Graph, pattern: str, where: str, op_will_do: bool = False) 
     names = [node.name for node in graph.nodes if node.is_op]
     found = [name for name in names if fits(name)]
     if not found and not (op_will_do and _is_known_op(graph, pattern)):
-        remedy = did_you_mean(pattern, {*names, *(n.op or "" for n in graph.nodes)}) or "It has to match a node's whole name"
+        known = {*names, *(n.op or "" for n in graph.nodes if op_will_do)}
+        remedy = did_you_mean(pattern, known) or "It has to match a node's whole name"
         raise AcceleratorError("no op node has such a name", where=where, remedy=remedy)
     return found
 

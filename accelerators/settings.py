@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from accelerators.device_list import HETERO, Device
-from accelerators.errors import NotSupported, UnknownDevice, UnknownKey
-from graph.errors import did_you_mean
+from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownDevice, UnknownKey
+from graph.errors import PartitaError, did_you_mean
 
 _PRECISIONS = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
 """The values of PRECISION, each with the capability that a device must list."""
@@ -44,12 +44,12 @@ class Config:
 
 def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
     """Check and complete the configuration: a dictionary by device, flat where there is only one device."""
-    given = dict(config or {})
+    given = dict(_mapping(config or {}, "config"))
     labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
-    hetero = dict(given.pop(HETERO, {}))
+    hetero = dict(_mapping(given.pop(HETERO, {}), f"config of {HETERO}"))
     for key in [key for key in given if key.removeprefix("KEY_") in _READERS]:
         hetero[key] = given.pop(key)
-    nested = {key: value for key, value in given.items() if key in labels and isinstance(value, Mapping)}
+    nested = {key: _mapping(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
     flat = {key: value for key, value in given.items() if key not in nested}
     if flat and len(devices) > 1:
         key = next(iter(flat))
@@ -70,16 +70,34 @@ def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mappi
     return values
 
 
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise BadConfig(f"it is a dictionary by key, not {value!r}", where=where, remedy='Write config={"NUM_THREADS": 2}')
+    return value
+
+
 def _check_precision(device: Device, precision: Any, where: str) -> None:
-    if precision not in _PRECISIONS:
-        raise UnknownKey(f"there is no PRECISION {precision!r}", where=where, remedy=f"There are {', '.join(_PRECISIONS)}")
-    able = device.accelerator.get_metric("OPTIMIZATION_CAPABILITIES")
-    if precision != "f32" and _PRECISIONS[precision] not in able:
+    if precision not in list(_PRECISIONS):
+        raise BadConfig(f"there is no PRECISION {precision!r}", where=where, remedy=f"There are {', '.join(_PRECISIONS)}")
+    if precision == "f32":
+        return
+    able = _capabilities(device)
+    if _PRECISIONS[precision] not in able:
         raise NotSupported(
             f"the device cannot compute in {precision}",
             where=where,
             remedy=f"Its capabilities are {', '.join(able)}; leave PRECISION at f32, or choose another device",
         )
+
+
+def _capabilities(device: Device) -> Sequence[str]:
+    try:
+        return list(device.accelerator.get_metric("OPTIMIZATION_CAPABILITIES"))
+    except PartitaError:
+        raise
+    except Exception as error:
+        cause = f"its metrics raise {type(error).__name__}: {error}"
+        raise AcceleratorError(cause, where=f"device {device.label!r}") from error
 
 
 def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
@@ -98,7 +116,7 @@ def _flag(key: str, value: Any, where: str) -> bool:
     text = str(value).upper()
     if text in _YES or text in _NO:
         return text in _YES
-    raise UnknownKey(f"{key} is True or False, not {value!r}", where=where)
+    raise BadConfig(f"{key} is True or False, not {value!r}", where=where)
 
 
 def _folder(key: str, value: Any, where: str) -> Path | None:
@@ -109,7 +127,7 @@ def _folder(key: str, value: Any, where: str) -> Path | None:
 
 def _count(key: str, value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UnknownKey(f"{key} is a positive number, not {value!r}", where=where)
+        raise BadConfig(f"{key} is a positive number, not {value!r}", where=where)
     return value
 
 

@@ -12,15 +12,13 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError, RunError
+from accelerators.layout import HOST, array_layout
 from accelerators.units import Unit
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from graph.types import TensorType, Type, numpy_dtype
+from graph.types import Type
 from passes.plan_memory import Arena
-
-HOST = "host"
-"""The memory of numpy arrays."""
 
 ALIGNMENT = 64
 """Of the buffers between subgraphs."""
@@ -247,13 +245,6 @@ class _Planner:
             for offset, size in ending.pop(i, ()):
                 arena.give(offset, size)
         return buffers, arena.size
-
-
-def array_layout(kind: Type | None) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype and sizes of the arrays of a type, where they are known and take a fixed number of bytes."""
-    if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype == "string":
-        return None
-    return numpy_dtype(kind.dtype), tuple(int(d) for d in kind.shape or ())  # type: ignore[arg-type]
 
 
 def _kept_safe(value: Any, block: np.ndarray[Any, Any]) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError
+from accelerators.query import yes_or_why_not
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node
@@ -51,18 +50,12 @@ def ask(device: Device, graph: Graph) -> dict[str, str]:
     refused: dict[str, str] = {}
     for node in graph.nodes:
         if node.is_op:
-            reason = _reason(answers.get(node.name, "its query gave no answer"))
-            if reason is not None and node.is_call:
-                reason = _refused_inside(device, node)
-            if reason is not None:
-                refused[node.name] = reason
+            answer: bool | str | None = yes_or_why_not(answers.get(node.name, "its query gave no answer"))
+            if answer is not True and node.is_call:
+                answer = _refused_inside(device, node)
+            if isinstance(answer, str):
+                refused[node.name] = answer
     return refused
-
-
-def _reason(answer: object) -> str | None:
-    if isinstance(answer, (bool, np.bool_)):
-        return None if answer else "it does not say why"
-    return str(answer) or "it does not say why"
 
 
 def _refused_inside(device: Device, call: Node) -> str | None:

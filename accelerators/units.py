@@ -12,9 +12,10 @@ import numpy as np
 
 from accelerators.cache.compiling import compile_cached
 from accelerators.device_list import Device
-from accelerators.errors import AcceleratorError, CompileError, RunError
+from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
 from accelerators.interface import CompiledSubgraph
-from accelerators.layout import is_laid_out, laid_out
+from accelerators.layout import HOST, is_laid_out, laid_out
+from accelerators.output_check import OutputCheck
 from accelerators.specialized import SpecializedSubgraph, is_static
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -42,6 +43,11 @@ class Unit:
     """Held from a measured run until its rows are read."""
     lock: threading.Lock = attrs.field(factory=threading.Lock)
     """Held while it runs, unless several threads may run it at once."""
+    check: OutputCheck = attrs.field(init=False)
+    """What its device may return."""
+
+    def __attrs_post_init__(self) -> None:
+        self.check = OutputCheck(self.body)
 
     @property
     def memory(self) -> str:
@@ -63,9 +69,9 @@ class Unit:
                     made = guarded_run(self.compiled, inputs, out)
         except Exception as error:
             raise self.failure(error) from error
-        if len(made) != len(self.body.outputs):
-            raise RunError(f"it returned {len(made)} values for {len(self.body.outputs)} outputs", where=self.title)
-        return made
+        if self.compiled.memory != HOST:
+            return self.check.counted(made, self.title)
+        return made if self.check.fits(made) else self.check.checked(made, inputs, self.title)
 
     @property
     def title(self) -> str:
@@ -82,7 +88,7 @@ class Unit:
 
 def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
     """Run it on arrays laid out as it needs them."""
-    if compiled.memory == "host":
+    if compiled.memory == HOST:
         alignment = compiled.alignment
         for value in inputs:
             if type(value) is np.ndarray and not is_laid_out(value, alignment):
@@ -92,10 +98,12 @@ def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence
 
 
 def compile_unit(name: str, device: Device, body: Graph, config: Mapping[str, Any]) -> Unit:
-    """Let the device compile the body; whatever goes wrong becomes one CompileError."""
+    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError."""
     start = time.perf_counter()
     try:
         compiled = _compiled(device, body, config)
+    except BadConfig:
+        raise
     except Exception as error:
         mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
         inner = f", {mine.where}" if mine.where else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.errors import AcceleratorError
+from accelerators.errors import BadConfig
 from graph.errors import did_you_mean
 
 
@@ -13,7 +13,7 @@ def choice(config: Mapping[str, Any], key: str, known: Mapping[str, Any], device
     """What the configured name stands for; an unknown one is an error that lists the known ones."""
     value = str(config[key])
     if value not in known:
-        raise AcceleratorError(
+        raise BadConfig(
             f"{key} cannot be {value!r}",
             where=f"device {device!r}",
             remedy=f"{did_you_mean(value, known) or ''} It can be {', '.join(known)}".strip(),
@@ -26,7 +26,7 @@ def count(config: Mapping[str, Any], key: str, device: str) -> int:
     value = config[key]
     number = int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else -1
     if number < 0 or isinstance(value, bool):
-        raise AcceleratorError(
+        raise BadConfig(
             f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give a number; 0 means: as the engine likes"
         )
     return number
@@ -35,8 +35,17 @@ def count(config: Mapping[str, Any], key: str, device: str) -> int:
 def flag(config: Mapping[str, Any], key: str, device: str) -> bool:
     """Yes or no."""
     value = config[key]
-    if value in (True, "YES", "true", "True", "1", 1):
+    text = str(value).upper()
+    if text in ("YES", "TRUE", "1"):
         return True
-    if value in (False, "NO", "false", "False", "0", 0, None):
+    if value is None or text in ("NO", "FALSE", "0"):
         return False
-    raise AcceleratorError(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give True or False (or YES or NO)")
+    raise BadConfig(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give True or False (or YES or NO)")
+
+
+def mapping(config: Mapping[str, Any], key: str, device: str) -> dict[str, Any]:
+    """A dictionary."""
+    value = config[key]
+    if not isinstance(value, Mapping):
+        raise BadConfig(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give a dictionary")
+    return dict(value)

@@ -10,7 +10,7 @@ from accelerators.engines.model import EngineModel, engine_model, model_from_byt
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query import query_by_op, refused_inside
 from accelerators.engines.trials import Trials, unknown_input
-from accelerators.engines.values import choice, count, flag
+from accelerators.engines.values import choice, count, flag, mapping
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.onnxruntime import hazards
@@ -32,7 +32,6 @@ class OnnxRuntimeAccelerator(Accelerator):
     """Runs what onnxruntime has a kernel for. It computes in the types that the model states."""
 
     name = "onnxruntime"
-    travels_as_body = True
     travels_as_body = True
     config_keys = {
         "PROVIDER": CPU,
@@ -228,10 +227,10 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _providers(self, config: Mapping[str, Any]) -> list[Any]:
         wanted = config["PROVIDER"]
-        listed = [wanted] if isinstance(wanted, str) else list(wanted)
+        listed = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
         available = {name: name for name in self._engine.get_available_providers()}
         names = [choice({"PROVIDER": name}, "PROVIDER", available, self.name) for name in listed]
-        options = dict(config["PROVIDER_OPTIONS"])
+        options = mapping(config, "PROVIDER_OPTIONS", self.name)
         if str(config["DEVICE_ID"]) != "0":
             options.setdefault("device_id", str(config["DEVICE_ID"]))
         return [name if name == CPU or not options else (name, options) for name in names]

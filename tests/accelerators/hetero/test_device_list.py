@@ -45,6 +45,12 @@ def test_no_device_at_all(text):
         parse_devices(text)
 
 
+@pytest.mark.parametrize("wanted", [5, b"reference", ["reference", 5]])
+def test_what_names_no_devices(wanted):
+    with pytest.raises(AcceleratorError, match="it is neither a string nor a list of names"):
+        parse_devices(wanted)
+
+
 def test_a_device_named_twice(alpha):
     with pytest.raises(AcceleratorError, match="'alpha' is named twice"):
         parse_devices("HETERO:alpha,alpha")

@@ -98,3 +98,12 @@ def test_the_report(alpha, beta):
     data = json.loads(json.dumps(report.to_dict()))
     assert data["placement"]["nodes"]["b"] == "beta" and len(data["subgraphs"]) == 4 and data["moves"] == []
     assert report.to_table().row_count == 4
+
+
+def test_a_device_may_call_its_kernels_subgraphs(beta, tmp_path):
+    rows = (ProfileRow("a", "Subgraph", "EXECUTED", 5.0, 4.0, "jit"),)
+    with device("jit", "Relu", made=type("Told", (Ran,), {"profile_rows": lambda self: rows})):
+        profile = pt.compile(chain(), "HETERO:jit,beta").profile(X)
+        profile.to_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+    assert [event["name"] for event in events if event.get("cat") == "node" and event["args"]["exec_type"] == "jit"] == ["a"]

@@ -44,6 +44,13 @@ def test_outputs_are_a_sequence_that_indexes_by_name(model):
         made["summ"]
 
 
+class Unreadable:
+    """Foreign code that fails as it likes."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize(
     ("args", "named", "message"),
     [
@@ -59,6 +66,8 @@ def test_outputs_are_a_sequence_that_indexes_by_name(model):
         ((A, B[:2]), {}, "input 'b': dimension 0, 'n', is 2 here and 3 in input 'a'"),
         ((None, B), {}, "input 'a': it is None\n  Give an array"),
         ((object(), B), {}, "input 'a': it is float32, and the array given object"),
+        ((np.ma.masked_array(A, A > 0), B), {}, "input 'a': some of its elements are masked\n  Fill them"),
+        ((Unreadable(), B), {}, "test_running.Unreadable cannot be read as an array: ZeroDivision"),
         (([[1, 2], [3]], B), {}, "input 'a': a builtins.list cannot be read as an array: setting an array element"),
     ],
 )
@@ -77,6 +86,34 @@ def test_python_numbers_take_the_inputs_dtype_where_that_loses_nothing(beta, mod
         m(3.0)
     with pytest.raises(pt.InputError, match="it is int64, and the array given bool"):
         m(True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "message"),
+    [
+        ("uint8", 300, "it is uint8, which cannot hold 300\n  Give numbers in its range"),
+        ("uint64", -1, "it is uint64, which cannot hold -1"),
+        ("int32", [0, 2**40], f"it is int32, which cannot hold {2**40}"),
+        ("int4", 8, "it is int4, which cannot hold 8"),
+        ("int4", 1.5, "it is int4, and the array given float64"),
+        ("float32", 1e300, r"it is float32, which cannot hold 1e+300"),
+        ("float16", [1.0, 70000.0], "it is float16, which cannot hold 70000.0"),
+    ],
+)
+def test_python_numbers_out_of_range(beta, dtype, number, message):
+    x = pt.variable("x", dtype, None)
+    m = pt.compile(pt.Graph([pt.op("Identity", x, name="n")]), "beta")
+    with pytest.raises(pt.InputError) as caught:
+        m(number)
+    assert message in str(caught.value)
+
+
+def test_an_input_may_be_called_self(beta):
+    x = pt.variable("self", "float32", (4,))
+    m = pt.compile(pt.Graph([pt.op("Neg", x, name="n")]), "beta")
+    for made in (m(self=X), m.start(self=X).result()):
+        np.testing.assert_array_equal(made[0], -X)
+    assert m.profile(self=X).inputs == "the inputs given"
 
 
 class WithDlpack:
@@ -202,9 +239,23 @@ def test_out(beta, alpha):
     np.testing.assert_array_equal(x, A + B)
 
 
+@pytest.mark.parametrize("where", ["beta", "HETERO:alpha,beta"])
+def test_out_over_an_input_that_is_an_output_too(alpha, beta, where):
+    x = pt.variable("x", "float32", (4,))
+    m = pt.compile(pt.Graph([pt.op("Exp", x, name="e"), x, pt.op("Neg", x, name="n")]), where)
+    memory = np.empty(5, np.float32)
+    for source, target in ((memory[:4], memory[:4]), (memory[1:], memory[:4]), (memory[:4], memory[1:])):
+        source[...] = X
+        exp, given, negated = m(source, out=[target, None, None])
+        np.testing.assert_array_equal(given, X)
+        np.testing.assert_array_equal(negated, -X)
+        assert exp is target and np.array_equal(exp, np.exp(X))
+
+
 @pytest.mark.parametrize(
     ("out", "message"),
     [
+        (5, "out: int is no array to write to\n  Give an array, a list of them, or a dictionary by name"),
         ([np.empty((3, 2), np.float32)], "out: 1 arrays are given for 2 outputs"),
         ({"summ": B}, "out: there is no output 'summ'\n  Did you mean 'sum'"),
         ([np.empty((3, 3), np.float32), None], "out for 'sum': the output is float32[n, 2], and the array float32[3, 3]"),
@@ -327,6 +378,30 @@ def test_independent_subgraphs_side_by_side():
     with device("one", "Exp", **met), device("two", "Softmax", **met), device("three"):
         m = pt.compile(g, "HETERO:one,two,three", {"HETERO": {"PARALLEL": True}})
         np.testing.assert_allclose(m(X)[0], interpret(g, [X])[0])
+
+
+def test_closing_lets_a_call_that_runs_side_by_side_finish():
+    entered, closed = threading.Event(), threading.Event()
+
+    def run(self, inputs, out=None):
+        entered.set()
+        assert closed.wait(20)
+        return interpret(self.graph, inputs)
+
+    x = pt.variable("x", "float32", (4,))
+    first = pt.op("Relu", x, name="first")
+    left, right = pt.op("Exp", first, name="left"), pt.op("Softmax", first, name="right")
+    g = pt.Graph([pt.op("Add", left, right, name="sum")])
+    with device("zero", "Relu", made=type("Waits", (Ran,), {"run": run})), device("one", "Exp"), device("two"):
+        m = pt.compile(g, "HETERO:zero,one,two", {"HETERO": {"PARALLEL": True}})
+        futures = []
+        caller = threading.Thread(target=lambda: futures.append(m(X)))
+        caller.start()
+        assert entered.wait(20)
+        m.close()
+        closed.set()
+        caller.join(20)
+    np.testing.assert_allclose(futures[0][0], interpret(g, [X])[0])
 
 
 def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():

@@ -1,0 +1,161 @@
+"""Accelerators that do not keep their word: each mistake is one error that names the device, or sends its ops elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators import Accelerator, CompiledSubgraph
+from accelerators.registry import accelerator
+from graph.interpret import interpret
+from tests.accelerators.hetero.small_devices import device
+from tests.accelerators.hetero.test_placement import chain
+
+X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
+
+
+def returning(change):
+    """A device's compiled form that changes what it has to return."""
+
+    class Changed(CompiledSubgraph):
+        def __init__(self, graph):
+            self.graph = graph
+
+        def run(self, inputs, out=None):
+            return change(interpret(self.graph, inputs))
+
+    return Changed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda made: None, "it returned NoneType, not a list of outputs"),
+        (lambda made: made[0], "it returned ndarray, not a list of outputs"),
+        (lambda made: [], "it returned 0 values for 1 outputs"),
+        (lambda made: [None], "it returned NoneType for output 'b', which is float32[4]"),
+        (lambda made: [made[0].tolist()], "it returned list for output 'b', which is float32[4]"),
+        (lambda made: [made[0].astype("f8")], "it returned float64 for output 'b', which is float32[4]"),
+        (lambda made: [made[0].astype(">f4")], "it returned float32 in foreign byte order for output 'b'"),
+        (lambda made: [made[0][:2]], "it returned sizes [2] for output 'b', which is float32[4]"),
+        (lambda made: [made[0][None]], "it returned sizes [1, 4] for output 'b', which is float32[4]"),
+    ],
+)
+def test_outputs_that_are_not_what_the_body_states(beta, change, message):
+    with device("wrong", "Softmax", made=returning(change)):
+        m = pt.compile(chain(), "HETERO:wrong,beta")
+        with pytest.raises(pt.RunError) as caught:
+            m(X)
+    assert str(caught.value).startswith(f"subgraph 'wrong_1' on 'wrong': {message}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: tuple(made),
+        lambda made: [made[0][::-1].copy()[::-1]],
+        lambda made: [made[0].view(np.recarray)],
+    ],
+)
+def test_outputs_in_another_guise(beta, change):
+    with device("odd", "Softmax", made=returning(change)):
+        made = pt.compile(chain(), "HETERO:odd,beta")(X)[0]
+    np.testing.assert_array_equal(made, interpret(chain(), [X])[0])
+    assert type(made) is np.ndarray
+
+
+def test_numpy_scalars_are_arrays_without_dimensions():
+    x = pt.variable("x", "float32", ())
+    g = pt.Graph([pt.op("Exp", x, name="y")])
+    with device("odd", made=returning(lambda made: [made[0][()]])):
+        made = pt.compile(g, "odd")(np.float32(0))[0]
+    assert type(made) is np.ndarray and made.shape == () and made == 1
+
+
+def test_a_size_that_the_model_states_wrongly_is_no_devices_fault(beta):
+    import onnx
+
+    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[4] x) => (int64[1,9] y) { y = NonZero(x) }'
+    m = pt.compile(pt.load(onnx.parser.parse_model(text)), "beta")
+    for _ in range(2):
+        assert m(X)[0].shape == (1, 4)
+
+
+# -- questions and configuration --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [None, False, "", np.False_, 0])
+def test_an_answer_without_a_reason(beta, answer):
+    with device("silent", supports=lambda self, node, graph: answer):
+        placement = pt.query(chain(), "HETERO:silent,beta")
+        assert placement.why("a") == "a (Relu) is on beta\n  not on silent: it does not say why"
+
+
+def test_numpys_true_is_true_and_bodies_are_asked_all_the_same():
+    from accelerators.query import FUSED, worse, yes_or_why_not
+
+    assert yes_or_why_not(np.True_) is True and worse(yes_or_why_not(np.True_), "no") == "no" and FUSED
+    assert yes_or_why_not(1) == "it does not say why", "only True is yes"
+
+
+def raising(self):
+    raise ValueError("boo")
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"subgraph_property": lambda self: None}, "subgraph_property of device 'odd': it returned None, not a SubgraphProperty"),
+        ({"subgraph_property": raising}, "subgraph_property of device 'odd': it raised ValueError: boo"),
+        ({"transform": lambda self, graph: raising(self)}, "query of device 'odd': it raised ValueError: boo"),
+        ({"__init__": lambda self: None}, "device 'odd' of registered: its constructor does not call super().__init__()"),
+    ],
+)
+def test_errors_name_the_device(members, message):
+    from accelerators import register_accelerator, unregister_accelerator
+    from tests.accelerators.hetero.small_devices import Small
+
+    register_accelerator(type("Odd", (Small,), {"name": "odd", **members}))
+    try:
+        with pytest.raises(pt.AcceleratorError) as caught:
+            pt.compile(chain(), "odd")
+    finally:
+        unregister_accelerator("odd")
+    assert message in str(caught.value)
+
+
+def test_metrics_that_raise_are_listed_and_break_nothing():
+    with device("odd", metrics=raising):
+        listed = {info.name: info for info in pt.devices()}
+        assert not listed["odd"].usable and listed["odd"].detail == "its metrics raise ValueError: boo"
+        assert listed["reference"].usable
+        assert pt.compile(chain(), "odd")(X) is not None
+        with pytest.raises(pt.AcceleratorError, match="device 'odd': its metrics raise ValueError: boo"):
+            pt.compile(chain(), "odd", {"PRECISION": "f16"})
+
+
+def test_a_wrong_configuration_value_is_no_reason_to_go_elsewhere():
+    pytest.importorskip("onnxruntime")
+    wrong = {"NUM_THREADS": "two", "PROVIDER": "NoSuchProvider", "PROVIDER_OPTIONS": 5, "ALLOW_SPINNING": []}
+    for key, value in wrong.items():
+        with pytest.raises(pt.BadConfig, match=f"device 'onnxruntime': {key} cannot be"):
+            pt.compile(chain(), "HETERO:onnxruntime,reference", {"onnxruntime": {key: value}})
+
+
+@pytest.mark.parametrize(("cls", "message"), [(5, "5 is no class derived from Accelerator"), (object, "is no class derived from")])
+def test_only_classes_are_registered(cls, message):
+    with pytest.raises(pt.AcceleratorError, match=message):
+        pt.register_accelerator(cls)
+
+
+@pytest.mark.parametrize("name", ["HETERO", "hetero", "a.b", "a:b", "", 5, None])
+def test_names_that_no_device_can_have(name):
+    with pytest.raises(pt.AcceleratorError, match="an accelerator's name is letters, digits"):
+        pt.register_accelerator(type("Odd", (Accelerator,), {"name": name}))
+
+
+def test_keys_that_are_no_strings():
+    for ask in (accelerator("reference").get_config, accelerator("reference").get_metric):
+        with pytest.raises(pt.UnknownKey, match="device 'reference' has no .* 5"):
+            ask(5)
