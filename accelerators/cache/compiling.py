@@ -56,8 +56,10 @@ class _Caching:
                 return made
             start = time.perf_counter()
             made = compile()
-            self.write(made, time.perf_counter() - start)
-        return made
+            if not self.write(made, time.perf_counter() - start):
+                return made
+        del made  # Its weights go; what is read maps them from disk, and its code needs no more work when it first runs.
+        return self.read() or compile()
 
     def read(self) -> CompiledSubgraph | None:
         """The entry, ready to run; None if there is none, or if it is damaged: then it goes."""
@@ -77,13 +79,13 @@ class _Caching:
             made.rename_nodes(dict(zip(found.meta["names"], names)))
         return made
 
-    def write(self, made: CompiledSubgraph, seconds: float) -> None:
-        """Keep it; a model that runs is worth more than a cache that works."""
+    def write(self, made: CompiledSubgraph, seconds: float) -> bool:
+        """Keep it, if that can be: a model that runs is worth more than a cache that works."""
         try:
             code, weights = made.export(), made.export_weights()
         except NotSupported as error:
             warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
-            return
+            return False
         names = _op_names(self.graph)
         meta = {
             "key": attrs.asdict(self.key),
@@ -98,6 +100,8 @@ class _Caching:
             self.store.write(self.key.digest, meta, code, weights)
         except (AcceleratorError, OSError) as error:
             warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
+            return False
+        return True
 
     def reason(self) -> str:
         """Why it had to be compiled: what differs from the entry that is most like it."""

@@ -71,8 +71,10 @@ class CompiledTvm(CompiledSubgraph):
         self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
+        self.library: bytes | None = None
+        """The shared library that it was read from."""
         self._bodies = None if callable(bodies) else bodies
-        self._compile_again = bodies if callable(bodies) else lambda: self
+        self._compile_again = bodies if callable(bodies) else None
         self._name = name
         self._place = place
         self._perf_count = perf_count
@@ -97,7 +99,7 @@ class CompiledTvm(CompiledSubgraph):
             set_threads(self._place.machine.threads)
             try:
                 results = self._main(*(as_tensor(array, self._device) for array in inputs), *self._weights)
-            except Exception as error:  # noqa: BLE001  TVM raises anything
+            except Exception as error:
                 raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._name!r}") from error
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
@@ -128,6 +130,7 @@ class CompiledTvm(CompiledSubgraph):
         """The kernels in the order in which they run, to look at. Of a subgraph that was not compiled in this process only the
         machine code is here: it is compiled once more, which is an error if its body was left behind."""
         if self._bodies is None:
+            assert self._compile_again is not None
             return self._compile_again().kernels()
         return [make_kernel(step, self._place.machine, *self._bodies[step.call]) for step in self._assembled.steps]
 

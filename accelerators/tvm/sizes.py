@@ -53,8 +53,7 @@ def _found(graph: Graph) -> set[NodeEntry]:
     """Linear."""
     settled: set[NodeEntry] = set()
     for node in graph.nodes:
-        if node.value is not None or node.op in _MEASURING:
-            settled.update(node.outputs)
-        elif node.is_op and not node.bodies and not is_random(node) and all(entry in settled for entry in node.reads):
+        known = node.value is not None or node.op in _MEASURING
+        if known or (node.is_op and not node.bodies and not is_random(node) and all(e in settled for e in node.reads)):
             settled.update(node.outputs)
     return settled

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-
 from accelerators.errors import CompileError
 from accelerators.tvm import extensions
-from accelerators.tvm.bodies import attributes_text, array_digest, make_body
+from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import import_body, legalize
 from accelerators.tvm.known_wrong import known_wrong
@@ -39,7 +38,7 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
-    if node.op in VIEWS and not node.domain or extensions.find(node) is not None:
+    if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:
         return True
     if not _static(node):
         return is_settled(node, graph) or _by_name(node)

@@ -29,7 +29,7 @@ def export(compiled: CompiledTvm) -> bytes:
         constants += isinstance(origin, np.ndarray)
     launches = [[launch.symbol, launch.nodes, launch.layer_type] for launch in compiled.launches]
     head = json.dumps({"launches": launches, "outputs": outputs, "weights": len(assembled.weights) + constants}).encode()
-    return _LENGTH.pack(len(head)) + head + _library(assembled.executable)
+    return _LENGTH.pack(len(head)) + head + (compiled.library or _library(assembled.executable))
 
 
 def _library(executable: Any) -> bytes:
@@ -59,7 +59,9 @@ def read(
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
     made = Assembled(_loaded(library, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
-    return CompiledTvm(made, launches, compile_again, graph.name, place, perf_count)
+    compiled = CompiledTvm(made, launches, compile_again, graph.name, place, perf_count)
+    compiled.library = bytes(library)
+    return compiled
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:

@@ -42,6 +42,17 @@ def test_another_process_gets_the_same_numbers(devices, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_what_comes_from_the_cache_travels_too(tmp_path):
+    for name in ("fresh", "cached"):
+        model = pt.compile(small_net(), usable("cpu"))
+        model.export(tmp_path / name)
+        pt.import_model(tmp_path / name).export(tmp_path / f"{name} again")
+    x = inputs_of(model.graph)
+    for path in (tmp_path / name for name in ("fresh", "cached", "fresh again", "cached again")):
+        np.testing.assert_array_equal(pt.import_model(path)(x)[0], model(x)[0])
+    assert len(model.units[0].compiled.kernels()) == len(model.units[0].compiled.launches)
+
+
 @pytest.mark.parametrize("devices", ["onnxruntime", "cpu"])
 def test_dynamic_sizes_travel_as_symbols(devices, tmp_path):
     model = compiled(devices, dynamic_net())
