@@ -31,8 +31,8 @@ class Evidence:
     """Nodes at which `select` refused to start (a stateless selector: which it refused)."""
     refused: dict[Edge, str] = attrs.Factory(dict)
     """Edges that a callback refused to follow, and which one."""
-    passed: dict[Edge, int] = attrs.Factory(dict)
-    """Edges over which a node was not offered, and the closed node by which a cycle would have gone."""
+    passed: dict[Edge, tuple[int, int]] = attrs.Factory(dict)
+    """Edges over which a node was not offered: that node, and the closed node by which a cycle would have gone."""
     dropped: dict[int, int] = attrs.Factory(dict)
     """Nodes that a growth lost because they closed a cycle, and its seed."""
     filtered: dict[int, int] = attrs.Factory(dict)
@@ -64,7 +64,7 @@ class EvidenceOfWalk(WalkObserver):
             self._evidence.refused[cur, new] = "select_output"
 
     def passed_over(self, cur: int, new: int, direction: str, closed: int) -> None:
-        self._evidence.passed[(new, cur) if direction == "input" else (cur, new)] = closed
+        self._evidence.passed[(new, cur) if direction == "input" else (cur, new)] = new, closed
 
     def left_unexpanded(self, node: int, closed: int) -> None:
         self._evidence.unexpanded[node] = closed

@@ -68,7 +68,7 @@ class Explanation:
         if reason is not None:
             return reason
         if (u, v) in evidence.passed:
-            return "cycle", f"joining would close a cycle through {self.name(evidence.passed[u, v])!r}"
+            return "cycle", self._passed_over(*evidence.passed[u, v], mine)
         if (u, v) in evidence.refused:
             hook = evidence.refused[u, v]
             cur, new = (v, u) if hook == "select_input" else (u, v)
@@ -83,6 +83,16 @@ class Explanation:
             if end in evidence.unexpanded:
                 return "cycle", f"{self.name(evidence.unexpanded[end])!r} is reached by both ends, so it was not followed further"
         return self._apart(evidence, other)
+
+    def _passed_over(self, offered: int, closed: int, mine: int) -> str:
+        if self.owner[closed] == mine:  # refused over one edge, taken over another
+            return f"{self.name(offered)!r} was not offered, for a path joins it to {self.name(closed)!r}, refused until then"
+        return f"joining would close a cycle through {self.name(closed)!r}"
+
+    def passed_over(self, u: int, v: int) -> tuple[int, int] | None:
+        """The end of the edge u→v that a walk did not offer, and the closed node on whose account."""
+        k = self.side(u, v)
+        return None if k < 0 else self.evidence[self.groups[k].order].passed.get((u, v))
 
     def _apart(self, evidence: Evidence, other: int) -> Reason:
         """Both ends are wanted by the same property, and the edge was not refused."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from partition.explain import Explanation
 
@@ -15,34 +16,39 @@ class PathFinder:
         self._readers = explanation.index.consumers()
         self._found: dict[tuple[int, int], tuple[str, ...] | None] = {}
 
-    def unit(self, v: int) -> int:
-        """The group that v is in as ~k, or v itself."""
-        k = self._explanation.owner[v]
-        return v if k < 0 else ~k
-
     def path(self, u: int, v: int) -> tuple[str, ...] | None:
         """Where both ends of the edge u→v were one, the outside way that leaves and comes back: names of ops and of calls."""
-        pair = (self.unit(u), self.unit(v))
-        if pair not in self._found:
-            self._found[pair] = self._search(*pair)
-        return self._found[pair]
+        owner = self._explanation.owner
+        start, goal = (x if owner[x] < 0 else ~owner[x] for x in (u, v))
+        if (start, goal) not in self._found:
+            self._found[start, goal] = self._search(start, goal, owner)
+        return self._found[start, goal]
 
-    def _search(self, start: int, goal: int) -> tuple[str, ...] | None:
+    def path_between(self, a: int, b: int) -> tuple[str, ...] | None:
+        """The way from one op to the other, whichever comes first, with the subgraphs that these are in taken apart."""
+        whole = self._explanation.owner
+        owner = [-1 if k in (whole[a], whole[b]) else k for k in whole]
+        forth = self._search(a, b, owner, straight=True)
+        return forth if forth is not None else self._search(b, a, owner, straight=True)
+
+    def _search(self, start: int, goal: int, owner: Sequence[int], straight: bool = False) -> tuple[str, ...] | None:
+        """The shortest way; one edge is too short for it, unless it may be `straight`."""
         came_from: dict[int, int] = {}
         waiting = deque([start])
         while waiting:
             here = waiting.popleft()
-            for after in self._next(here):
-                if after == goal and here != start:
+            for after in self._next(here, owner):
+                if after == goal and (straight or here != start):
                     return self._names(here, start, came_from, goal)
                 if after not in came_from and after not in (start, goal):
                     came_from[after] = here
                     waiting.append(after)
         return None
 
-    def _next(self, unit: int) -> list[int]:
+    def _next(self, unit: int, owner: Sequence[int]) -> list[int]:
         members = [unit] if unit >= 0 else self._explanation.groups[~unit].members
-        return list(dict.fromkeys(self.unit(w) for v in members for w in self._readers[v]))
+        readers = dict.fromkeys(w for v in members for w in self._readers[v])
+        return list(dict.fromkeys(w if owner[w] < 0 else ~owner[w] for w in readers))
 
     def _names(self, here: int, start: int, came_from: dict[int, int], goal: int) -> tuple[str, ...]:
         chain = [goal, here]

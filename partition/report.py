@@ -47,7 +47,10 @@ class PartitionReport:
         return self.plan.notes
 
     def cycle_path(self, border: Border) -> tuple[str, ...] | None:
-        """For a border of rule "cycle": the way that would leave and come back; None if there is none. Linear."""
+        """For a border of rule "cycle": the way that would leave and come back, linear to find.
+
+        Where a walk passed a node over, and its subgraph became smaller later, or the closed node joined it after all, no such
+        way is left: then it is the way between the node and the closed one. None if there is none of either."""
         return self._cycle_path(border, self._finder())
 
     def _finder(self) -> PathFinder | None:
@@ -59,7 +62,9 @@ class PartitionReport:
         if finder is None or graph is None or border.rule != "cycle" or not isinstance(reasons, Explanation):
             return None
         number = reasons.index.number
-        return finder.path(number[graph[border.producer]], number[graph[border.consumer]])
+        u, v = number[graph[border.producer]], number[graph[border.consumer]]
+        path, passed = finder.path(u, v), reasons.passed_over(u, v)
+        return path if path is not None or passed is None else finder.path_between(*passed)
 
     def explain(self, node: str) -> str:
         """Where the op went, and why each edge between it and what it is not together with ends at a border."""

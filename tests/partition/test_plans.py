@@ -7,7 +7,15 @@ import json
 import pytest
 
 from graph import Graph, Node, PartitaError, op, variable
-from partition import AffinityProperty, ContainOpSelector, PatternProperty, Plan, SubgraphProperty, plan
+from partition import (
+    AffinityProperty,
+    ContainOpSelector,
+    PatternProperty,
+    Plan,
+    SubgraphProperty,
+    SubgraphSelector,
+    plan,
+)
 from partition.checker import check_connected, check_partition
 from passes import apply_pass
 
@@ -236,3 +244,43 @@ def test_the_properties_of_devices_keep_their_hooks_when_a_plan_is_applied() -> 
     assert str(planned.apply(g)) == want
     assert str(planned.apply(g, devices)) == want
     assert str(Plan.from_json(planned.to_json()).apply(g, devices)) == want
+
+
+def test_a_node_passed_over_on_account_of_one_that_joined_later() -> None:
+    """b is refused as a consumer of a, and then taken as one of d; e was not offered meanwhile."""
+
+    class Choosy(SubgraphSelector):
+        def select(self, node: Node) -> bool:
+            return True
+
+        def select_output(self, cur: Node, new: Node) -> bool:
+            return (cur.name, new.name) != ("a", "b")
+
+    g = from_edges({"a": [], "d": ["a"], "b": ["a", "d"], "e": ["a", "b"]})
+    report = apply_pass(g, "PartitionGraph", subgraph_property=Property(Choosy)).attrs["partition_report"]
+    assert [group.nodes for group in report.groups] == [("a", "d", "b"), ("e",)]
+    rows = [row for row in report.to_dict(paths=True)["borders"] if row["rule"] == "cycle"]
+    text = "'e' was not offered, for a path joins it to 'b', refused until then"
+    assert [(row["producer"], row["consumer"], row["text"], row["path"]) for row in rows] == [
+        ("a", "e", text, ["b", "e"]),
+        ("b", "e", text, ["b", "e"]),
+    ]
+
+
+def test_a_cycle_that_only_the_grown_set_would_have_closed() -> None:
+    """The filter leaves a alone; the way by the closed node is told all the same."""
+
+    class First(SubgraphSelector):
+        def select(self, node: Node) -> bool:
+            return node.name != "t"
+
+        def select_output(self, cur: Node, new: Node) -> bool:
+            return new.name != "t"
+
+        def filter(self, candidates: list[Node]) -> list[Node]:
+            return candidates[:1]
+
+    g = from_edges({"a": [], "b": ["a"], "t": ["b"], "c": ["b", "t"], "d": ["b", "c"]})
+    report = apply_pass(g, "PartitionGraph", subgraph_property=Property(First)).attrs["partition_report"]
+    rows = [row for row in report.to_dict(paths=True)["borders"] if row["rule"] == "cycle"]
+    assert rows and all(row["path"] is not None for row in rows)
