@@ -143,9 +143,9 @@ def test_a_wrong_configuration_value_is_no_reason_to_go_elsewhere():
             pt.compile(chain(), "HETERO:onnxruntime,reference", {"onnxruntime": {key: value}})
 
 
-@pytest.mark.parametrize(("cls", "message"), [(5, "5 is no class derived from Accelerator"), (object, "is no class derived from")])
-def test_only_classes_are_registered(cls, message):
-    with pytest.raises(pt.AcceleratorError, match=message):
+@pytest.mark.parametrize("cls", [5, object])
+def test_only_classes_are_registered(cls):
+    with pytest.raises(pt.AcceleratorError, match="is no class derived from Accelerator"):
         pt.register_accelerator(cls)
 
 
