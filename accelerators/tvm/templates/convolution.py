@@ -1,15 +1,16 @@
 """Direct convolution on plain NCHW tensors, of any rank, stride, padding, dilation and group count.
 
-A first stage copies the image (`image.py`), so that each tap of the filter reads neighbours for neighbouring outputs. The second is then
-a matrix product: rows are output channels, columns are output places, each step is one tap of one input channel. Tiles of channels x
-places keep their sums in registers, and write their results once, through the epilogue.
+A first stage copies the image (`image.py`), so that each tap of the filter reads neighbours for neighbouring outputs.
+The second is then a matrix product: rows are output channels, columns are output places, each step is one tap of one
+input channel. Tiles of channels x places keep their sums in registers, and write their results once, through the epilogue.
 
-Columns run along the rows of the image, or, where those are short, through the whole padded copy, of which some places are no outputs.
-A filter of one tap reads a copy in which the columns of a tile stand together. What two tiles share is computed twice."""
+Columns run along the rows of the image, or, where those are short, through the whole padded copy, of which some places
+are no outputs. A filter of one tap reads a copy in which the columns of a tile stand together (`walk.py`)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Array, Draft, template
 from accelerators.tvm.templates.cut import cut_work
-from accelerators.tvm.templates.epilogue import Epilogue, input_name, make_epilogue, output_name, static_shape
+from accelerators.tvm.templates.epilogue import Epilogue, input_name, make_epilogue, output_name
 from accelerators.tvm.templates.formulas import Number
 from accelerators.tvm.templates.image import Image, make_image
 from accelerators.tvm.templates.script import Lines, kernel, loop
@@ -56,7 +57,7 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
     return Draft(function, "convolution", {weight: layer.pack}, shapes, results)
 
 
-def _start(node: Node, x: list[Number]) -> Number:
+def _start(node: Node, x: Sequence[Number]) -> Number:
     """The product's number: the sum and the bias."""
     return x[0] + x[3] if len(x) > 3 and x[3] is not None else x[0]
 
@@ -68,7 +69,11 @@ def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
 
     def cost(choice: tuple[Tile, Walk]) -> float:
         tile, walk = choice
-        return math.ceil(outs / tile.rows) * walk.count * (image.depth * tile.cycles + tile.rows * tile.vectors * walk.writing)
+        return (
+            math.ceil(outs / tile.rows)
+            * walk.count
+            * (image.depth * tile.cycles + tile.rows * tile.vectors * walk.writing)
+        )
 
     return min(choices, key=cost)
 
@@ -104,12 +109,19 @@ class _Layer:
         """The copy, then the tasks: blocks of channels, tiles of places."""
         image, tile = self.image, self.tile
         group = f"part % {image.groups}"
-        number = f"{weight}[((({group}) * {len(self.blocks)} + b) * {image.depth} + c * {image.taps} + {self._tap()}) * {tile.rows} + r]"
+        block = f"(({group}) * {len(self.blocks)} + b) * {image.depth}"
+        number = f"{weight}[({block} + c * {image.taps} + {self._tap()}) * {tile.rows} + r]"
         channel = f"({group}) * {self.inner} + c"
-        steps = self._taps(tile.step(number, "image", self.walk.read(f"part // {image.groups}", channel, "t", self._variables())))
+        steps = self._taps(
+            tile.step(
+                number, "image", self.walk.read(f"part // {image.groups}", channel, "t", self._variables())
+            )
+        )
         work = [*tile.buffers, *tile.clear(), *loop("c", self.inner, steps)]
         outs = f"({group}) * {self.outs} + {start('b', tile.rows, self.outs)} + r"
-        work += self.walk.write(tile, "t", lambda total, place: self.after.store(total, [f"part // {image.groups}", outs, place]))
+        work += self.walk.write(
+            tile, "t", lambda total, place: self.after.store(total, [f"part // {image.groups}", outs, place])
+        )
         buffer = f'image = T.alloc_buffer(({self.walk.numbers},), "float32")'
         return [buffer, *self.walk.copy(source), *self.cut.tasks("b", "t", work, image.batch * image.groups)]
 

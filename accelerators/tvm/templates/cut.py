@@ -1,8 +1,8 @@
 """How a product is cut into tasks for the threads.
 
-Two loops walk a kernel: blocks of the weights, and tiles of the image (or rows of the left matrix). A task is a range of each. The image
-is cut first: into parts that a core's second-level cache holds while one block after another reads them, and for the threads where the
-image is larger than the weights."""
+Two loops walk a kernel: blocks of the weights, and tiles of the image (or rows of the left matrix). A task is a range of
+each. The image is cut first: into parts that a core's second-level cache holds while one block after another reads them,
+and for the threads where the image is larger than the weights."""
 
 from __future__ import annotations
 
@@ -39,17 +39,26 @@ class Cut:
 
     def tasks(self, block: str, tile: str, body: Lines, each: int = 1) -> Lines:
         """The loops around the body, `each` times all of it; `part` says which time it is."""
-        inner = _ranged(block, "across", self.across, self.blocks, _ranged(tile, "down", self.down, self.tiles, body))
+        inner = _ranged(
+            block, "across", self.across, self.blocks, _ranged(tile, "down", self.down, self.tiles, body)
+        )
         count = self.across * self.down
         decoded = [
             f"across: T.int32 = task % {self.across}",
             f"down: T.int32 = task // {self.across} % {self.down}",
             f"part: T.int32 = task // {count}",
         ]
-        return loop("task", each * count, [*decoded, *inner], "parallel" if self.parallel and each * count > 1 else "serial")
+        return loop(
+            "task",
+            each * count,
+            [*decoded, *inner],
+            "parallel" if self.parallel and each * count > 1 else "serial",
+        )
 
 
-def cut_work(blocks: int, tiles: int, weights: int, image: int, products: int, threads: int, each: int = 1) -> Cut:
+def cut_work(
+    blocks: int, tiles: int, weights: int, image: int, products: int, threads: int, each: int = 1
+) -> Cut:
     """The cut for so many numbers of weights and image, that are read in each of `each` parts; products: of all."""
     parallel = threads > 1 and products >= SERIAL
     wanted = math.ceil(TASKS * threads / each) if parallel else 1

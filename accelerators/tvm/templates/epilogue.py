@@ -32,12 +32,20 @@ class Epilogue:
 
     def store(self, total: str, place: Sequence[str]) -> Lines:
         """Lines that write every output at a place, given the text of the sum there."""
-        given = ", ".join([total, *(f"{input_name(i)}[{_at(shape, place)}]" for i, shape in self.operands.items())])
-        return [f"{output_name(i)}[{', '.join(place)}] = {name}({given})" for i, name in enumerate(self.functions)]
+        given = ", ".join(
+            [total, *(f"{input_name(i)}[{_at(shape, place)}]" for i, shape in self.operands.items())]
+        )
+        return [
+            f"{output_name(i)}[{', '.join(place)}] = {name}({given})" for i, name in enumerate(self.functions)
+        ]
 
 
 def make_epilogue(
-    body: Body, root: Node, start: Formula, groups: Sequence[tuple[int, int]], beside: Mapping[int, Shape] | None = None
+    body: Body,
+    root: Node,
+    start: Formula,
+    groups: Sequence[tuple[int, int]],
+    beside: Mapping[int, Shape] | None = None,
 ) -> Epilogue | None:
     """The epilogue of a body whose product is `root`; None if one of the other ops is more than that.
 
@@ -57,13 +65,20 @@ def make_epilogue(
     operands = _operands(body, root, others, shape, groups, beside or {})
     if operands is None:
         return None
-    compute = functools.partial(_number, body, root, start, formulas, [body.graph.inputs[i][0] for i in operands])
+    compute = functools.partial(
+        _number, body, root, start, formulas, [body.graph.inputs[i][0] for i in operands]
+    )
     functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
     return Epilogue(operands, functions, folded(shape, shape, groups) or ())
 
 
 def _operands(
-    body: Body, root: Node, others: Sequence[Node], whole: Shape, groups: Sequence[tuple[int, int]], beside: Mapping[int, Shape]
+    body: Body,
+    root: Node,
+    others: Sequence[Node],
+    whole: Shape,
+    groups: Sequence[tuple[int, int]],
+    beside: Mapping[int, Shape],
 ) -> dict[int, Shape] | None:
     """By input that is read beside the sum, its shape; None if one of them does not fit, or is read in two ways."""
     positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
@@ -80,15 +95,23 @@ def _operands(
 
 
 def _number(
-    body: Body, root: Node, start: Formula, formulas: Mapping[Node, Formula | None], operands: Sequence[NodeEntry], wanted: NodeEntry,
-    total: Any, *given: Any,
-) -> Any:  # fmt: skip
+    body: Body,
+    root: Node,
+    start: Formula,
+    formulas: Mapping[Node, Formula | None],
+    operands: Sequence[NodeEntry],
+    wanted: NodeEntry,
+    total: Any,
+    *given: Any,
+) -> Any:
     """One output's number from the sum and the operands' numbers."""
     values: dict[NodeEntry, Any] = dict(zip(operands, given, strict=True))
     for node in body.graph.nodes:
         if node.value is not None:
             values[node[0]] = const(node.value.item())
-    values[root[0]] = start(root, [total, *(values.get(entry) if entry is not None else None for entry in root.inputs)])
+    values[root[0]] = start(
+        root, [total, *(values.get(entry) if entry is not None else None for entry in root.inputs)]
+    )
     for node in body.ops:
         compute = formulas.get(node)
         if compute is not None:
@@ -113,7 +136,12 @@ def folded(shape: Shape, whole: Shape, groups: Sequence[tuple[int, int]]) -> Sha
 def static_shape(entry: NodeEntry | None) -> Shape | None:
     """The shape of a float32 tensor whose sizes are known."""
     made = None if entry is None else entry.type
-    if not isinstance(made, TensorType) or made.dtype != "float32" or not made.is_static or made.shape is None:
+    if (
+        not isinstance(made, TensorType)
+        or made.dtype != "float32"
+        or not made.is_static
+        or made.shape is None
+    ):
         return None
     return tuple(int(d or 0) for d in made.shape)
 

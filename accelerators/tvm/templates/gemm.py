@@ -1,8 +1,8 @@
 """Matrix product with a constant matrix, and what follows it.
 
-The matrix is laid out at compile time in panels of a few vectors' width, each one contiguous stream. A task is a range of panels and of
-rows; tiles of rows x panel keep their sums in registers and write their results once, through the epilogue. Where a size is no
-multiple of the tile's, the last tile overlaps the one before and computes the same numbers again."""
+The matrix is laid out at compile time in panels of a few vectors' width, each one contiguous stream. A task is a range of
+panels and of rows; tiles of rows x panel keep their sums in registers and write their results once, through the epilogue.
+Where a size is no multiple of the tile's, the last tile overlaps the one before and computes the same numbers again."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from accelerators.tvm.templates.script import Lines, kernel, loop
 from accelerators.tvm.templates.tile import Tile, start, starts, tiles
 from graph.node import Node
 
+
 @template("cpu", ops=frozenset({"MatMul", "Gemm"}))
 def gemm(body: Body, machine: Machine) -> Draft | None:
     """Values times a constant matrix."""
@@ -37,7 +38,11 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     bias = static_shape(root.inputs[2]) if len(root.inputs) > 2 else None
     beside = {} if bias is None else {2: bias}
     after = make_epilogue(body, root, _start, [(0, rank - 1), (rank - 1, rank)], beside)
-    if after is None or columns < machine.lanes or left in after.operands and after.operands[left] != (rows, depth):
+    if (
+        after is None
+        or columns < machine.lanes
+        or (left in after.operands and after.operands[left] != (rows, depth))
+    ):
         return None
     tile = _best(rows, columns, machine)
     shapes: dict[int, tuple[int, ...]] = {left: (rows, depth), **after.operands}
@@ -48,7 +53,9 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     params += [(output_name(i), after.results, "float32") for i in range(len(body.graph.outputs))]
 
     def pack(array: Array) -> Array:
-        matrix = (array.T if root.attrs.get("transB", 0) else array) * np.float32(root.attrs.get("alpha", 1.0))
+        matrix = (array.T if root.attrs.get("transB", 0) else array) * np.float32(
+            root.attrs.get("alpha", 1.0)
+        )
         return np.stack([matrix[:, at : at + tile.width] for at in panels]).reshape(-1)
 
     made = kernel(params, text, after.functions)
@@ -65,7 +72,14 @@ def _product(body: Body) -> tuple[Node, int, int] | None:
     assert root.inputs[0] is not None and root.inputs[1] is not None
     left, right = positions.get(root.inputs[0]), positions.get(root.inputs[1])
     weight, shape = static_shape(root.inputs[1]), static_shape(root.inputs[0])
-    if left is None or right is None or left >= body.values or right < body.values or weight is None or shape is None:
+    if (
+        left is None
+        or right is None
+        or left >= body.values
+        or right < body.values
+        or weight is None
+        or shape is None
+    ):
         return None
     once = sum(entry == root.inputs[1] for node in body.ops for entry in node.reads) == 1
     made = static_shape(root[0])
@@ -91,11 +105,16 @@ def _best(rows: int, columns: int, machine: Machine) -> Tile:
     return min((t for t in tiles(machine) if t.rows <= rows and t.width <= columns), key=cost)
 
 
-def _text(rows: int, columns: int, depth: int, left: int, right: int, tile: Tile, after: Epilogue, machine: Machine) -> Lines:
+def _text(
+    rows: int, columns: int, depth: int, left: int, right: int, tile: Tile, after: Epilogue, machine: Machine
+) -> Lines:
     """The kernel's loops: tasks over ranges of panels and of row tiles, then panels, then tiles."""
     panels, heights = math.ceil(columns / tile.width), math.ceil(rows / tile.rows)
     cut = cut_work(panels, heights, columns * depth, rows * depth, rows * columns * depth, machine.threads)
-    place = [f"{start('i', tile.rows, rows)} + r", f"{start('j', tile.width, columns)} + v * {tile.lanes} + l"]
+    place = [
+        f"{start('i', tile.rows, rows)} + r",
+        f"{start('j', tile.width, columns)} + v * {tile.lanes} + l",
+    ]
     number, vector = f"{input_name(left)}[{place[0]}, k]", f"(j * {depth} + k) * {tile.width}"
     work = [*tile.buffers, *tile.clear(), *loop("k", depth, tile.step(number, input_name(right), vector))]
     work += tile.lane_sums(after.store(tile.lane, place))

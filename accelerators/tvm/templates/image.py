@@ -1,7 +1,7 @@
 """The geometry of a convolution, and the padded copy of its input.
 
-Each dimension of the copy is dealt out into phases: position i of phase q is place i·stride + q of the padded image. A tap of the filter
-then reads, for the output at position i, position i + a constant of one phase."""
+Each dimension of the copy is dealt out into phases: position i of phase q is place i·stride + q of the padded image. A
+tap of the filter then reads, for the output at position i, position i + a constant of one phase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import math
 import attrs
 
 from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.script import Lines, loop
+from accelerators.tvm.templates.script import Lines, indent, loop
 from graph.node import Node
 
 Sizes = tuple[int, ...]
@@ -71,12 +71,16 @@ class Image:
     @property
     def phases(self) -> Sizes:
         """By dimension, how many phases the taps read."""
-        return tuple(max(t * d % s for t in range(k)) + 1 for k, d, s in zip(self.filter, self.dilations, self.strides))
+        return tuple(
+            max(t * d % s for t in range(k)) + 1 for k, d, s in zip(self.filter, self.dilations, self.strides)
+        )
 
     @property
     def copied(self) -> Sizes:
         """By dimension, the positions of a phase."""
-        return tuple(o + (k - 1) * d // s for o, k, d, s in zip(self.out, self.filter, self.dilations, self.strides))
+        return tuple(
+            o + (k - 1) * d // s for o, k, d, s in zip(self.out, self.filter, self.dilations, self.strides)
+        )
 
     @property
     def steps(self) -> Sizes:
@@ -110,26 +114,37 @@ class Image:
             lines += row
         first = self.copied[0] if outer else 1
         count = self.batch * self.channels * first
-        decoded = [f"channel: T.int32 = part // {first}", *([f"p0: T.int32 = part % {first}"] if outer else [])]
+        decoded = [
+            f"channel: T.int32 = part // {first}",
+            *([f"p0: T.int32 = part % {first}"] if outer else []),
+        ]
         kind = "parallel" if self.batch * self.channels * self.plane >= SERIAL else "serial"
         return loop("part", count, [*decoded, *lines], kind)
 
     def _row(self, source: str, start: str, places: list[str], phase: int) -> Lines:
         """One row of one phase: zeros, numbers, zeros."""
-        size, stride, width, shift = self.sizes[-1], self.strides[-1], self.copied[-1], phase - self.before[-1]
+        size, stride, width, shift = (
+            self.sizes[-1],
+            self.strides[-1],
+            self.copied[-1],
+            phase - self.before[-1],
+        )
         low = min(max(math.ceil(-shift / stride), 0), width)
         high = max(min(math.ceil((size - shift) / stride), width), low)
         row = "0"
         for place, extent in zip(places, self.sizes):
             row = f"({row}) * {extent} + {place}"
-        number = f"{source}[channel // {self.channels}, channel % {self.channels}, ({row}) * {size} + e * {stride} + {low * stride + shift}]"
+        read = f"({row}) * {size} + e * {stride} + {low * stride + shift}"
+        number = f"{source}[channel // {self.channels}, channel % {self.channels}, {read}]"
         inside = [
-            *_fill(start, low), *loop("e", high - low, [f"image[{start} + {low} + e] = {number}"]), *_fill(f"{start} + {high}", width - high),
-        ]  # fmt: skip
+            *_fill(start, low),
+            *loop("e", high - low, [f"image[{start} + {low} + e] = {number}"]),
+            *_fill(f"{start} + {high}", width - high),
+        ]
         tests = [f"{place} >= 0 and {place} < {extent}" for place, extent in zip(places, self.sizes)]
         if not tests:
             return inside
-        return [f"if {' and '.join(tests)}:", *("    " + line for line in inside), "else:", *("    " + line for line in _fill(start, width))]
+        return [f"if {' and '.join(tests)}:", *indent(inside), "else:", *indent(_fill(start, width))]
 
 
 def _fill(start: str, count: int) -> Lines:
@@ -160,4 +175,6 @@ def make_image(node: Node) -> Image | None:
         before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
     elif auto == "VALID":
         before = (0,) * rank
-    return Image(data[0], data[1], attributes.get("group", 1), weight[0], sizes, taps, strides, dilations, before, out)
+    return Image(
+        data[0], data[1], attributes.get("group", 1), weight[0], sizes, taps, strides, dilations, before, out
+    )

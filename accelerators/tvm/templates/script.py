@@ -84,7 +84,9 @@ class Vectors:
         poly = self.const(_EXP[0])
         for coefficient in _EXP[1:]:
             poly = f"({poly} * {t0} + {self.const(coefficient)})"
-        bits = f'T.reinterpret("int32x{self.lanes}", {poly}) + (T.reinterpret("int32x{self.lanes}", {t1}) << T.Broadcast(23, {self.lanes}))'
+        integers = f'"int32x{self.lanes}"'
+        power = f"(T.reinterpret({integers}, {t1}) << T.Broadcast(23, {self.lanes}))"
+        bits = f"T.reinterpret({integers}, {poly}) + {power}"
         low = self.const(-87.0)
         return [
             f"{t0} = T.Select({x} < {low}, {low}, {x})",

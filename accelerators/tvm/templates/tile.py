@@ -1,7 +1,7 @@
 """A register tile: sums of products, `rows` numbers times `vectors` vectors at each step.
 
-A step loads the vectors, and spreads each of the numbers over the lanes in turn. The tile is as large as the registers allow, so that
-there are more products under way than a multiplication takes cycles, and more products than loads."""
+A step loads the vectors, and spreads each of the numbers over the lanes in turn. The tile is as large as the registers
+allow, so that more products are under way than a multiplication takes cycles, and there are more products than loads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class Tile:
         """One product for each sum: the number of row r, times the vectors that begin at `first` in the buffer."""
         text = Vectors(self.lanes)
         sums = text.at("acc", self._place)
-        return self.each([f"{sums} = {sums} + {text.every(number)} * {text.at(buffer, f'{first} + v * {self.lanes}')}"])
+        return self.each(
+            [f"{sums} = {sums} + {text.every(number)} * {text.at(buffer, f'{first} + v * {self.lanes}')}"]
+        )
 
     def each(self, lines: Lines) -> Lines:
         """The lines for each row r and vector v."""
@@ -76,10 +78,12 @@ class Tile:
 
 
 def tiles(machine: Machine) -> Iterator[Tile]:
-    """Every tile that fits the registers: the sums, the vectors of a step and one spread number."""
+    """Every tile that fits the registers: the sums, the vectors of a step, a spread number and one to spare.
+
+    With more rows than half the registers LLVM spreads too many numbers ahead, and spills."""
     for vectors in range(1, machine.registers):
-        for rows in range(1, machine.registers):
-            if rows * vectors + vectors + 1 <= machine.registers and rows * vectors <= 28:
+        for rows in range(1, machine.registers // 2 + 1):
+            if rows * vectors + vectors + 2 <= machine.registers:
                 yield Tile(rows, vectors, machine.lanes)
 
 

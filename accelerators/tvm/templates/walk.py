@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from accelerators.tvm.templates.image import SERIAL, Image
-from accelerators.tvm.templates.script import Lines, Vectors, local, loop
+from accelerators.tvm.templates.script import Lines, Vectors, indent, local, loop
 from accelerators.tvm.templates.tile import Tile, start
 
 Store = Callable[[str, str], Lines]
@@ -57,7 +57,11 @@ class Walk:
 
     def write(self, tile: Tile, index: str, store: Store) -> Lines:
         """Lines that write all sums of a tile."""
-        return tile.lane_sums(store(tile.lane, f"{self._row(index)} * {self.width} + {self._column(index)} + v * {tile.lanes} + l"))
+        return tile.lane_sums(
+            store(
+                tile.lane, f"{self._row(index)} * {self.width} + {self._column(index)} + v * {tile.lanes} + l"
+            )
+        )
 
     def _row(self, tile: str) -> str:
         return f"({tile} // {self.along})" if self.rows > 1 else "0"
@@ -88,12 +92,20 @@ class Together(Walk):
         image = self.image
         rest, place, before = f"({self._column('tile')} + e)", "0", 1
         for i in reversed(range(len(image.out))):
-            place += f" + {rest} % {image.out[i]} * {image.strides[i] * before}" if i else f" + {rest} * {image.strides[i] * before}"
+            place += (
+                f" + {rest} % {image.out[i]} * {image.strides[i] * before}"
+                if i
+                else f" + {rest} * {image.strides[i] * before}"
+            )
             rest, before = f"({rest} // {image.out[i]})", before * image.sizes[i]
         if image.out == image.sizes:
             place = f"{self._column('tile')} + e"
         target = f"(part * {image.channels} + c) * {self.tile} + e"
-        lines = loop("c", image.channels, loop("e", self.tile, [f"image[{target}] = {source}[part // {self.count}, c, {place}]"]))
+        lines = loop(
+            "c",
+            image.channels,
+            loop("e", self.tile, [f"image[{target}] = {source}[part // {self.count}, c, {place}]"]),
+        )
         kind = "parallel" if self.numbers >= SERIAL else "serial"
         return loop("part", image.batch * self.count, [f"tile: T.int32 = part % {self.count}", *lines], kind)
 
@@ -124,7 +136,15 @@ class Throughout(Walk):
         return [
             local("sums", tile.rows * tile.width),
             *tile.each([f"{text.at('sums', place)} = {text.at('acc', place)}"]),
-            *loop("e", tile.width, [f"at: T.int32 = {self._position(index)} + e", f"if {' and '.join(tests)}:", *("    " + s for s in inner)]),
+            *loop(
+                "e",
+                tile.width,
+                [
+                    f"at: T.int32 = {self._position(index)} + e",
+                    f"if {' and '.join(tests)}:",
+                    *indent(inner),
+                ],
+            ),
         ]
 
 

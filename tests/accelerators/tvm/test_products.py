@@ -30,12 +30,21 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     """Processors of several vector widths; the compiler splits the vectors that this one does not have."""
     width: int = request.param
     registers = 32 if width == 16 else 16
-    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: Machine("cpu", host_cpu(), threads, width, registers))
+    monkeypatch.setattr(
+        "accelerators.tvm.cpu.host_machine",
+        lambda threads: Machine("cpu", host_cpu(), threads, width, registers),
+    )
     return width
 
 
 def convolved(
-    x: pt.Node, outs: int, taps: tuple[int, ...], group: int = 1, bias: bool = True, channels: int = 0, **attributes: Any
+    x: pt.Node,
+    outs: int,
+    taps: tuple[int, ...],
+    group: int = 1,
+    bias: bool = True,
+    channels: int = 0,
+    **attributes: Any,
 ) -> pt.Node:
     """A convolution of x, which says how many channels it has or is told, with random weights."""
     channels = (channels or x.output_types[0].shape[1]) // group
@@ -52,7 +61,9 @@ def layers(draw: st.DrawFn) -> dict[str, Any]:
         return draw(st.lists(st.integers(low, high), min_size=rank, max_size=rank))
 
     taps, strides, dilations, before, after = each(1, 4), each(1, 3), each(1, 2), each(0, 2), each(0, 2)
-    least = [max((k - 1) * d + 1 - p - q, 1) for k, d, p, q in zip(taps, dilations, before, after, strict=True)]
+    least = [
+        max((k - 1) * d + 1 - p - q, 1) for k, d, p, q in zip(taps, dilations, before, after, strict=True)
+    ]
     sizes = [low + more for low, more in zip(least, each(2, 14 if rank < 3 else 5), strict=True)]
     group = draw(st.sampled_from([1, 1, 2, 5]))
     return {
@@ -86,8 +97,21 @@ LAYERS = {
     "1x1 on few places": {"shape": (1, 5, 3, 3), "outs": 9, "taps": (1, 1)},
     "stem": {"shape": (1, 3, 37, 41), "outs": 16, "taps": (7, 7), "strides": [2, 2], "pads": [3, 3, 3, 3]},
     "depthwise": {"shape": (1, 10, 20, 20), "outs": 10, "taps": (3, 3), "group": 10, "pads": [1, 1, 1, 1]},
-    "depthwise with stride": {"shape": (2, 6, 21, 20), "outs": 12, "taps": (5, 5), "group": 6, "strides": [2, 2], "pads": [2, 2, 2, 2]},
-    "same padding": {"shape": (1, 4, 15, 16), "outs": 5, "taps": (3, 4), "strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    "depthwise with stride": {
+        "shape": (2, 6, 21, 20),
+        "outs": 12,
+        "taps": (5, 5),
+        "group": 6,
+        "strides": [2, 2],
+        "pads": [2, 2, 2, 2],
+    },
+    "same padding": {
+        "shape": (1, 4, 15, 16),
+        "outs": 5,
+        "taps": (3, 4),
+        "strides": [2, 2],
+        "auto_pad": "SAME_LOWER",
+    },
     "wide filter": {"shape": (1, 2, 30, 30), "outs": 3, "taps": (11, 9), "dilations": [2, 1]},
     "1d": {"shape": (2, 3, 100), "outs": 5, "taps": (5,), "strides": [2], "pads": [2, 2]},
     "3d": {"shape": (1, 3, 6, 7, 12), "outs": 5, "taps": (3, 3, 3), "pads": [1] * 6},
@@ -108,7 +132,10 @@ def test_convolution_with_all_that_follows() -> None:
     first = pt.op("LeakyRelu", pt.op("Add", convolved(x, 8, (3, 3), pads=[1, 1, 1, 1]), x), alpha=0.3)
     second = pt.op("Sigmoid", pt.op("Add", other, convolved(first, 8, (1, 1), bias=False, channels=8)))
     g = pt.Graph([second], inputs=[x, other])
-    assert schedules(check(g, [normal(2, 8, 9, 9), normal(1, 8, 1, 1)], LIMIT)) == ["convolution", "convolution"]
+    assert schedules(check(g, [normal(2, 8, 9, 9), normal(1, 8, 1, 1)], LIMIT)) == [
+        "convolution",
+        "convolution",
+    ]
 
 
 @some
@@ -130,7 +157,9 @@ def test_product_of_a_batch_with_all_that_follows(lanes: int) -> None:
 
 def test_products_of_two_values_are_left_alone() -> None:
     x, y = pt.variable("x", "float32", (20, 20)), pt.variable("y", "float32", (20, 20))
-    assert "gemm" not in schedules(check(pt.Graph([pt.op("MatMul", x, y)], inputs=[x, y]), [normal(20, 20), normal(20, 20)], LIMIT))
+    assert "gemm" not in schedules(
+        check(pt.Graph([pt.op("MatMul", x, y)], inputs=[x, y]), [normal(20, 20), normal(20, 20)], LIMIT)
+    )
 
 
 def test_sums_stay_in_registers() -> None:
