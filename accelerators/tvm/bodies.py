@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.errors import CompileError
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -129,6 +130,22 @@ def _key(graph: Graph) -> str:
 def value_name(entry: NodeEntry) -> str:
     """The value by its plain name."""
     return entry.name
+
+
+def shape_of(entry: NodeEntry) -> tuple[int, ...]:
+    """The value's sizes; CompileError if they are not all numbers."""
+    made = entry.type
+    if not isinstance(made, TensorType) or not made.is_static or made.shape is None:
+        raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {made}")
+    return tuple(int(size or 0) for size in made.shape)
+
+
+def element_of(entry: NodeEntry) -> str:
+    """The value's element type."""
+    made = entry.type
+    if not isinstance(made, TensorType):
+        raise CompileError(f"a kernel takes tensors, and {entry.name!r} is {made}")
+    return made.dtype
 
 
 def attributes_text(attributes: Mapping[str, Any]) -> str:

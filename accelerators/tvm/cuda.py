@@ -38,7 +38,9 @@ class CudaAccelerator(TvmAccelerator):
         """A GPU of the architecture asked for."""
         arch = str(config["ARCH"]) or gpu_arch() or DEFAULT_ARCH
         if not (arch.startswith("sm_") and arch[3:].rstrip("af").isdigit()):
-            raise AcceleratorError(f"{arch!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
+            raise AcceleratorError(
+                f"{arch!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"'
+            )
         return gpu_machine(arch)
 
     def metrics(self) -> dict[str, Any]:

@@ -99,7 +99,8 @@ class TvmAccelerator(Accelerator):
             return f"it was compiled by {identity.get('library')}, and here is {here['library']}"
         missing = sorted(set(identity.get("features", "").split()) - set(here["features"].split()))
         if missing:
-            return f"it was compiled for {identity.get('target')}, and the processor here ({here['target']}) lacks {', '.join(missing)}"
+            lacks = f"the processor here ({here['target']}) lacks {', '.join(missing)}"
+            return f"it was compiled for {identity.get('target')}, and {lacks}"
         if identity.get("gpu") != here.get("gpu"):
             return f"it was compiled for a GPU {identity.get('gpu')}, and here is {here.get('gpu')}"
         return None

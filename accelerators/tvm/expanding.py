@@ -114,14 +114,16 @@ _SINCE = 7
 
 _STABLE = {
     "Clip": 11, "Pad": 11, "Softmax": 13, "LogSoftmax": 13, "Squeeze": 13, "Unsqueeze": 13, "ReduceSum": 13, "ReduceMean": 18,
-    "ReduceMax": 18, "ReduceMin": 18, "ReduceSumSquare": 18, "ReduceL1": 18, "ReduceL2": 18, "ReduceLogSum": 18, "ReduceLogSumExp": 18,
-    "ReduceProd": 18, "Split": 18, "Slice": 10, "Resize": 19, "BatchNormalization": 15, "Scan": 9, "Upsample": 99, "Dropout": 12,
+    "ReduceMax": 18, "ReduceMin": 18, "ReduceSumSquare": 18, "ReduceL1": 18, "ReduceL2": 18, "ReduceLogSum": 18,
+    "ReduceLogSumExp": 18, "ReduceProd": 18, "Split": 18, "Slice": 10, "Resize": 19, "BatchNormalization": 15, "Scan": 9,
+    "Upsample": 99, "Dropout": 12,
 }  # fmt: skip
 """The version since which an op means the same."""
 
 
 def _model(node: Node, graph: Graph, function: Any) -> Any:
     """A model that calls the function once."""
+    import onnx
     import onnx.helper as h
 
     domain = "partita.expanded"
@@ -134,7 +136,7 @@ def _model(node: Node, graph: Graph, function: Any) -> Any:
     proto.domain = domain
     _drop_unused(function, proto)
     inputs = [h.make_value_info(f"x{i}", _type(e)) for i, e in enumerate(node.inputs) if e is not None]
-    outputs = [h.make_value_info(f"y{i}", h.TypeProto()) for i in range(len(node.output_names))]
+    outputs = [h.make_value_info(f"y{i}", onnx.TypeProto()) for i in range(len(node.output_names))]
     made = h.make_graph([proto], "expanded", inputs, outputs)
     opsets = [h.make_opsetid("", version), h.make_opsetid(domain, 1)]
     return h.make_model(made, functions=[function], opset_imports=opsets)

@@ -79,7 +79,7 @@ def refused(stage: str) -> Iterator[None]:
         yield
     except PartitaError:
         raise
-    except Failure as error:  # noqa: BLE001  TVM raises anything, assertion errors too
+    except Failure as error:
         raise CompileError(f"TVM's {stage} refuses it: {first_line(error)}") from error
 
 

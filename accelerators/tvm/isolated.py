@@ -1,6 +1,7 @@
 """The child process in which bodies are tried: python -m accelerators.tvm.isolated
 
-Reads one line of JSON for each body and answers with one: whether TVM compiles it. If TVM crashes or hangs, only this process does."""
+Reads one line of JSON for each body and answers with one: whether TVM compiles it. If TVM crashes or hangs, only this process
+does."""
 
 from __future__ import annotations
 

@@ -34,8 +34,9 @@ class Isolation:
         self._child: subprocess.Popen[str] | None = None
 
     def check(self, body: Body) -> None:
-        """CompileError if TVM refuses the body, crashes on it, or takes too long. A body that was built before is not tried again;
-        nor is a custom op, whose function cannot be sent to another process."""
+        """CompileError if TVM refuses the body, crashes on it, or takes too long.
+
+        A body that was built before is not tried again; nor is a custom op, whose function cannot be sent to another process."""
         if is_built(body, self.machine) or any(extensions.find(node) is not None for node in body.ops):
             return
         answer = self._ask(body)

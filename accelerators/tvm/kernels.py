@@ -53,4 +53,5 @@ class Kernel:
 def make_kernel(step: Step, machine: Machine, body: Body, built: Built, nodes: tuple[str, ...]) -> Kernel:
     """The kernel of one step."""
     lowered, symbol = built.lowered, step.symbol
-    return Kernel(step.call, symbol, nodes, body.graph, lowered.schedules[symbol], machine, lowered.kernels()[symbol], built.library)
+    function, schedule = lowered.kernels()[symbol], lowered.schedules[symbol]
+    return Kernel(step.call, symbol, nodes, body.graph, schedule, machine, function, built.library)

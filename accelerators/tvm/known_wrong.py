@@ -39,11 +39,13 @@ def _is_float(node: Node) -> bool:
 
 
 RULES = (
-    Rule("BatchNormalization", _set("training_mode", 1), "TVM's importer computes training-mode batch norm as if it were inference"),
+    Rule("BatchNormalization", _set("training_mode", 1),
+         "TVM's importer computes training-mode batch norm as if it were inference"),
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
     Rule("IsInf", lambda n: n.attrs.get("detect_negative", 1) != 1 or n.attrs.get("detect_positive", 1) != 1,
          "TVM's importer ignores detect_negative and detect_positive"),
-    Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0, "TVM's floor_mod of floats is not a number where an operand is infinite"),
+    Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,
+         "TVM's floor_mod of floats is not a number where an operand is infinite"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
     Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.importing import import_body, legalize, quiet, refused
 from accelerators.tvm.library import lock, part, tvm
@@ -60,25 +60,25 @@ def _from_function(body: Body, drafted: Draft) -> Lowered:
     """One kernel, its values reshaped where it wants them so; weights are packed to the shape that it takes."""
     relax, symbol = part("relax"), body.symbol
     builder = relax.BlockBuilder()
-    types = [node.output_types[0] for node in body.graph.inputs]
-    wanted = [drafted.shapes.get(i, made.shape) for i, made in enumerate(types)]
+    given = [node[0] for node in body.graph.inputs]
+    wanted = [drafted.shapes.get(i, shape_of(entry)) for i, entry in enumerate(given)]
     packs = dict(drafted.packs)
     params = []
-    for i, made in enumerate(types):
+    for i, entry in enumerate(given):
         weight = i >= body.values
-        if weight and wanted[i] != made.shape:
+        if weight and wanted[i] != shape_of(entry):
             packs.setdefault(i, _reshape(wanted[i]))
-        params.append(relax.Var(f"x{i}", tensor_type(wanted[i] if weight else made.shape, made.dtype)))
-    finals = [entry.type for entry in body.graph.outputs]
-    shapes = list(drafted.results) or [made.shape for made in finals]
-    outs = [tensor_type(shape, made.dtype) for shape, made in zip(shapes, finals, strict=True)]
+        params.append(relax.Var(f"x{i}", tensor_type(wanted[i] if weight else shape_of(entry), element_of(entry))))
+    finals = [shape_of(entry) for entry in body.graph.outputs]
+    shapes = list(drafted.results) or finals
+    outs = [tensor_type(shape, element_of(entry)) for shape, entry in zip(shapes, body.graph.outputs, strict=True)]
     with builder.function("main", params):
         with builder.dataflow():
             kernel = builder.add_func(nameless(drafted.function), symbol)
-            given = [_shaped(builder, *pair) for pair in zip(params, wanted, strict=True)]
-            made = builder.emit(relax.call_tir(kernel, given, outs if len(outs) > 1 else outs[0]))
+            args = [_shaped(builder, *pair) for pair in zip(params, wanted, strict=True)]
+            made = builder.emit(relax.call_tir(kernel, args, outs if len(outs) > 1 else outs[0]))
             results = [made] if len(outs) == 1 else [relax.TupleGetItem(made, i) for i in range(len(outs))]
-            results = [_shaped(builder, value, final.shape) for value, final in zip(results, finals, strict=True)]
+            results = [_shaped(builder, value, final) for value, final in zip(results, finals, strict=True)]
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
     return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, packs)
@@ -107,7 +107,7 @@ def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Dr
 
     te, node = part("te"), body.ops[0]
     with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
-        places = [te.placeholder(_shape(n), n.output_types[0].dtype, n.name) for n in body.graph.inputs]
+        places = [te.placeholder(shape_of(n[0]), element_of(n[0]), n.name) for n in body.graph.inputs]
         by_name = {n.name: place for n, place in zip(body.graph.inputs, places, strict=True)}
         made = extension.compute(*[None if e is None else by_name[e.name] for e in node.inputs], **node.attrs)
         outs = list(made) if isinstance(made, (list, tuple)) else [made]
@@ -133,7 +133,8 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
 
 def _called(main: Any) -> list[str]:
     """The kernels in the order of their first calls."""
-    var, found = tvm().ir.GlobalVar, {}
+    var = tvm().ir.GlobalVar
+    found: dict[str, None] = {}
     for block in main.body.blocks:
         for binding in block.bindings:
             for argument in getattr(binding.value, "args", ()):
@@ -152,7 +153,3 @@ def tensor_type(shape: Any, dtype: str) -> Any:
 def nameless(function: Any) -> Any:
     """The kernel without the name that its maker gave it."""
     return function.without_attr("global_symbol") if function.attrs and "global_symbol" in function.attrs else function
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    return node.output_types[0].shape

@@ -39,7 +39,9 @@ def ptx(source: str, arch: str) -> str:
     """The source as PTX; CompileError with the compiler's first complaint."""
     found = compiler()
     if found is None:
-        raise CompileError("there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit")
+        raise CompileError(
+            "there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit"
+        )
     if found == NVRTC:
         made = part("support.nvcc").compile_cuda(source, target_format="ptx", arch=arch, compiler="nvrtc")
         return bytes(made).decode()
@@ -50,8 +52,11 @@ def _by_nvcc(path: str, source: str, arch: str) -> str:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         given, made = Path(folder) / "kernel.cu", Path(folder) / "kernel.ptx"
         given.write_text(source)
-        done = subprocess.run([path, "-ptx", f"-arch={arch}", "-O3", "-o", str(made), str(given)], capture_output=True, text=True, check=False)
+        command = [path, "-ptx", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
-            raise CompileError(f"nvcc refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this nvcc knows?")
+            raise CompileError(
+                f"nvcc refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this nvcc knows?"
+            )
         return made.read_text()

@@ -1,5 +1,5 @@
-"""What happens to a subgraph before it is asked about or compiled: shapes and constants are worked out, norms folded, and ops that
-TVM has only the parts of are taken apart."""
+"""What happens to a subgraph before it is asked about or compiled: shapes and constants are worked out, norms folded, and ops
+that TVM has only the parts of are taken apart."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ class Progress:
             self.callback(len(self._seen), self.total, name)
         self._seen.add(key)
         if self._shown:
-            print(f"\r{self.device}: kernel {len(self._seen)} of {self.total}: {name:.40s}\033[K", end="", file=sys.stderr, flush=True)
+            text = f"{self.device}: kernel {len(self._seen)} of {self.total}: {name:.40s}"
+            print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
         return self

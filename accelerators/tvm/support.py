@@ -104,7 +104,8 @@ def _by_name(node: Node) -> bool | str:
 def _signature(node: Node, graph: Graph) -> str:
     """The node without names and sizes."""
     inputs = ", ".join("-" if entry is None else _shown(entry) for entry in node.inputs)
-    outputs = ", ".join(str(entry.type.rank) if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs)
+    ranks = [entry.type.rank if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs]
+    outputs = ", ".join(map(str, ranks))
     return f"{graph.opsets.get('', 1)} {node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
 
 

@@ -26,7 +26,7 @@ def schedule_cpu(function: Any, machine: Machine) -> tuple[Any, str]:
         made = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
         try:
             rule(made)
-        except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception at all; the next rule asks for less
+        except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception; the next rule asks for less
             continue
         return made.schedule.mod["main"], name
     return function, "as written"
@@ -116,11 +116,10 @@ class _Rule:
         if steps >= PARALLEL:
             schedule.parallel(whole)
         schedule.reverse_compute_at(local, whole, preserve_unit_loops=True)
-        _, vector = self._vector(strip)
+        self._vector(strip)
         start = schedule.decompose_reduction(block, reduction[0])
         self._vector_last(start)
         self._vector_last(local)
-        del vector
 
     def _rows(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
         """Rows in parallel; the sums of a row in lanes that are added at the end."""
@@ -131,12 +130,8 @@ class _Rule:
         if self._extent(last) % lanes == 0 and self._extent(last) >= 2 * lanes and len(reduction) == 1 and whole is not None:
             _, lane = schedule.split(last, [None, lanes])
             partial = schedule.rfactor(lane, 1)
-            schedule.compute_at(partial, whole, preserve_unit_loops=True) if False else None
-            inner = schedule.get_loops(partial)
-            schedule.reorder(*[loop for loop in inner[1:] if self._extent(loop) != lanes], *[loop for loop in inner[1:] if self._extent(loop) == lanes][-1:])
-            whole_partial = inner[0]
             if steps >= PARALLEL:
-                schedule.parallel(whole_partial)
+                schedule.parallel(schedule.get_loops(partial)[0])
         elif whole is not None and steps >= PARALLEL:
             schedule.parallel(whole)
 

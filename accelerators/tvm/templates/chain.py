@@ -1,8 +1,9 @@
 """A chain of element-wise ops: one pass over memory.
 
-Neighbouring dimensions that every operand walks in the same way are made one; the innermost is cut into vectors, the others run in
-parallel. Cheap ops are worked into their readers; the result of a dear one stays in a register. (One expression for all would be a
-tree with a term for each path through the chain.) Functions such as exp are polynomials, so that they vectorise too."""
+Neighbouring dimensions that every operand walks in the same way are made one; the innermost is cut into vectors, the others
+run in parallel. Cheap ops are worked into their readers; the result of a dear one stays in a register. (One expression for all
+would be a tree with a term for each path through the chain.) Functions such as exp are polynomials, so that they vectorise
+too."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
@@ -33,7 +34,7 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     """Bodies of element-wise ops whose results have one shape."""
     version = body.graph.opsets.get("", 1)
     formulas = {node: formula(node, version) for node in body.ops}
-    shapes = {entry.type.shape for node in body.ops for entry in node.outputs}
+    shapes = {shape_of(entry) for node in body.ops for entry in node.outputs}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
     if None in formulas.values() or len(shapes) != 1 or arrays:
         return None
@@ -56,7 +57,7 @@ class _Flat:
 
     @classmethod
     def of(cls, body: Body, shape: Shape) -> _Flat:
-        given = [(1,) * (len(shape) - len(n.output_types[0].shape)) + n.output_types[0].shape for n in body.graph.inputs]
+        given = [(1,) * (len(shape) - len(own)) + own for own in (shape_of(n[0]) for n in body.graph.inputs)]
         groups: list[list[int]] = []
         walk: tuple[bool, ...] | None = None
         for d, size in enumerate(shape):
@@ -77,7 +78,7 @@ def _function(body: Body, flat: _Flat, formulas: dict[Node, Formula | None]) -> 
     """One step for each op; the last is called `out`."""
     te, tirx = part("te"), part("tirx")
     places = [
-        te.placeholder(shape, n.output_types[0].dtype, n.name) for n, shape in zip(body.graph.inputs, flat.operands, strict=True)
+        te.placeholder(shape, element_of(n[0]), n.name) for n, shape in zip(body.graph.inputs, flat.operands, strict=True)
     ]
     tensors = dict(zip((n[0] for n in body.graph.inputs), places, strict=True))
 
@@ -85,7 +86,7 @@ def _function(body: Body, flat: _Flat, formulas: dict[Node, Formula | None]) -> 
         if entry is None:
             return None
         if entry.node.value is not None:
-            return tirx.const(entry.node.value.item(), entry.node.output_types[0].dtype)
+            return tirx.const(entry.node.value.item(), element_of(entry))
         tensor = tensors[entry]
         return tensor(*[0 if int(size) == 1 else index for size, index in zip(tensor.shape, indices, strict=True)])
 
@@ -95,7 +96,8 @@ def _function(body: Body, flat: _Flat, formulas: dict[Node, Formula | None]) -> 
 
         step = _step(node, compute, number)
         last = node[0] == body.graph.outputs[0]
-        tensors[node[0]] = te.compute(flat.shape, step, name="out" if last else f"{'dear' if node.op in DEAR else 'cheap'}_{node.name}")
+        name = f"{'dear' if node.op in DEAR else 'cheap'}_{node.name}"
+        tensors[node[0]] = te.compute(flat.shape, step, name="out" if last else name)
     return te.create_prim_func([*places, tensors[body.graph.outputs[0]]])
 
 

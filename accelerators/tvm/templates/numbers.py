@@ -1,7 +1,8 @@
 """Functions of one number that LLVM can put into vectors: polynomials instead of calls into the C library.
 
 All for float32, within a few units of the last place of the true value; nan, infinities and overflow come out as they should.
-Nothing here may be simplified as real numbers are (`x != x`), nor be a function that TVM computes lane by lane (`floor`, `isnan`)."""
+Nothing here may be simplified as real numbers are (`x != x`), nor be a function that TVM computes lane by lane (`floor`,
+`isnan`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Row reductions: softmax, layer and RMS normalisation, sums and means over the last dimensions.
 
-Rows are shared out among the threads. A row is read in vectors, each sum is kept in several vectors that are joined at the end, and
-what is left of a row that no vector divides is done number by number. Softmax writes exp(x - max) where its result will stand, so
-that nothing is kept aside."""
+Rows are shared out among the threads. A row is read in vectors, each sum is kept in several vectors that are joined at the end,
+and what is left of a row that no vector divides is done number by number. Softmax writes exp(x - max) where its result will
+stand, so that nothing is kept aside."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SERIAL = 16_384
 """Fewer numbers than this are one thread's work."""
 
 REDUCTIONS = {
-    "ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceSumSquare": "square", "ReduceL2": "square",
-    "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
+    "ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceSumSquare": "square",
+    "ReduceL2": "square", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
 }  # fmt: skip
 """By op, what is reduced."""
 
@@ -93,8 +93,9 @@ def normalization(body: Body, machine: Machine) -> Draft | None:
     else:
         centred = _as_it_is
     lines += row.reduce("sum", lambda p: f"{centred(p)} * {centred(p)}", "m[1]")
-    lines.append(f"m[1] = T.float32(1.0) / T.sqrt(m[1] * T.float32({1 / size!r}) + T.float32({node.attrs.get('epsilon', 1e-5)!r}))")
-    names = {entry: name for entry, name in zip((n[0] for n in body.graph.inputs), _names(body), strict=True)}
+    epsilon = float(node.attrs.get("epsilon", 1e-5))
+    lines.append(f"m[1] = T.float32(1.0) / T.sqrt(m[1] * T.float32({1 / size!r}) + T.float32({epsilon!r}))")
+    names = dict(zip((n[0] for n in body.graph.inputs), _names(body), strict=True))
     scale = names.get(node.inputs[1]) if node.inputs[1] is not None else None
     bias = names.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
     if scale is None or (bias is None and len(node.inputs) > 2 and node.inputs[2] is not None):
@@ -160,12 +161,11 @@ def _draft(body: Body, size: int, row: Row, lines: Lines, name: str, result: int
     rows = whole // size
     width = size if result is None else result
     names = _names(body)
-    shapes = {0: (rows, size), **{i: (size,) for i in range(1, len(names))}}
+    shapes = {0: (rows, size), **dict.fromkeys(range(1, len(names)), (size,))}
     params = [(name, shapes[i], "float32") for i, name in enumerate(names)]
     inner = [*row.buffers, local("m", 3), *lines]
-    function = kernel(
-        [*params, ("y0", (rows, width), "float32")], loop("r", rows, inner, "parallel" if whole >= SERIAL and rows > 1 else "serial")
-    )
+    kind = "parallel" if whole >= SERIAL and rows > 1 else "serial"
+    function = kernel([*params, ("y0", (rows, width), "float32")], loop("r", rows, inner, kind))
     return Draft(function, name, shapes=shapes, results=((rows, width),))
 
 
@@ -179,7 +179,7 @@ def _only(body: Body) -> Node | None:
     if len(ops) != 1 or not body.graph.inputs or ops[0].inputs[0] != body.graph.inputs[0][0]:
         return None
     used = [entry for entry in ops[0].reads if entry.node.value is None] + list(ops[0].outputs)
-    distinct = len({entry for entry in ops[0].reads}) == len(ops[0].reads)
+    distinct = len(set(ops[0].reads)) == len(ops[0].reads)
     return ops[0] if distinct and all(_type(entry).dtype == "float32" for entry in used if entry.name) else None
 
 

@@ -96,7 +96,8 @@ def test_misaligned_strided_and_read_only_arrays() -> None:
 
 def test_results_that_are_inputs_or_constants() -> None:
     x = pt.variable("x", "float32", (3,))
-    made = compiled(pt.Graph([x, pt.constant(np.arange(4)), pt.op("Add", pt.constant(np.float32(1)), pt.constant(np.float32(2)))], inputs=[x]))
+    three = pt.op("Add", pt.constant(np.float32(1)), pt.constant(np.float32(2)))
+    made = compiled(pt.Graph([x, pt.constant(np.arange(4)), three], inputs=[x]))
     given = normal(3)
     found = made.run([given])
     assert found[0].tolist() == given.tolist() and found[1].tolist() == [0, 1, 2, 3] and found[2] == 3
@@ -176,11 +177,15 @@ def test_a_custom_op_with_a_tensor_expression() -> None:
 
         return te.compute(x.shape, lambda *i: x(*i) / (1.0 + tirx.exp(-beta * x(*i))), name="swish")
 
-    pt.register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0], numpy=lambda x, beta: x / (1 + np.exp(-beta * x)))
+    def meaning(x, beta):  # type: ignore[no-untyped-def]
+        return x / (1 + np.exp(-beta * x))
+
+    pt.register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0], numpy=meaning)
     accelerator("cpu").add_extension(TvmExtension("Swish", "my", swish))
     try:
         x = pt.variable("x", "float32", (4, 50))
-        g = pt.Graph([pt.op("Relu", pt.op("Swish", x, domain="my", beta=2.0, name="swish"))], inputs=[x], opsets={"": 21, "my": 1})
+        y = pt.op("Relu", pt.op("Swish", x, domain="my", beta=2.0, name="swish"))
+        g = pt.Graph([y], inputs=[x], opsets={"": 21, "my": 1})
         assert all(answer is True for answer in accelerator("cpu").query(g).values())
         assert schedules(check(g, [normal(4, 50)]))[0] == "generic"
     finally:
