@@ -152,16 +152,15 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
     kept = []
     for node in members:
         inputs = tuple(map(inner, node.inputs))
-        changed = any(map(is_not, inputs, node.inputs))
-        if changed or node.captures or node.after or crossing:
-            captures = tuple(map(inner, node.captures)) if node.captures else ()
-            after = tuple([made.get(o, o) for o in node.after if o in inside]) if node.after else ()
+        copy = node
+        if node.captures or node.after or crossing:
+            captures = tuple(map(inner, node.captures))
+            after = tuple([made.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
-            copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
-            made[node] = copy
-            kept.append(copy)
-        else:
-            kept.append(node)
+            made[node] = copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
+        elif any(map(is_not, inputs, node.inputs)):
+            made[node] = copy = node.evolve(inputs=inputs)
+        kept.append(copy)
     outputs = [NodeEntry(made.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
         return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
