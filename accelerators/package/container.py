@@ -59,6 +59,10 @@ class PackageWriter:
             member.write(data)
         return name
 
+    def abandon(self) -> None:
+        """Write nothing more."""
+        self._zip.fp = None
+
     def finish(self, manifest: Mapping[str, Any], key: bytes | None) -> None:
         """The manifest and the seal."""
         members = dict(self._members)
@@ -96,7 +100,12 @@ class MemberWriter:
 def writing(path: str | os.PathLike[str]) -> Iterator[PackageWriter]:
     """A package to be written, which takes the path's place when it is whole."""
     with replacing(path) as file:
-        yield PackageWriter(file)
+        made = PackageWriter(file)
+        try:
+            yield made
+        except BaseException:
+            made.abandon()
+            raise
 
 
 class Package:
