@@ -17,13 +17,14 @@ ZOO = "zoo:"
 def load(
     source: Any,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
-    params: str | os.PathLike[str] | None = None,
+    params: str | os.PathLike[str] | bytes | Mapping[str, Any] | None = None,
     inline: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> Graph:
     """Read a model: the path of an ONNX file or MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
 
-    `shapes` gives inputs other shapes than the file's; `params` is the file of an MXNet symbol's parameters; `inline` puts
+    `shapes` gives inputs other shapes than the file's; `params` are an MXNet symbol's parameters
+    (the file, its bytes, or arrays by name); `inline` puts
     the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX model given as a ModelProto
     or as bytes may keep external data."""
     require_shapes(shapes or {})
