@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graph.build import call
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from partition.errors import PartitionError
 from partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:
@@ -86,6 +87,12 @@ class PatternProperty(SubgraphProperty):
     """
 
     def __init__(self, pattern: Pattern | SubgraphSelector, name: str = "subgraph") -> None:
+        if isinstance(pattern, SubgraphSelector) and not pattern.stateless:
+            raise PartitionError(
+                f"{type(pattern).__name__} may keep state, so every seed needs a new one",
+                where="PatternProperty",
+                remedy="Say `stateless = True` in its class, or write a property whose create_subgraph_selector makes a new one",
+            )
         self.pattern = pattern
         """What is looked for."""
         self.name = name

@@ -13,6 +13,7 @@ from partition import (
     ContainOpSelector,
     PatternProperty,
     SubgraphProperty,
+    SubgraphSelector,
     list_backends,
     list_properties,
     optimize_for,
@@ -339,3 +340,8 @@ def test_inlining_some_calls() -> None:
     assert [n.name for n in some.nodes] == ["x", "relu0", "neg1", "exp2", "mine_1"]
     with pytest.raises(PartitaError, match="there is no call 'exp2'"):
         apply_pass(made, "InlineSubgraphs", calls=["exp2"])
+
+
+def test_a_property_of_one_selector_takes_none_that_keeps_state() -> None:
+    with pytest.raises(PartitaError, match="PatternProperty: SubgraphSelector may keep state, so every seed needs a new one"):
+        PatternProperty(SubgraphSelector(), "one")
