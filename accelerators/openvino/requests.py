@@ -93,7 +93,7 @@ class _Request:
         for i, number in enumerate(self._inputs):
             value = inputs[number]
             if given[i] is not value:
-                request.set_input_tensor(i, self._tensor(value, shared_memory=True))
+                request.set_input_tensor(i, self._tensor(_plain(value), shared_memory=True))
                 given[i] = value
         bound = self._bind(out)
         request.infer()
@@ -111,9 +111,14 @@ class _Request:
             target = out[i] if out is not None else None
             if target is None or not _fits(target, *large):
                 target = aligned(*large)
-            self.request.set_output_tensor(i, self._tensor(target, shared_memory=True))
+            self.request.set_output_tensor(i, self._tensor(_plain(target), shared_memory=True))
             bound.append(target)
         return bound
+
+
+def _plain(array: Array) -> Array:
+    """numpy has two dtypes for integers of 64 bits, which are equal; openvino knows one of them, and onnxruntime returns the other."""
+    return array.view(array.dtype.str) if array.dtype.char in "lLqQ" else array
 
 
 def aligned(shape: tuple[int, ...], dtype: Any, boundary: int = 64) -> Array:

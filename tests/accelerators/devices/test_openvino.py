@@ -72,6 +72,17 @@ def test_large_outputs_come_without_a_copy_and_belong_to_the_caller() -> None:
     assert second.min() == 2
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.longlong])
+@pytest.mark.parametrize("size", [(2, 3), (128, 128)])
+def test_both_of_numpys_wide_integers(kind: type, size: tuple[int, int]) -> None:
+    x, shape = pt.variable("x", "float32", (1, 1)), pt.variable("shape", "int64", (2,))
+    wide = pt.op("Expand", x, shape, name="wide")
+    model = compiled("openvino", pt.Graph([wide, pt.op("Shape", wide, name="sizes")]))
+    made, sizes = model.run([np.ones((1, 1), np.float32), np.array(size, kind)])
+    assert made.shape == size
+    np.testing.assert_array_equal(sizes, size)
+
+
 def test_inputs_changed_in_place_are_read_again() -> None:
     model, x = compiled("openvino", one("Relu", ("float32", (2,)))), np.array([1, 2], np.float32)
     model.run([x])
