@@ -171,7 +171,7 @@ def _spec(name: str, kind: Type | None) -> InputSpec:
 
 def _is_harmless(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     """May Python's own numbers of this kind become the input's type?"""
-    if given.kind == "b" or wanted.kind == "b":
+    if given.kind == "b" or wanted.kind in "bO":
         return given.kind == wanted.kind
     rank = _KIND["i"] if _is_integer(wanted) else _KIND.get(wanted.kind, _KIND["f"])
     return given.kind in _KIND and _KIND[given.kind] <= rank

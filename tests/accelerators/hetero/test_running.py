@@ -94,6 +94,7 @@ def test_python_numbers_take_the_inputs_dtype_where_that_loses_nothing(beta, mod
         ("uint8", 300, "it is uint8, which cannot hold 300\n  Give numbers in its range"),
         ("uint64", -1, "it is uint64, which cannot hold -1"),
         ("int32", [0, 2**40], f"it is int32, which cannot hold {2**40}"),
+        ("string", [1, 2], "it is string, and the array given int64"),
         ("int4", 8, "it is int4, which cannot hold 8"),
         ("int4", 1.5, "it is int4, and the array given float64"),
         ("float32", 1e300, r"it is float32, which cannot hold 1e+300"),
