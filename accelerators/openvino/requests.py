@@ -117,7 +117,7 @@ class _Request:
 
 
 def _plain(array: Array) -> Array:
-    """numpy has two dtypes for integers of 64 bits, which are equal; openvino knows one of them, and onnxruntime returns the other."""
+    """numpy has two equal dtypes for integers of 64 bits; openvino knows one of them, and onnxruntime returns the other."""
     return array.view(array.dtype.str) if array.dtype.char in "lLqQ" else array
 
 
