@@ -122,9 +122,9 @@ def reduction(body: Body, machine: Machine) -> Draft | None:
     node = _only(body)
     shape = _shape(node)
     size = _reduced(node, shape, body.graph.opsets.get("", 1)) if node is not None and shape else None
-    if node is None or size is None or size < 2 * machine.lanes:
-        return None
-    how = REDUCTIONS[str(node.op)]
+    how = REDUCTIONS[str(node.op)] if node is not None else ""
+    if node is None or size is None or (size < 2 * machine.lanes and how not in ("max", "min")):
+        return None  # but TVM's own maximum begins at the smallest finite number: wrong for a row of nothing but -inf
     row = Row(size, machine.lanes)
     square = how == "square"
     lines = row.reduce(

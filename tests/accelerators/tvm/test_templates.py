@@ -82,6 +82,14 @@ def test_reduction(op: str, keep: int) -> None:
     assert schedules(check(g, [normal(3, 5, 71)])) == ["reduction"]
 
 
+@pytest.mark.parametrize("size", [3, 40])
+def test_the_largest_of_a_row_of_infinities(size: int) -> None:
+    x = pt.variable("x", "float32", (2, size))
+    g = pt.Graph([pt.op("ReduceMax", x, pt.constant(np.array([1])), keepdims=0)], inputs=[x])
+    (found,) = compiled(g).run([np.full((2, size), -np.inf, "float32")])
+    assert (found == -np.inf).all()
+
+
 def test_several_results_of_one_chain() -> None:
     x = pt.variable("x", "float32", (6, 33))
     y = pt.op("Exp", x)
