@@ -83,7 +83,7 @@ class Accelerator:
     """The device's name, as in "HETERO:name,cpu"."""
 
     config_keys: ClassVar[Mapping[str, Any]] = {}
-    """The configuration keys that it knows, with their defaults. DEVICE_ID, PERF_COUNT, PRECISION and CACHE_DIR are known to all."""
+    """The configuration keys that it knows, with their defaults; DEVICE_ID, PERF_COUNT, PRECISION and CACHE_DIR all know."""
 
     dynamic_shapes: ClassVar[bool] = True
     """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
@@ -171,7 +171,8 @@ class Accelerator:
         return {**self._config, **self.checked_config(values)}
 
     def get_metric(self, key: str) -> Any:
-        """AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS, OPTIMIZATION_CAPABILITIES, and the device's own."""
+        """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,
+        OPTIMIZATION_CAPABILITIES, or one of the device's own."""
         metrics = dict(self.metrics())
         metrics.setdefault("SUPPORTED_CONFIG_KEYS", sorted(self._config))
         metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))

@@ -64,7 +64,8 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
         )
     with _lock:
         if name in _entries() and not replace:
-            raise AcceleratorError(f"there is a device {name!r} already", where=cls.__name__, remedy="Choose another name, or pass replace=True")
+            cause = f"there is a device {name!r} already"
+            raise AcceleratorError(cause, where=cls.__name__, remedy="Choose another name, or pass replace=True")
         _registered[name] = _Entry(lambda: cls, "registered")
         _instances.pop(name, None)
     return cls
