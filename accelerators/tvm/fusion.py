@@ -69,9 +69,14 @@ class ChainSelector(ContainOpSelector):
 
     def label(self, node: Node) -> Hashable | None:
         made = node.output_types[0]
-        if super().label(node) is None or not isinstance(made, TensorType):
+        if super().label(node) is None or not isinstance(made, TensorType) or (node.op == "Pow" and _mixed(node)):
             return None
         return made.shape
+
+
+def _mixed(node: Node) -> bool:
+    """Do its operands have several element types? A kernel of our own takes such an op, by itself."""
+    return len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1
 
 
 class SingleProperty(PatternProperty):

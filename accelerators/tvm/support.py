@@ -15,6 +15,7 @@ from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.single import alone
 from accelerators.tvm.sizes import is_settled, unsettled_input
+from accelerators.tvm.templates import find_template
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -70,7 +71,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
         return f"TVM has no op {node.domain}.{node.op}"
     if not _static(node):
         return _unknown_sizes(node, graph)
-    return known_wrong(node)
+    return None
 
 
 def _unknown_sizes(node: Node, graph: Graph) -> str | None:
@@ -119,9 +120,14 @@ def _shown(entry: NodeEntry) -> str:
 
 
 def _tried(node: Node, graph: Graph, machine: Machine) -> bool | str:
-    """Import and lower the node by itself; the types that TVM finds must be ours."""
+    """A template of ours takes the node, or TVM imports and lowers it by itself and finds the types that we know."""
     try:
         body = make_body(alone(node, graph))
+        if find_template(body, machine) is not None:
+            return True
+        wrong = known_wrong(node)
+        if wrong is not None:
+            return wrong
         module = legalize(import_body(body.graph), machine.target)
         difference = _type_difference(module["main"].ret_ty, body.graph)
     except CompileError as error:

@@ -16,22 +16,27 @@ from graph.types import TensorType
 Number = Any
 Formula = Callable[[Node, Sequence[Number]], Number]
 
-DTYPES = frozenset(("float32", "int32", "int64", "bool"))
-"""The element types that a chain may hold."""
+FLOAT32 = frozenset(("float32",))
+CHAINED = frozenset(("float32", "int32", "int64", "bool"))
+INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
+NUMBERS = INTEGERS | {"float32", "float64"}
 
 
 def formula(node: Node, version: int) -> Formula | None:
     """How to compute the node's number from its inputs' numbers; None if this folder cannot say."""
     made = _FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
-    if made is None or not all(_takes(entry.type) for entry in (*node.reads, *node.outputs)):
+    typed = all(isinstance(entry.type, TensorType) and entry.type.is_static for entry in (*node.reads, *node.outputs))
+    if made is None or not typed:
         return None
-    if node.op not in _ANY_DTYPE and any(_dtype(entry) != "float32" for entry in node.reads):
+    if node.op == "BitCast" and _bits(_dtype(node.reads[0])) != _bits(_dtype(node[0])):
+        return None
+    read = FLOAT32
+    for ops, dtypes in _DTYPES:
+        if node.op in ops:
+            read = dtypes
+    if any(_dtype(entry) not in read for entry in node.reads) or _dtype(node[0]) not in NUMBERS | {"bool"}:
         return None
     return made
-
-
-def _takes(made: Any) -> bool:
-    return isinstance(made, TensorType) and made.dtype in DTYPES and made.is_static
 
 
 def _dtype(entry: Any) -> str:
@@ -94,7 +99,53 @@ def _relu(node: Node, x: Sequence[Number]) -> Number:
     return at_least(x[0], 0.0)
 
 
+def _bits(dtype: str) -> int:
+    return int("".join(c for c in dtype if c.isdigit()) or 8)
+
+
+def _shift(node: Node, x: Sequence[Number]) -> Number:
+    """By a count that the type has no bits for, or a negative one, everything leaves: zero, or the sign to the right."""
+    dtype = _dtype(node[0])
+    const_of, width = part("tirx").const, _bits(dtype)
+    zero = const_of(0, dtype)
+    fits = x[1] < const_of(width, dtype)
+    if dtype.startswith("int"):
+        fits = part("tirx").all(fits, x[1] >= zero)
+    count = _choose(fits, x[1], zero)
+    if node.attrs.get("direction", "LEFT") in ("LEFT", b"LEFT"):
+        return _choose(fits, x[0] << count, zero)
+    return _choose(fits, x[0] >> count, _choose(x[0] < zero, const_of(-1, dtype), zero) if dtype.startswith("int") else zero)
+
+
+def _power(node: Node, x: Sequence[Number]) -> Number:
+    """Whole numbers by way of double precision."""
+    dtype, exponent = _dtype(node[0]), node.reads[1].node.value
+    if exponent is not None and exponent.size == 1 and dtype == "float32" and exponent.item() in (2, 3):
+        return x[0] * x[0] if exponent.item() == 2 else x[0] * x[0] * x[0]
+    middle = dtype if dtype.startswith("float") else "float64"
+    return part("tirx").pow(x[0].astype(middle), x[1].astype(middle)).astype(dtype)
+
+
+def _is_infinite(node: Node, x: Sequence[Number]) -> Number:
+    tirx, dtype = part("tirx"), _dtype(node.reads[0])
+    above = x[0].equal(tirx.const(math.inf, dtype)) if node.attrs.get("detect_positive", 1) else tirx.const(0, "bool")
+    below = x[0].equal(tirx.const(-math.inf, dtype)) if node.attrs.get("detect_negative", 1) else tirx.const(0, "bool")
+    return tirx.any(above, below)
+
+
+def _is_nan(node: Node, x: Sequence[Number]) -> Number:
+    """What is not at most infinite."""
+    tirx = part("tirx")
+    yes, no = tirx.const(1, "bool"), tirx.const(0, "bool")
+    return _choose(x[0] <= tirx.const(math.inf, _dtype(node.reads[0])), no, yes)
+
+
 _FORMULAS: dict[str, Formula] = {
+    "BitCast": lambda n, x: part("tirx").reinterpret(_dtype(n[0]), x[0]),
+    "BitShift": _shift,
+    "Pow": _power,
+    "IsInf": _is_infinite,
+    "IsNaN": _is_nan,
     "Add": lambda n, x: x[0] + x[1],
     "Sub": lambda n, x: x[0] - x[1],
     "Mul": lambda n, x: x[0] * x[1],
@@ -135,5 +186,11 @@ _FORMULAS: dict[str, Formula] = {
 DEAR = frozenset("Exp Tanh Erf Sigmoid Swish Elu Selu Gelu Softsign HardSwish Sqrt Reciprocal Div".split())
 """Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
 
-_ANY_DTYPE = frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split())
-"""Ops that take other numbers than float32 here."""
+_DTYPES = (
+    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), CHAINED),
+    (frozenset(("Pow",)), NUMBERS),
+    (frozenset(("BitCast",)), NUMBERS),
+    (frozenset(("BitShift",)), INTEGERS - {"uint32", "uint64"}),
+    (frozenset(("IsInf", "IsNaN")), frozenset(("float32", "float64"))),
+)
+"""Ops that read other numbers than float32 here."""
