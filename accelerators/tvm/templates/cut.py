@@ -12,8 +12,8 @@ import attrs
 
 from accelerators.tvm.templates.script import Lines, loop
 
-SERIAL = 65_536
-"""Fewer products than this are one thread's work."""
+SERIAL = 1_000_000
+"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
 
 TASKS = 4
 """Tasks for each thread: a thread that is held up is late by little."""

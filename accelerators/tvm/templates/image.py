@@ -16,8 +16,8 @@ from graph.node import Node
 
 Sizes = tuple[int, ...]
 
-SERIAL = 16_384
-"""Fewer numbers than this are one thread's work."""
+SERIAL = 65_536
+"""The copy of fewer numbers than this is one thread's work."""
 
 
 @attrs.frozen(slots=True)
