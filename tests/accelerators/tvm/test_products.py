@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.building import build
 from accelerators.tvm.machine import Machine, host_cpu
 from tests.accelerators.tvm.running import check, compiled, error, schedules
 
@@ -168,6 +171,21 @@ def test_sums_stay_in_registers() -> None:
     if "vfmadd" in text:
         body = text[text.index("vfmadd") : text.rindex("vfmadd")].splitlines()
         assert sum("(%rsp)" in line for line in body) <= 4
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 processors")
+@pytest.mark.parametrize(
+    ("arch", "lanes", "registers", "vector"),
+    [("znver4", 16, 32, "%zmm"), ("haswell", 8, 16, "%ymm"), ("nehalem", 4, 16, "%xmm")],
+)
+def test_code_for_other_processors(arch: str, lanes: int, registers: int, vector: str) -> None:
+    x = pt.variable("x", "float32", (1, 32, 28, 28))
+    g = pt.apply_pass(pt.Graph([convolved(x, 32, (3, 3), pads=[1, 1, 1, 1])], inputs=[x]), ("InferShape",))
+    text = build(make_body(g), Machine("cpu", arch, 1, lanes, registers)).library.inspect_source("asm")
+    product = "mulps" if arch == "nehalem" else "vfmadd"
+    body = text[text.index(product) : text.rindex(product)].splitlines()
+    assert sum(vector in line and product in line for line in body) >= 9 * 7
+    assert sum("(%rsp), " + vector in line for line in body) <= 9
 
 
 @pytest.mark.parametrize("name", ["squeezenet", pytest.param("resnet50", marks=pytest.mark.slow)])
