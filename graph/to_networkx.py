@@ -14,7 +14,7 @@ def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
     """Nodes by name with `op` and `node`; an edge for each value read, with the value's name, and for each control dependency."""
     import networkx
 
-    made = networkx.MultiDiGraph(name=graph.name)
+    made: networkx.MultiDiGraph = networkx.MultiDiGraph(name=graph.name)
     for node in graph.nodes:
         made.add_node(node.name, op=node.op, node=node)
     for node in graph.nodes:

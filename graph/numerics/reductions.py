@@ -99,11 +99,10 @@ def arg_extreme(
 ) -> np.ndarray:
     """Where the largest or smallest element is; of equals the first, or the last if asked for."""
     find = np.argmax if op == "ArgMax" else np.argmin
+    y = find(np.flip(x, axis) if select_last_index else x, axis=axis)
     if select_last_index:
-        y = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis, keepdims=bool(keepdims))
-    else:
-        y = find(x, axis=axis, keepdims=bool(keepdims))
-    return np.asarray(y, np.int64)
+        y = x.shape[axis] - 1 - y
+    return np.asarray(np.expand_dims(y, axis) if keepdims else y, np.int64)
 
 
 @numerics("TopK", until=9)

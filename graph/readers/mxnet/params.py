@@ -80,7 +80,8 @@ def _mapped(path: Path) -> memoryview:
             )
         return np.memmap(path, dtype=np.uint8, mode="r").data
     except (OSError, ValueError) as error:
-        raise ReadError(f"the parameter file cannot be opened: {error.strerror or error}", where=str(path)) from error
+        said = getattr(error, "strerror", None) or error
+        raise ReadError(f"the parameter file cannot be opened: {said}", where=str(path)) from error
 
 
 def _from_bytes(data: memoryview, where: str) -> dict[str, Array]:

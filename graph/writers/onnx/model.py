@@ -136,8 +136,8 @@ class Writing:
             item = model.metadata_props.add()
             item.key, item.value = key, value
         for domain, number in self.opsets.items():
-            item = model.opset_import.add()
-            item.domain, item.version = domain, number
+            opset = model.opset_import.add()
+            opset.domain, opset.version = domain, number
         if model.functions:
             self.need(8)
         self.need(onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
