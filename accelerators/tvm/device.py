@@ -73,7 +73,7 @@ class TvmAccelerator(Accelerator):
                 built[node] = body, _build(node, body, machine, isolation)
         assembled = assemble(fused, built, machine)
         named = {node.name: (attrs.evolve(body, weights=()), made, _ops(node)) for node, (body, made) in built.items()}
-        launches = [Launch(step.symbol, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
+        launches = [Launch(step.runs, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
         made = CompiledTvm(assembled, launches, named, graph.name, self.place(config), bool(config["PERF_COUNT"]))
         made.check_code()
         return made

@@ -223,3 +223,14 @@ def test_a_compiler_that_crashes_is_survived(tmp_path, monkeypatch) -> None:  # 
 def test_isolated_compilation() -> None:
     x = pt.variable("x", "float32", (3, 1234))
     assert schedules(check(pt.Graph([pt.op("Relu", pt.op("Cos", x))], inputs=[x]), [normal(3, 1234)], ISOLATE=True))
+
+
+def test_a_profile_has_a_row_for_each_launch_of_kernels_that_are_equal():
+    random = np.random.default_rng(0)
+    x = pt.variable("x", "float32", (1, 16, 8, 8))
+    weights = [pt.constant(random.standard_normal((16, 16, 1, 1), np.float32), f"w{i}") for i in range(2)]
+    first = pt.op("Relu", pt.op("Add", pt.op("Conv", x, weights[0], name="c0"), x, name="a0"), name="r0")
+    swapped = pt.op("Add", first, pt.op("Conv", first, weights[1], name="c1"), name="a1")
+    g = pt.Graph([pt.op("Relu", swapped, name="r1")])
+    rows = pt.compile(g, "cpu").profile(random.standard_normal((1, 16, 8, 8), np.float32)).rows
+    assert [row.node for row in rows if row.status == "EXECUTED"] == ["c0", "c1"]
