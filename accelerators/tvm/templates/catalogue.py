@@ -1,5 +1,8 @@
 """All templates, in the order in which they are asked."""
 
+# isort: off
 from accelerators.tvm.templates import chain, convolution, gemm, rows
+from accelerators.tvm.templates import extremes
+# isort: on
 
-__all__ = ["chain", "convolution", "gemm", "rows"]
+__all__ = ["chain", "convolution", "gemm", "rows", "extremes"]

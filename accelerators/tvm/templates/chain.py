@@ -34,9 +34,11 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     """Bodies of element-wise ops whose results have one shape."""
     version = body.graph.opsets.get("", 1)
     formulas = {node: formula(node, version) for node in body.ops}
-    shapes = {shape_of(entry) for node in body.ops for entry in node.outputs}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
-    if None in formulas.values() or len(shapes) != 1 or arrays:
+    if None in formulas.values() or arrays:
+        return None
+    shapes = {shape_of(node[0]) for node in body.ops}
+    if len(shapes) != 1:
         return None
     shape = shapes.pop()
     if math.prod(shape) == 0 or len(body.graph.outputs) != 1:

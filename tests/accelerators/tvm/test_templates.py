@@ -82,12 +82,15 @@ def test_reduction(op: str, keep: int) -> None:
     assert schedules(check(g, [normal(3, 5, 71)])) == ["reduction"]
 
 
-@pytest.mark.parametrize("size", [3, 40])
-def test_the_largest_of_a_row_of_infinities(size: int) -> None:
-    x = pt.variable("x", "float32", (2, size))
-    g = pt.Graph([pt.op("ReduceMax", x, pt.constant(np.array([1])), keepdims=0)], inputs=[x])
-    (found,) = compiled(g).run([np.full((2, size), -np.inf, "float32")])
-    assert (found == -np.inf).all()
+@pytest.mark.parametrize("axes", [[0], [1], [-1], [0, 2], [0, 1, 2]], ids=str)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_largest_of_nothing_but_minus_infinity(dtype: str, axes: list[int]) -> None:
+    x = pt.variable("x", dtype, (2, 5, 40))
+    g = pt.Graph([pt.op("ReduceMax", x, pt.constant(np.array(axes)), keepdims=0)], inputs=[x])
+    values = normal(2, 5, 40).astype(dtype)
+    values[0], values[:, :, 3] = -np.inf, -np.inf
+    (found,) = compiled(g).run([values])
+    assert np.array_equal(found, values.max(tuple(axes)))
 
 
 def test_several_results_of_one_chain() -> None:
