@@ -188,6 +188,10 @@ class CompiledModel:
         """The compiled subgraphs, in order."""
         return tuple(self._units[node.name] for node in self.graph.nodes if node.is_op)
 
+    def kernels(self) -> list[Any]:
+        """The kernels of the devices that show theirs (the TVM devices do: name, body, schedule, TIR, machine code)."""
+        return [kernel for unit in self.units for kernel in unit.compiled.kernels()]
+
     def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
         """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 

@@ -62,6 +62,10 @@ class CompiledSubgraph:
         """The rows of the last run, where the device was compiled with PERF_COUNT; empty if it cannot tell."""
         return ()
 
+    def kernels(self) -> Sequence[Any]:
+        """The kernels, to look at; empty if the device does not show them."""
+        return ()
+
     def export(self) -> bytes:
         """The compiled form, to be read back by the accelerator's `import_`."""
         raise NotSupported(f"{type(self).__name__} cannot be exported")

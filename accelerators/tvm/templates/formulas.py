@@ -163,6 +163,8 @@ _FORMULAS: dict[str, Formula] = {
     "Tanh": lambda n, x: numbers.tanh(x[0]),
     "Erf": lambda n, x: numbers.erf(x[0]),
     "Sigmoid": lambda n, x: numbers.sigmoid(x[0]),
+    "Softplus": lambda n, x: numbers.softplus(x[0]),
+    "Mish": lambda n, x: numbers.mish(x[0]),
     "Swish": lambda n, x: x[0] * numbers.sigmoid(x[0] * _number(n, "alpha", 1.0)),
     "HardSigmoid": lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5)),
     "HardSwish": lambda n, x: x[0] * _hard_sigmoid(x[0], const(1 / 6), const(0.5)),
@@ -183,7 +185,7 @@ _FORMULAS: dict[str, Formula] = {
     "Cast": _cast,
 }
 
-DEAR = frozenset("Exp Tanh Erf Sigmoid Swish Elu Selu Gelu Softsign HardSwish Sqrt Reciprocal Div".split())
+DEAR = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu Softsign HardSwish Sqrt Reciprocal Div".split())
 """Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
 
 _DTYPES = (

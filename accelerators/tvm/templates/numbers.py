@@ -84,6 +84,29 @@ def sigmoid(x: Number) -> Number:
     return const(1.0) / (const(1.0) + exp(const(0.0) - x))
 
 
+def softplus(x: Number) -> Number:
+    """log(1 + e^x) as max(x, 0) + log(1 + t) with t = e^-|x|; the logarithm by the series of artanh(t / (2 + t)), so that small
+    values keep their digits."""
+
+    def series(s: Number) -> Number:
+        return s * let(s * s, lambda square: _polynomial(square, _LOG_OF_ONE_AND))
+
+    def made(x: Number) -> Number:
+        small = let(exp(const(0.0) - part("te").max(x, const(0.0) - x)), lambda t: let(t / (t + const(2.0)), series))
+        return at_least(x, 0.0) + small
+
+    return let(x, made)
+
+
+def mish(x: Number) -> Number:
+    """x tanh(softplus(x)), which is x n / (n + 2) with n = e^x (e^x + 2); beyond 20 it is x."""
+
+    def of_power(x: Number, power: Number) -> Number:
+        return let(power * (power + const(2.0)), lambda n: x * (n / (n + const(2.0))))
+
+    return let(x, lambda x: let(exp(at_most(x, 20.0)), lambda power: of_power(x, power)))
+
+
 def _rational(x: Number, coefficients: tuple[Sequence[float], Sequence[float]], limit: float) -> Number:
     def ratio(clamped: Number) -> Number:
         over, under = coefficients
@@ -102,6 +125,7 @@ def _polynomial(x: Number, coefficients: Sequence[float]) -> Number:
     return made
 
 
+_LOG_OF_ONE_AND = (2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5, 2 / 3, 2.0)
 _EXP = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0,
 )  # fmt: skip

@@ -240,3 +240,20 @@ def test_a_profile_has_a_row_for_each_launch_of_kernels_that_are_equal() -> None
     executed = [row.node for row in rows if row.status == "EXECUTED"]
     assert {"conv0", "conv1"} <= set(executed)
     assert len({row.exec_type for row in rows if row.node in ("conv0", "conv1")}) == 1
+
+
+def test_a_model_shows_its_kernels() -> None:
+    x = pt.variable("x", "float32", (4, 8))
+    kernels = pt.compile(pt.Graph([pt.op("Mish", x, name="y")], opsets={"": 22}), "cpu").kernels()
+    assert [kernel.nodes for kernel in kernels] == [("y",)]
+    assert "def" in kernels[0].tir and "Mish" in str(kernels[0].body)
+
+
+@pytest.mark.parametrize("op", ["Mish", "Softplus"])
+def test_small_values_keep_their_digits(op: str) -> None:
+    x = np.concatenate([np.linspace(-80, 80, 321, dtype=np.float32), np.array([np.inf, np.nan], np.float32)])
+    model = pt.compile(pt.Graph([pt.op(op, pt.variable("x", "float32", x.shape), opset=22)], opsets={"": 22}), "cpu")
+    wide = x.astype(np.float64)
+    softplus = np.where(np.isnan(wide), np.nan, np.maximum(wide, 0) + np.log1p(np.exp(-np.abs(wide))))
+    expected = softplus if op == "Softplus" else wide * np.tanh(softplus)
+    np.testing.assert_allclose(model(x)[0], expected, rtol=1e-6)
