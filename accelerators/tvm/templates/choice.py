@@ -1,8 +1,8 @@
 """Which of several ways a kernel is made: the one that was measured to be fastest on this machine, else a cost model's guess.
 
-A template writes `choose("tile", candidates, cost)` wherever there are several ways. Without tuning that is the candidate of least
-cost. `pt.tune` drafts the same body again and again, each time taking other candidates, measures the kernels, and notes which
-candidates made the fastest; later compilations find the notes by the body's key."""
+A template writes `choose("tile", candidates, cost)` wherever there are several ways. Without tuning that is the candidate of
+least cost. `pt.tune` drafts the same body again and again, each time taking other candidates, measures the kernels, and notes
+which candidates made the fastest; later compilations find the notes by the body's key."""
 
 from __future__ import annotations
 
