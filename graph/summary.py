@@ -16,6 +16,7 @@ from graph.types import TensorType, Type
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 @attrs.frozen(slots=True)
@@ -81,6 +82,12 @@ def summary_text(summary: Summary, width: int = 100) -> str:
 def print_summary(summary: Summary, console: Console | None = None) -> None:
     """Print the summary as a table."""
     from rich.console import Console
+
+    (console or Console()).print(summary_table(summary))
+
+
+def summary_table(summary: Summary) -> Table:
+    """The summary as a table, by rich."""
     from rich.table import Table
     from rich.text import Text
 
@@ -89,7 +96,7 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
     table.add_column()
     for what, text in _rows(summary):
         table.add_row(what, Text(text))
-    (console or Console()).print(table)
+    return table
 
 
 def _rows(summary: Summary) -> list[tuple[str, str]]:
@@ -97,7 +104,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("inputs", _values(summary.inputs)),
         ("outputs", _values(summary.outputs)),
         ("ops", f"{sum(summary.ops.values()):,}: " + ", ".join(f"{count} {op}" for op, count in summary.ops.items())),
-        ("parameters", f"{summary.parameters:,} in {_counted(summary.constants, 'array')}, {_size(summary.bytes)}"),
+        ("parameters", f"{summary.parameters:,} in {_counted(summary.constants, 'array')}, {size_text(summary.bytes)}"),
         ("opsets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in summary.opsets.items())),
     ]
     if summary.calls or summary.bodies:
@@ -115,7 +122,8 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """A number of bytes for people."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB"):
         if size < 1024:

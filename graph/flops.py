@@ -1,0 +1,229 @@
+"""How much a graph computes.
+
+A product with its addition is one MAC (two FLOPs); of every other op that computes, each element of its results counts one
+FLOP; ops that only move or describe data count nothing."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.ops.schemas import ONNX_DOMAINS
+from graph.types import TensorType
+
+
+@attrs.frozen(slots=True)
+class Flops:
+    """What a graph computes in one run."""
+
+    macs: int
+    """Multiplications that are added up, in convolutions, matrix products, recurrences."""
+    flops: int
+    """Two for each of these, and one for each element that another op computes."""
+    by_op: Mapping[str, int]
+    """The FLOPs of each kind of op, those inside bodies too, the most first."""
+    by_node: Mapping[str, int] = attrs.field(repr=False)
+    """The FLOPs of each node of the graph, with those of its bodies."""
+    unknown: tuple[str, ...]
+    """The nodes that are not counted: some size or the number of rounds is not known, or the op is nobody's we know."""
+
+
+def count_flops(graph: Graph) -> Flops:
+    """The MACs and FLOPs of one run; the graph needs the types of its values. Linear.
+
+    The body of a call counts at each call, of an If the dearer branch counts, a Loop or Scan counts its rounds."""
+    tally = _Tally({})
+    tally.graph(graph)
+    by_op = dict(sorted(tally.flops.items(), key=lambda pair: (-pair[1], pair[0])))
+    return Flops(tally.macs, tally.total, by_op, tally.by_node, tuple(tally.unknown))
+
+
+class _Tally:
+    def __init__(self, known: dict[int, _Tally]) -> None:
+        self.known = known
+        """The tallies of bodies by their identity: one that several nodes share is counted once and added often."""
+        self.macs = 0
+        self.total = 0
+        self.flops: Counter[str] = Counter()
+        self.by_node: dict[str, int] = {}
+        self.unknown: list[str] = []
+
+    def graph(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            if node.is_op:
+                before = self.total
+                self.node(node)
+                self.by_node[node.name] = self.total - before
+
+    def node(self, node: Node) -> None:
+        if node.bodies:
+            rounds = _rounds(node)
+            if rounds is None:
+                self.unknown.append(node.name)
+            else:
+                self.add(max((self.body(body) for _, body in node.bodies), key=lambda tally: tally.total), rounds)
+            return
+        counted = _counted(node)
+        if counted is None:
+            self.unknown.append(node.name)
+        else:
+            macs, other = counted
+            self.macs += macs
+            self.total += 2 * macs + other
+            if macs or other:
+                self.flops[str(node.op)] += 2 * macs + other
+
+    def body(self, body: Graph) -> _Tally:
+        if id(body) not in self.known:
+            made = self.known[id(body)] = _Tally(self.known)
+            made.graph(body)
+        return self.known[id(body)]
+
+    def add(self, inner: _Tally, times: int) -> None:
+        self.macs += times * inner.macs
+        self.total += times * inner.total
+        self.flops.update({op: times * count for op, count in inner.flops.items()})
+        self.unknown += inner.unknown
+
+
+def _counted(node: Node) -> tuple[int, int] | None:
+    """MACs, and other FLOPs; None where something that they depend on is not known."""
+    if node.domain not in ONNX_DOMAINS:
+        return None
+    if node.op in _MOVING:
+        return 0, 0
+    results = _elements(entry for entry in node.outputs if entry.name)
+    if node.op in _READING:
+        read = _elements(entry for entry in node.inputs[:1] if entry is not None)
+        return None if read is None else (0, read)
+    products = _PRODUCTS.get(str(node.op))
+    if products is None or results is None:
+        return None if results is None else (0, results)
+    macs = products(node, results)
+    return None if macs is None else (macs, 0)
+
+
+def _rounds(node: Node) -> int | None:
+    """How often the bodies run; None if that is only known at run time."""
+    if node.op == "Loop":
+        trips = node.inputs[0]
+        value = None if trips is None else trips.node.value
+        return None if value is None else int(value.reshape(()))
+    if node.op == "Scan":
+        states = len(node.inputs) - int(node.attrs["num_scan_inputs"])
+        axes = node.attrs.get("scan_input_axes") or [0]
+        shape = _shape(node, states)
+        return None if shape is None else shape[int(axes[0])]
+    return 1
+
+
+def _shape(node: Node, position: int) -> tuple[int, ...] | None:
+    """The sizes of an input, if it is there and all are numbers."""
+    entry = node.inputs[position] if position < len(node.inputs) else None
+    kind = None if entry is None else entry.type
+    return kind.shape if isinstance(kind, TensorType) and kind.is_static else None  # type: ignore[return-value]
+
+
+def _elements(entries: Iterable[NodeEntry]) -> int | None:
+    """How many numbers these values hold."""
+    total = 0
+    for entry in entries:
+        kind = entry.type
+        if not isinstance(kind, TensorType) or not kind.is_static:
+            return None
+        total += math.prod(kind.shape or ())  # type: ignore[arg-type]
+    return total
+
+
+def _convolution(node: Node, results: int, weights: int = 1) -> int | None:
+    """Each result adds up a window of the channels of its group: the weights without their first dimension."""
+    kernel = _shape(node, weights)
+    return None if kernel is None else results * math.prod(kernel[1:])
+
+
+def _transposed(node: Node, results: int) -> int | None:
+    """Each number read is spread over a window of the channels of its group."""
+    read, kernel = _shape(node, 0), _shape(node, 1)
+    return None if read is None or kernel is None else math.prod(read) * math.prod(kernel[1:])
+
+
+def _product(node: Node, results: int) -> int | None:
+    """Each result adds up a row of the left matrix."""
+    left = _shape(node, 0)
+    if left is None:
+        return None
+    return results * (left[0] if node.op == "Gemm" and node.attrs.get("transA") else left[-1] if left else 1)
+
+
+def _recurrence(node: Node, results: int) -> int | None:
+    """At each step of each sequence both weight matrices, in each direction."""
+    read, inner, hidden = _shape(node, 0), _shape(node, 1), _shape(node, 2)
+    if read is None or inner is None or hidden is None:
+        return None
+    return read[0] * read[1] * (math.prod(inner) + math.prod(hidden))
+
+
+def _einsum(node: Node, results: int) -> int | None:
+    """Every combination of indices once (for two operands; for more it is what a direct evaluation takes)."""
+    left = str(node.attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
+    if any("." in labels for labels in left):
+        return None
+    sizes: dict[str, int] = {}
+    for position, labels in enumerate(left):
+        shape = _shape(node, position)
+        if shape is None:
+            return None
+        sizes.update(zip(labels, shape))
+    return math.prod(sizes.values()) * max(1, len(left) - 1)
+
+
+def _attention(node: Node, results: int) -> int | None:
+    """Each query with each key, and each row of weights with each value."""
+    query, key, value = _shape(node, 0), _shape(node, 1), _shape(node, 2)
+    if query is None or key is None or value is None or node.inputs[4:6] not in ((), (None,), (None, None)):
+        return None
+    length = key[-2]
+    if len(query) == 4:
+        batch, heads, queries, width = query
+        return batch * heads * queries * length * (width + value[-1])
+    share = int(node.attrs["q_num_heads"]) // int(node.attrs["kv_num_heads"])
+    return query[0] * query[1] * length * (query[2] + value[2] * share)
+
+
+_PRODUCTS: Mapping[str, Callable[[Node, int], int | None]] = {
+    "Attention": _attention,
+    "Conv": _convolution,
+    "ConvInteger": _convolution,
+    "ConvTranspose": _transposed,
+    "DeformConv": _convolution,
+    "Einsum": _einsum,
+    "GRU": _recurrence,
+    "Gemm": _product,
+    "LSTM": _recurrence,
+    "MatMul": _product,
+    "MatMulInteger": _product,
+    "QLinearConv": lambda node, results: _convolution(node, results, weights=3),
+    "QLinearMatMul": _product,
+    "RNN": _recurrence,
+}
+"""The ops that are mostly products: how many they add up."""
+
+_READING = frozenset(
+    "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool MaxRoiPool ArgMax ArgMin CumSum Hardmax TopK "
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split()
+)
+"""The ops that look at each number that they read, and make fewer: these count what they read."""
+
+_MOVING = frozenset(
+    "AffineGrid Cast CastLike CenterCropPad Col2Im Compress Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace "
+    "Dropout Expand EyeLike Flatten Gather GatherElements GatherND Identity If Loop NonZero OneHot Optional OptionalGetElement "
+    "OptionalHasElement Pad Range Reshape ReverseSequence Scatter ScatterElements ScatterND SequenceAt SequenceConstruct "
+    "SequenceEmpty SequenceErase SequenceInsert SequenceLength Shape Size Slice SpaceToDepth Split SplitToSequence Squeeze "
+    "StringConcat StringNormalizer StringSplit TensorScatter Tile Transpose Trilu Unique Unsqueeze Upsample Where".split()
+)
+"""The ops that move or describe data."""
