@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.tvm.library import part
+from accelerators.tvm.templates.reading import read_function
 
 Lines = list[str]
 
@@ -18,18 +18,7 @@ def kernel(
 
     The root block declares nothing: Relax asks for one, and no schedule will look into it. Local buffers stay on the stack
     instead of TVM's workspace, which LLVM could not keep in registers."""
-    listed = [f'{name}: T.Buffer({shape!r}, "{dtype}")' for name, shape, dtype in params]
-    text = [
-        "# from tvm.script import tirx as T",
-        "@T.prim_func(s_tir=True)",
-        f"def main({', '.join(listed)}):",
-        '    T.func_attr({"tirx.noalias": True})',
-        '    with T.sblock("root"):',
-        "        T.reads()",
-        "        T.writes()",
-        *indent(body, 8),
-    ]
-    return part("script").from_source("\n".join(text), {"T": part("script.tirx"), **(functions or {})})
+    return read_function(params, "\n".join(body), functions or {})
 
 
 def indent(lines: Lines, by: int = 4) -> Lines:
