@@ -21,10 +21,10 @@ STAGES = ("load", "verify", "infer types", "eliminate dead")
 
 def write_model(path: Path, nodes: int) -> None:
     """A chain of residual blocks of element-wise ops, one node in ten of them dead."""
-    from onnx import TensorProto, helper
+    from onnx import NodeProto, TensorProto, helper
 
-    made, value = [], "x"
-    i = 0
+    made: list[NodeProto] = []
+    value, i = "x", 0
     while len(made) < nodes:
         made += [
             helper.make_node("Relu", [value], [f"a{i}"], f"relu{i}"),

@@ -97,8 +97,8 @@ def cut_model(name: str, parts: int, rounds: int, config: dict[str, Any]) -> tup
         return value
 
     error = float(np.abs(pieces(array)[0] - whole(array)[0]).max())
-    times = interleaved([lambda: whole(array), lambda: pieces(array), by_hand], rounds)
-    return *times, len(bare), error
+    uncut, in_parts, alone = interleaved([lambda: whole(array), lambda: pieces(array), by_hand], rounds)
+    return uncut, in_parts, alone, len(bare), error
 
 
 class Watched(CompiledSubgraph):
@@ -128,10 +128,10 @@ def hand_over(first: str, second: str) -> bool:
     x = pt.variable("x", "float32", (512, 512))
     y = pt.op("Relu", x, name="first")
     model = pt.compile(pt.Graph([pt.op("Exp", y, name="second")]), f"HETERO:{first},{second}", pin={"second": second})
-    for unit in model.units:
-        unit.compiled = Watched(unit.compiled)
+    before, after = watched = [Watched(unit.compiled) for unit in model.units]
+    for unit, watch in zip(model.units, watched, strict=True):
+        unit.compiled = watch
     model(np.ones((512, 512), np.float32))
-    before, after = (unit.compiled for unit in model.units)
     return before.made == after.read
 
 
