@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,18 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built
 from accelerators.tvm.importing import first_line
 from accelerators.tvm.kernels import Kernel, make_kernel
-from accelerators.tvm.library import function, part, tvm
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.nvcc import ptx_of_all
+from accelerators.tvm.runtime import (
+    VirtualMachine,
+    downloaded,
+    exists,
+    function,
+    gpu,
+    runtime,
+    uploaded,
+    view,
+)
 from accelerators.weights import held_once
 from graph.types import numpy_dtype
 
@@ -104,18 +112,18 @@ class CompiledTvm(CompiledSubgraph):
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
     def _start(self) -> None:
-        relax, machine = part("relax"), self._place.machine
+        machine, executable = self._place.machine, self._assembled.executable
         if machine.kind == "cuda":
-            self._device = tvm().cuda(self._place.device_id)
-            if not self._device.exist:
+            self._device = gpu(self._place.device_id)
+            if not exists(self._device):
                 raise AcceleratorUnavailable(
                     f"there is no GPU {self._place.device_id} here: it was compiled for {machine.arch} and cannot run",
                     where=f"subgraph {self._name!r}",
                     remedy="Export the model and run it where there is one, or compile for 'cpu'",
                 )
-        self._machine = relax.VirtualMachine(self._assembled.executable, self._device or tvm().cpu())
+        self._machine = VirtualMachine(executable.jit() if hasattr(executable, "jit") else executable, self._device)
         if self._perf_count:
-            self._machine.set_instrument(self._instrument())
+            self._machine.watch(self._instrument())
         self._weights = [as_tensor(array, self._device) for array in self._assembled.weights]
         self._main = self._machine["main"]
 
@@ -197,14 +205,14 @@ def set_threads(count: int) -> None:
 def as_tensor(array: Any, device: Any = None) -> Any:
     """The array as TVM sees it, without a copy where its memory is aligned, contiguous and writable; on a device: there."""
     if device is not None:
-        return tvm().runtime.tensor(np.asarray(array), device)
-    convert = importlib.import_module("tvm_ffi").from_dlpack
+        return uploaded(array, device)
+    convert = runtime().from_dlpack
     given = np.asarray(array)
     if not (given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0 and given.flags.writeable):
         given = aligned_copy(given)
     if given.dtype.kind != "V":
         return convert(given)
-    return convert(given.view(np.uint16))._create_view(given.shape, given.dtype.name)
+    return view(convert(given.view(np.uint16)), given.shape, given.dtype.name)
 
 
 def aligned_copy(array: Array) -> Array:
@@ -220,8 +228,8 @@ def as_array(tensor: Any) -> Array:
     """TVM's tensor as numpy sees it; the memory lives as long as the array."""
     name = str(tensor.dtype)
     if tensor.device.dlpack_device_type() != _HOST:
-        return tensor.numpy()
+        return downloaded(tensor, numpy_dtype(name))
     if name == "bfloat16":
-        return as_array(tensor._create_view(tensor.shape, "uint16")).view(numpy_dtype(name))
+        return as_array(view(tensor, tensor.shape, "uint16")).view(numpy_dtype(name))
     made = np.from_dlpack(tensor)
     return made if made.flags.writeable else made.copy()

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from accelerators.tvm.device import TvmAccelerator
-from accelerators.tvm.library import tvm
-from accelerators.tvm.machine import Machine, host_cpu, host_features, host_machine, usable_cores
+from accelerators.tvm.machine import Machine, host_cpu, host_machine, usable_cores
+from accelerators.tvm.processor import host_features
+from accelerators.tvm.runtime import version
 
 
 class CpuAccelerator(TvmAccelerator):
@@ -25,6 +26,6 @@ class CpuAccelerator(TvmAccelerator):
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {
             "AVAILABLE_DEVICES": ["0"],
-            "FULL_DEVICE_NAME": f"TVM {tvm().__version__} for {host_cpu()}{widest and f' ({widest})'}",
+            "FULL_DEVICE_NAME": f"TVM {version()} for {host_cpu()}{widest and f' ({widest})'}",
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "INT8"],
         }

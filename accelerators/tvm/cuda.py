@@ -8,9 +8,9 @@ from typing import Any
 
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable
 from accelerators.tvm.device import TvmAccelerator
-from accelerators.tvm.library import function, tvm
 from accelerators.tvm.machine import Machine, gpu_machine
 from accelerators.tvm.nvcc import NVRTC, compiler
+from accelerators.tvm.runtime import arch_of, exists, function, gpu, name_of, version
 
 DEFAULT_ARCH = "sm_80"
 """What is compiled for where no GPU says otherwise."""
@@ -24,15 +24,22 @@ class CudaAccelerator(TvmAccelerator):
 
     def __init__(self) -> None:
         super().__init__()
-        if function("target.build.cuda") is None:
-            raise AcceleratorUnavailable("this build of TVM generates no CUDA code", remedy="Install TVM's own wheel: apache-tvm")
-        if compiler() is None:
+        missing = self.why_no_compiler()
+        if missing is not None and gpu_arch() is None:
             raise AcceleratorUnavailable(
-                "there is no compiler for CUDA code: neither nvcc nor NVRTC is found",
+                f"there is no GPU here, and nothing to compile for one: {missing}",
                 remedy="Install the CUDA toolkit (nvcc on the PATH, or CUDA_HOME), or pip install cuda-python",
             )
-        if compiler() != NVRTC:
+        if compiler() not in (NVRTC, None):
             os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
+
+    def why_no_compiler(self) -> str | None:
+        """None where it compiles; elsewhere, why it only runs what was compiled before."""
+        if compiler() is None:
+            return "there is no compiler for CUDA code: neither nvcc nor NVRTC is found"
+        if super().why_no_compiler() is None and function("target.build.cuda") is None:
+            return "this build of TVM generates no CUDA code: install TVM's own wheel, apache-tvm"
+        return super().why_no_compiler()
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
@@ -47,14 +54,14 @@ class CudaAccelerator(TvmAccelerator):
         """The GPU here, or the architecture that is compiled for."""
         here = gpu_arch()
         return {
-            "AVAILABLE_DEVICES": [str(i) for i in range(64) if tvm().cuda(i).exist] if here else [],
-            "FULL_DEVICE_NAME": f"TVM {tvm().__version__} for "
-            + (f"{tvm().cuda(0).device_name} ({here})" if here else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"),
+            "AVAILABLE_DEVICES": [str(i) for i in range(64) if exists(gpu(i))] if here else [],
+            "FULL_DEVICE_NAME": f"TVM {version()} for "
+            + (f"{name_of(gpu(0))} ({here})" if here else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"),
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "INT8"],
         }
 
 
 def gpu_arch() -> str | None:
     """The architecture of the first GPU here; None where there is none."""
-    device = tvm().cuda(0)
-    return f"sm_{device.compute_version.replace('.', '')}" if device.exist else None
+    device = gpu(0)
+    return arch_of(device) if exists(device) else None

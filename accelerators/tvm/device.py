@@ -17,10 +17,11 @@ from accelerators.tvm.building import Built, build
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
 from accelerators.tvm.isolation import Isolation
-from accelerators.tvm.library import PACKAGE, tvm
+from accelerators.tvm.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.preparing import prepare
 from accelerators.tvm.progress import Progress
+from accelerators.tvm.runtime import runtime, version
 from accelerators.tvm.support import supported
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -39,7 +40,7 @@ class TvmAccelerator(Accelerator):
     ISOLATE_SECONDS for it."""
 
     def __init__(self) -> None:
-        tvm()
+        runtime()
         super().__init__()
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
@@ -52,7 +53,11 @@ class TvmAccelerator(Accelerator):
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """Does TVM compile the op, and compile it right?"""
-        return supported(node, graph, self.machine(self._config))
+        return self.why_no_compiler() or supported(node, graph, self.machine(self._config))
+
+    def why_no_compiler(self) -> str | None:
+        """None where it compiles; elsewhere, why it only runs what was compiled before."""
+        return why_no_compiler()
 
     def add_extension(self, extension: Any) -> None:
         """A TvmExtension: what a custom op computes, in TVM's tensor expressions."""
@@ -60,6 +65,9 @@ class TvmAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledTvm:
         """Each second-level body lowered alone and built once for each structure, then put together."""
+        missing = self.why_no_compiler()
+        if missing is not None:
+            raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
         fused = fuse(self.transform(graph))
         calls = [node for node in fused.nodes if node.is_call]
@@ -90,12 +98,13 @@ class TvmAccelerator(Accelerator):
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, and what the code was made for."""
-        return {"library": f"{PACKAGE} {tvm().__version__}", **self.machine(config).identity()}
+        return {"library": f"{PACKAGE} {version()}".rstrip(), **self.machine(config).identity()}
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """Another version of TVM, instructions that the processor here has not, or another architecture of GPU."""
+        """Another version of TVM, instructions that the processor here has not, or another architecture of GPU. Where there are
+        only TVM's libraries they do not tell their version: the virtual machine itself refuses code for another one's."""
         here = self.identity(config)
-        if identity.get("library") != here["library"]:
+        if version() and identity.get("library") != here["library"]:
             return f"it was compiled by {identity.get('library')}, and here is {here['library']}"
         missing = sorted(set(identity.get("features", "").split()) - set(here["features"].split()))
         if missing:

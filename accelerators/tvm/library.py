@@ -1,18 +1,17 @@
-"""TVM itself, imported when a device is first asked for."""
+"""TVM itself with its compiler, imported when something is first compiled."""
 
 from __future__ import annotations
 
 import importlib
 import logging
-import os
 import threading
 from functools import cache
 from typing import Any
 
 from accelerators.errors import AcceleratorUnavailable
+from accelerators.tvm.runtime import PACKAGE, function, has_backend, package_folder, runtime
 
-PACKAGE = "apache-tvm"
-"""What to install."""
+__all__ = ["OLDEST", "PACKAGE", "function", "lock", "part", "tvm", "why_no_compiler"]
 
 OLDEST = (0, 27)
 """The oldest version whose modules are where this folder looks for them."""
@@ -23,12 +22,8 @@ lock = threading.RLock()
 
 @cache
 def tvm() -> Any:
-    """The `tvm` package.
-
-    TVM pins each of its threads to a core, and a pinned thread waits for whoever else uses that core: with one other busy
-    program on the machine a model ran three times slower. Quiet machines see no difference, so the threads are left free,
-    unless TVM_BIND_THREADS is set. TVM reads it when its first parallel kernel starts, hence before the import."""
-    os.environ.setdefault("TVM_BIND_THREADS", "0")
+    """The `tvm` package."""
+    runtime()
     try:
         module = importlib.import_module("tvm")
     except ImportError as error:
@@ -50,7 +45,9 @@ def part(name: str) -> Any:
     return importlib.import_module(f"tvm.{name}")
 
 
-def function(name: str) -> Any:
-    """One of TVM's registered functions; None if this build lacks it."""
-    tvm()
-    return importlib.import_module("tvm_ffi").get_global_func(name, allow_missing=True)
+@cache
+def why_no_compiler() -> str | None:
+    """None where TVM compiles; elsewhere, why it does not: models that were compiled before run all the same."""
+    if package_folder() is None or not has_backend("tvm_compiler"):
+        return f"TVM's compiler is not installed here, only its runtime: pip install {PACKAGE}"
+    return None

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from accelerators.tvm.library import function, tvm
+from accelerators.tvm.processor import host_features
 
 
 @attrs.frozen(slots=True)
@@ -52,14 +53,9 @@ def _target(machine: Machine) -> Any:
 
 @cache
 def host_cpu() -> str:
-    """The host's processor by LLVM's name."""
-    return str(function("tvm.codegen.llvm.GetHostCPUName")() or "generic")
-
-
-@cache
-def host_features() -> frozenset[str]:
-    """The instruction set extensions that the host has."""
-    return frozenset(str(name) for name, there in function("tvm.codegen.llvm.GetHostCPUFeatures")().items() if there)
+    """The host's processor by LLVM's name; "generic" where there is no compiler."""
+    asked = function("tvm.codegen.llvm.GetHostCPUName")
+    return str(asked() or "generic") if asked is not None else "generic"
 
 
 def usable_cores() -> int:

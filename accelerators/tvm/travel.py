@@ -15,7 +15,8 @@ from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.importing import first_line, quiet
-from accelerators.tvm.library import lock, tvm
+from accelerators.tvm.library import lock
+from accelerators.tvm.runtime import load_library
 from graph.graph import Graph
 
 _LENGTH = struct.Struct("<Q")
@@ -79,6 +80,6 @@ def _loaded(library: memoryview, where: str) -> Any:
         path = Path(folder) / "library.so"
         path.write_bytes(library)
         try:
-            return tvm().runtime.load_module(str(path))
+            return load_library(str(path))
         except Exception as error:
             raise AcceleratorError(f"TVM does not load its library: {first_line(error)}", where=where) from error

@@ -61,7 +61,7 @@ def test_kernels_show_body_loops_and_machine_code() -> None:
 
 
 def test_vectors_as_wide_as_the_processor_has() -> None:
-    from accelerators.tvm.machine import host_features
+    from accelerators.tvm.processor import host_features
 
     x = pt.variable("x", "float32", (64, 256))
     text = compiled(pt.Graph([pt.op("Add", pt.op("Mul", x, x), pt.op("Exp", x))], inputs=[x])).kernels()[0].assembly
