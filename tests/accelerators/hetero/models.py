@@ -23,12 +23,17 @@ SETTINGS = (
 
 DATA = Path(__file__).parents[2] / "data" / "mxnet"
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "mxnet"
+EXPORTS = Path(__file__).parents[2] / "data" / "torch"
 
 
 def load(name: str) -> pt.Graph:
-    """A model of the zoo, or one of MXNet's, cut off before a final softmax: behind it large differences look small."""
-    if name.startswith("zoo:"):
+    """A model of the zoo, one of MXNet's, or torch's export of a transformer (`torch:` in its real size, `small:` the one beside
+    the tests), cut off before a final softmax: behind it large differences look small."""
+    kind, _, rest = name.rpartition(":")
+    if kind == "zoo":
         return before_softmax(pt.load(name))
+    if kind:
+        return before_softmax(pt.load(EXPORTS / f"{rest}.onnx" if kind == "small" else exported(rest)))
     folder = DATA if (DATA / f"{name}-symbol.json").exists() else SHARED
     if not (folder / f"{name}-symbol.json").exists():
         pytest.skip("the shared models are not here")
@@ -38,6 +43,15 @@ def load(name: str) -> pt.Graph:
     return before_softmax(graph)
 
 
+def exported(name: str) -> Path:
+    """The file of a real transformer, made where it is not there yet and torch is."""
+    from benchmarks.models.made import cache_folder, model
+
+    if not list((cache_folder() / "models").glob(f"{name}-1-*.onnx")):
+        pytest.importorskip("transformers", reason="neither the exported model nor what exports it is here")
+    return model(name).path
+
+
 def before_softmax(graph: pt.Graph) -> pt.Graph:
     """The graph whose outputs that come of a Softmax are what it reads."""
     last = [entry.node.inputs[0] if entry.node.op == "Softmax" else entry for entry in graph.outputs]
@@ -45,9 +59,16 @@ def before_softmax(graph: pt.Graph) -> pt.Graph:
 
 
 def inputs(graph: pt.Graph, seed: int) -> list[np.ndarray]:
-    """Random inputs."""
+    """Random inputs: noise for numbers, tokens for whole numbers."""
     random = np.random.default_rng(seed)
-    return [random.standard_normal(node[0].type.shape, np.float32) for node in graph.inputs]
+    return [_array(node.name, node[0].type, random) for node in graph.inputs]
+
+
+def _array(name: str, kind: pt.TensorType, random: np.random.Generator) -> np.ndarray:
+    if "float" in kind.dtype:
+        return random.standard_normal(kind.shape, np.float32)
+    largest = 2 if "mask" in name or "type" in name else 50
+    return random.integers(0, largest, kind.shape).astype(kind.dtype)
 
 
 def bare_outputs(graph: pt.Graph, arrays: list[np.ndarray]) -> list[np.ndarray]:
