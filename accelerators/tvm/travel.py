@@ -16,7 +16,7 @@ from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.importing import first_line, quiet
 from accelerators.tvm.library import lock
-from accelerators.tvm.runtime import load_library
+from accelerators.tvm.runtime import has_backend, load_library
 from graph.graph import Graph
 
 _LENGTH = struct.Struct("<Q")
@@ -58,6 +58,8 @@ def read(
     constants = head["outputs"].count("constant")
     late = iter(weights[len(weights) - constants :])
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
+    if place.machine.kind == "cuda":
+        has_backend("tvm_runtime_cuda")
     made = Assembled(_loaded(library, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
     compiled = CompiledTvm(made, launches, compile_again, graph.name, place, perf_count)
