@@ -18,7 +18,7 @@ from accelerators.tvm.building import Built
 from accelerators.tvm.importing import first_line
 from accelerators.tvm.kernels import Kernel, make_kernel
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.nvcc import ptx_of_all
+from accelerators.tvm.nvcc import cubins_of_all
 from accelerators.tvm.runtime import (
     VirtualMachine,
     downloaded,
@@ -81,10 +81,13 @@ class CompiledTvm(CompiledSubgraph):
         """The kernels in the order in which they run."""
         self.library: bytes | None = None
         """The shared library that it was read from."""
+        self.cubins: Mapping[str, bytes] = {}
+        """The code for a GPU that came with it: by digest of its source."""
         self._bodies = None if callable(bodies) else bodies
         self._compile_again = bodies if callable(bodies) else None
         self._name = name
-        self._place = place
+        self.place = place
+        """What it was compiled for, and where it runs."""
         self._perf_count = perf_count
         self._lock = threading.Lock()
         self._rows: list[ProfileRow] = []
@@ -104,7 +107,7 @@ class CompiledTvm(CompiledSubgraph):
             if self._main is None:
                 self._start()
             assert self._main is not None
-            set_threads(self._place.machine.threads)
+            set_threads(self.place.machine.threads)
             try:
                 results = self._main(*(as_tensor(array, self._device) for array in inputs), *self._weights)
             except Exception as error:
@@ -112,12 +115,12 @@ class CompiledTvm(CompiledSubgraph):
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
     def _start(self) -> None:
-        machine, executable = self._place.machine, self._assembled.executable
+        machine, executable = self.place.machine, self._assembled.executable
         if machine.kind == "cuda":
-            self._device = gpu(self._place.device_id)
+            self._device = gpu(self.place.device_id)
             if not exists(self._device):
                 raise AcceleratorUnavailable(
-                    f"there is no GPU {self._place.device_id} here: it was compiled for {machine.arch} and cannot run",
+                    f"there is no GPU {self.place.device_id} here: it was compiled for {machine.arch} and cannot run",
                     where=f"subgraph {self._name!r}",
                     remedy="Export the model and run it where there is one, or compile for 'cpu'",
                 )
@@ -140,13 +143,13 @@ class CompiledTvm(CompiledSubgraph):
         if self._bodies is None:
             assert self._compile_again is not None
             return self._compile_again().kernels()
-        return [make_kernel(step, self._place.machine, *self._bodies[step.call]) for step in self._assembled.steps]
+        return [make_kernel(step, self.place.machine, *self._bodies[step.call]) for step in self._assembled.steps]
 
     def check_code(self) -> None:
         """For a GPU: everything through the CUDA compiler, which complains now rather than where the model runs."""
-        machine = self._place.machine
+        machine = self.place.machine
         if machine.kind == "cuda":
-            ptx_of_all({kernel.source for kernel in self.kernels()}, machine.arch)
+            cubins_of_all({kernel.source for kernel in self.kernels()}, machine.arch)
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """A row for each kernel of the last run."""

@@ -1,4 +1,4 @@
-"""CUDA source to PTX with the machine's own compiler, where TVM itself does not (it needs a driver for that)."""
+"""CUDA source to PTX and machine code with the machine's own compiler, where TVM itself does not (it needs a driver for that)."""
 
 from __future__ import annotations
 
@@ -28,35 +28,39 @@ def compiler() -> str | None:
     return found or (NVRTC if importlib.util.find_spec("cuda") is not None else None)
 
 
-def ptx_of_all(sources: Iterable[str], arch: str) -> list[str]:
-    """The PTX of each source, several at a time."""
+def cubins_of_all(sources: Iterable[str], arch: str) -> dict[str, bytes]:
+    """By source its machine code, several compiled at a time; CompileError with the compiler's first complaint."""
+    listed = list(sources)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(lambda source: ptx(source, arch), sources))
+        return dict(zip(listed, pool.map(lambda source: _compiled(source, arch, "cubin"), listed), strict=True))
+
+
+def ptx(source: str, arch: str) -> str:
+    """The source as PTX; CompileError with the compiler's first complaint."""
+    return _compiled(source, arch, "ptx").decode()
 
 
 @lru_cache(maxsize=2048)
-def ptx(source: str, arch: str) -> str:
-    """The source as PTX; CompileError with the compiler's first complaint."""
+def _compiled(source: str, arch: str, form: str) -> bytes:
     found = compiler()
     if found is None:
         raise CompileError(
             "there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit"
         )
     if found == NVRTC:
-        made = part("support.nvcc").compile_cuda(source, target_format="ptx", arch=arch, compiler="nvrtc")
-        return bytes(made).decode()
-    return _by_nvcc(found, source, arch)
+        return bytes(part("support.nvcc").compile_cuda(source, target_format=form, arch=arch, compiler="nvrtc"))
+    return _by_nvcc(found, source, arch, form)
 
 
-def _by_nvcc(path: str, source: str, arch: str) -> str:
+def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        given, made = Path(folder) / "kernel.cu", Path(folder) / "kernel.ptx"
+        given, made = Path(folder) / "kernel.cu", Path(folder) / f"kernel.{form}"
         given.write_text(source)
-        command = [path, "-ptx", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
+        command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
             raise CompileError(
                 f"nvcc refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this nvcc knows?"
             )
-        return made.read_text()
+        return made.read_bytes()

@@ -1,4 +1,4 @@
-"""Compiled subgraphs as bytes: a shared library of the machine code, after a few words on how to call it."""
+"""Compiled subgraphs as bytes: a few words on how to call it, the code for a GPU, a shared library of the rest."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
+from accelerators.tvm.cubins import cubins, served
 from accelerators.tvm.importing import first_line, quiet
 from accelerators.tvm.library import lock
 from accelerators.tvm.runtime import has_backend, load_library
@@ -29,8 +30,14 @@ def export(compiled: CompiledTvm) -> bytes:
         outputs.append("constant" if isinstance(origin, np.ndarray) else origin)
         constants += isinstance(origin, np.ndarray)
     launches = [[launch.symbol, launch.nodes, launch.layer_type] for launch in compiled.launches]
-    head = json.dumps({"launches": launches, "outputs": outputs, "weights": len(assembled.weights) + constants}).encode()
-    return _LENGTH.pack(len(head)) + head + (compiled.library or _library(assembled.executable))
+    code = compiled.cubins
+    if compiled.library is None and compiled.place.machine.kind == "cuda":
+        code = cubins(assembled.executable, compiled.place.machine.arch)
+    sizes = {digest: len(binary) for digest, binary in code.items()}
+    weights = len(assembled.weights) + constants
+    head = json.dumps({"launches": launches, "outputs": outputs, "weights": weights, "cubins": sizes}).encode()
+    library = compiled.library or _library(assembled.executable)
+    return b"".join([_LENGTH.pack(len(head)), head, *code.values(), library])
 
 
 def _library(executable: Any) -> bytes:
@@ -52,7 +59,7 @@ def read(
 ) -> CompiledTvm:
     """The subgraph that `export` wrote. Its code is loaded into this process."""
     where = f"subgraph {graph.name!r}"
-    head, library = _taken_apart(data, where)
+    head, code, library = _taken_apart(data, where)
     if head["weights"] != len(weights):
         raise AcceleratorError(f"it needs {head['weights']} weights, and {len(weights)} came with it", where=where)
     constants = head["outputs"].count("constant")
@@ -60,25 +67,30 @@ def read(
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
     if place.machine.kind == "cuda":
         has_backend("tvm_runtime_cuda")
-    made = Assembled(_loaded(library, where), tuple(weights[: len(weights) - constants]), (), outputs)
+    made = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
     compiled = CompiledTvm(made, launches, compile_again, graph.name, place, perf_count)
-    compiled.library = bytes(library)
+    compiled.library, compiled.cubins = bytes(library), code
     return compiled
 
 
-def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:
+def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes], memoryview]:
+    """The words, the code for a GPU by digest of its source, the library."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
-        return json.loads(data[_LENGTH.size : end]), memoryview(data)[end:]
-    except (struct.error, ValueError) as error:
+        head, code = json.loads(data[_LENGTH.size : end]), {}
+        for digest, size in head["cubins"].items():
+            code[digest] = data[end : end + size]
+            end += size
+        return head, code, memoryview(data)[end:]
+    except (struct.error, ValueError, KeyError) as error:
         raise AcceleratorError(f"this is no subgraph that TVM compiled: {error}", where=where) from None
 
 
-def _loaded(library: memoryview, where: str) -> Any:
+def _loaded(library: memoryview, code: Mapping[str, bytes], where: str) -> Any:
     """The library as a module; its file is gone once it is mapped."""
-    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder, served(code):
         path = Path(folder) / "library.so"
         path.write_bytes(library)
         try:

@@ -1,0 +1,41 @@
+"""What is compiled for a GPU without one travels as machine code: nothing is compiled where it runs."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from accelerators.tvm import cuda, nvcc
+from accelerators.tvm.cubins import cubins, served
+from accelerators.tvm.runtime import function
+from accelerators.tvm.travel import _taken_apart
+from tests.accelerators.tvm.running import compiled
+from tests.accelerators.tvm.test_cuda import small
+
+pytest.importorskip("tvm")
+
+NAME = "tvm_callback_cuda_compile"
+
+
+@pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
+def test_each_source_in_the_library_has_its_code() -> None:
+    if cuda.gpu_arch() is not None:
+        pytest.skip("there is a GPU here: TVM compiles for it itself")
+    made = compiled(small(), "cuda", ARCH="sm_90")
+    code = cubins(made.assembled.executable, "sm_90")
+    assert len(code) == len({kernel.source for kernel in made.kernels()}) == 2
+    assert all(binary.startswith(b"\x7fELF") for binary in code.values())
+    _, travelling, library = _taken_apart(made.export(), "here")
+    assert travelling == code
+    assert bytes(library[:4]) == b"\x7fELF"
+    source = made.kernels()[0].source
+    with served(travelling):
+        assert function(NAME)(source) in code.values()
+
+
+def test_the_function_that_was_there_is_there_again() -> None:
+    before = function(NAME)
+    with served({hashlib.sha256(b"source").hexdigest(): b"code"}):
+        assert function(NAME)("source") == b"code"
+    assert (function(NAME) is None) == (before is None)
