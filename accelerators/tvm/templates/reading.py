@@ -98,8 +98,6 @@ class _Reader:
         target, value = node.targets[0], self.value(node.value, names)
         if isinstance(target, ast.Subscript):
             self.script.buffer_store(self.value(target.value, names), value, self.value(target.slice, names))
-        elif isinstance(target, ast.Name) and target.id in names:
-            self.script.buffer_store(names[target.id].source, value, [0])
         elif isinstance(target, ast.Name) and self.is_buffer(value):
             self.name(target.id, value)
             names[target.id] = value
@@ -107,19 +105,14 @@ class _Reader:
             raise _unreadable(node)
 
     def _declare(self, node: ast.AnnAssign, names: Names) -> None:
-        """`name: T.let = value` names a value; `name: T.int32 = value` is a variable that may be assigned again."""
+        """`name: T.int32 = value` and `name: T.let = value` name a value, once. (TVM's parser makes a variable of the first,
+        which TVM's arithmetic cannot see through, and whose place it asks the system for: such kernels take longer to compile.)"""
         assert isinstance(node.target, ast.Name) and node.value is not None
-        kind, value, script = self.value(node.annotation, names), self.value(node.value, names), self.script
-        if kind is script.let:
-            value = part("tirx").const(value) if isinstance(value, (int, float)) else value
-            made = kind.as_var(rhs_dtype=value.ty)
-            self.name(node.target.id, made)
-            script.Bind(value, var=made)
-        else:
-            made = script.local_scalar(dtype=str(kind().ty)).scalar
-            self.name(node.target.id, made.source)
-            script.buffer_store(made.source, value, [0])
-        names[node.target.id] = made
+        value = self.value(node.value, names)
+        value = part("tirx").const(value) if isinstance(value, (int, float)) else value
+        made = names[node.target.id] = self.script.let.as_var(rhs_dtype=value.ty)
+        self.name(node.target.id, made)
+        self.script.Bind(value, var=made)
 
     def _do(self, node: ast.Expr, names: Names) -> None:
         made = self.value(node.value, names)

@@ -35,7 +35,7 @@ def parsed(params: Params, body: str, functions: Mapping[str, Any]) -> Any:
         '    with T.sblock("root"):',
         "        T.reads()",
         "        T.writes()",
-        textwrap.indent(body, " " * 8),
+        textwrap.indent(body.replace(": T.int32 =", ": T.let ="), " " * 8),
     ]
     return from_source("\n".join(text), {"T": T, **functions})
 
@@ -61,7 +61,6 @@ TEXTS = {
     "variables": """
         for i in T.serial(64):
             row: T.int32 = i * 2 % 64
-            row = row + 1
             twice: T.let = row * 2 // 3
             whole: T.let = 4
             y0[row, whole] = x0[twice % 64, 0]
