@@ -1,0 +1,151 @@
+"""The options that several verbs share, and how their texts are read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from graph.errors import PartitaError
+from graph.types import Dim
+
+
+class Usage(PartitaError):
+    """Options that do not go together."""
+
+
+def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
+    """MODEL, and what a model needs to be read."""
+    kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (
+        ", or a file that `compile` wrote" if package else ""
+    )
+    parser.add_argument("model", metavar="MODEL", help=kinds)
+    group = parser.add_argument_group("reading the model")
+    group.add_argument(
+        "--shape",
+        action="append",
+        type=shape,
+        default=[],
+        metavar="NAME=SIZES",
+        help="an input's sizes, like x=1,3,224,224; again for each input",
+    )
+    group.add_argument("--params", metavar="FILE", help="the parameters of an MXNet symbol")
+    group.add_argument(
+        "--optimize", action="store_true", help="run the default passes first (folding, batch norms, ...)"
+    )
+
+
+def add_devices(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    """The devices, and how they are configured."""
+    group = parser.add_argument_group("devices")
+    group.add_argument(
+        "--devices",
+        metavar="D",
+        required=required,
+        help="a device, or HETERO:first,second (default: HETERO:cpu,reference)",
+    )
+    add_placing(group)
+    group.add_argument(
+        "--config",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="KEY=VALUE",
+        help="like NUM_THREADS=2, or cpu.NUM_THREADS=2",
+    )
+
+
+def add_placing(group: argparse._ArgumentGroup) -> None:
+    """Rules that come before the priority of the devices."""
+    group.add_argument(
+        "--pin",
+        action="append",
+        type=pair,
+        default=[],
+        metavar="NAMES=D",
+        help="nodes whose whole name matches go to D",
+    )
+    group.add_argument(
+        "--forbid",
+        action="append",
+        type=pair,
+        default=[],
+        metavar="OP=D",
+        help="D gets no such ops (or nodes so named)",
+    )
+
+
+def shape(text: str) -> tuple[str, tuple[Dim, ...]]:
+    """NAME=1,3,224,224; a size that is no number is a symbol."""
+    name, equals, sizes = text.rpartition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape: write NAME=1,3,224,224")
+    parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty size: write NAME=1,3,224,224")
+    return name, tuple(int(part) if part.lstrip("-").isdigit() else part for part in parts)
+
+
+def setting(text: str) -> tuple[str, str, Any]:
+    """[DEVICE.]KEY=VALUE; a value that JSON can read is what JSON says, any other is text."""
+    path, equals, value = text.partition("=")
+    device, _, key = path.rpartition(".")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting: write KEY=VALUE or DEVICE.KEY=VALUE")
+    try:
+        return device, key, json.loads(value)
+    except ValueError:
+        return device, key, value
+
+
+def pair(text: str) -> tuple[str, str]:
+    """NAMES=DEVICE."""
+    names, equals, device = text.rpartition("=")
+    if not equals or not names or not device:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rule: write NAMES=DEVICE")
+    return names, device
+
+
+def names(text: str) -> list[str]:
+    """A list with commas."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError("the list is empty")
+    return found
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """An integer that is not less."""
+
+    def integer(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        return number
+
+    return integer
+
+
+def positive(text: str) -> float:
+    """A number above zero."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no positive number")
+    return number
+
+
+def config_of(settings: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
+    """The configuration as `compile` takes it."""
+    made: dict[str, Any] = {}
+    for device, key, value in settings:
+        (made.setdefault(device, {}) if device else made)[key] = value
+    return made
+
+
+def placing_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The keywords `pin` and `forbid`."""
+    forbidden: dict[str, list[str]] = {}
+    for key, device in arguments.forbid:
+        forbidden.setdefault(key, []).append(device)
+    return {"pin": dict(arguments.pin), "forbid": forbidden}

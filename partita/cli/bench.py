@@ -1,0 +1,194 @@
+"""How fast a model runs, beside other devices.
+
+The contenders take turns: in each round each one runs once unmeasured and then several times under the clock, so that
+whatever else the machine does falls on all alike. The table gives the median over all rounds. Each contender's outputs are
+compared with the first one's. --vs takes devices as --devices does; an engine then gets the
+whole model."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+import partita as pt
+from accelerators.device_list import DEFAULT
+from partita.cli import exits
+from partita.cli.arguments import add_devices, add_model, at_least, config_of, names, positive
+from partita.cli.images import NORMALIZE
+from partita.cli.models import load_model, model_inputs
+from partita.cli.screen import Screen, table
+from partita.compare import compare
+
+EXAMPLE = """\
+  partita bench zoo:squeezenet --devices cpu --vs onnxruntime,openvino --threads 2
+"""
+
+BLOCK_SECONDS = 0.03
+"""So long each contender runs in a round, or once."""
+
+
+@attrs.define(slots=True, eq=False)
+class Contender:
+    """One model on its devices."""
+
+    devices: str
+    """As they were named."""
+    model: pt.CompiledModel
+    """It, compiled."""
+    compile_seconds: float
+    """How long that took; little where the cache had it."""
+    difference: float = 0.0
+    """From the outputs of the first contender."""
+    milliseconds: list[float] = attrs.field(factory=list)
+    """Of each run."""
+
+    def as_data(self, first: Contender) -> dict[str, Any]:
+        """Its row."""
+        median = statistics.median(self.milliseconds)
+        return {
+            "devices": self.devices,
+            "subgraphs": self.model.properties.subgraphs,
+            "compile_seconds": self.compile_seconds,
+            "median_ms": median,
+            "min_ms": min(self.milliseconds),
+            "runs": len(self.milliseconds),
+            "ratio": median / statistics.median(first.milliseconds),
+            "difference": self.difference,
+        }
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser, package=True)
+    add_devices(parser)
+    group = parser.add_argument_group("measuring")
+    group.add_argument(
+        "--vs",
+        action="append",
+        type=_rivals,
+        default=[],
+        metavar="D,D",
+        help="other devices; again for a HETERO:a,b",
+    )
+    group.add_argument(
+        "--threads",
+        type=at_least(1),
+        metavar="N",
+        help="NUM_THREADS of every device that has it: equal means for all",
+    )
+    group.add_argument(
+        "--seconds",
+        type=positive,
+        default=5.0,
+        metavar="S",
+        help="measure about so long (default: %(default)s)",
+    )
+    group.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE", help="as for `run`; else made up"
+    )
+    group.add_argument("--normalize", choices=NORMALIZE, default=NORMALIZE[0], help=argparse.SUPPRESS)
+    group.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of inputs that are made up")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Compile all, measure in turns."""
+    start = time.perf_counter()
+    graph, model = load_model(arguments, screen, _with_threads(arguments.devices, arguments))
+    contenders = [Contender(arguments.devices or DEFAULT, model, time.perf_counter() - start)]
+    refused: dict[str, str] = {}
+    for devices in (d for listed in arguments.vs for d in listed):
+        try:
+            contenders.append(_rival(graph, devices, arguments, screen))
+        except pt.PartitaError as error:
+            refused[devices] = str(error)
+    inputs = model_inputs(model, arguments)
+    screen.say(f"measuring for about {arguments.seconds:g} s")
+    _differences(contenders, inputs)
+    measure([(one.milliseconds, lambda one=one: one.model(inputs)) for one in contenders], arguments.seconds)  # type: ignore[misc]
+    rows = [one.as_data(contenders[0]) for one in contenders]
+    screen.write_json({"model": model.graph.name, "contenders": rows, "refused": refused})
+    columns = (
+        "devices",
+        "subgraphs",
+        "median",
+        "fastest",
+        "runs",
+        "times the first",
+        "difference",
+        "ready in",
+    )
+    screen.show(table(f"{model.graph.name}: one run", columns, map(_cells, rows), right=columns[1:]))
+    for devices, why in refused.items():
+        screen.warn(f"{devices} does not run it: {why}")
+    return exits.NO if refused else exits.OK
+
+
+def measure(contenders: list[tuple[list[float], Callable[[], object]]], seconds: float) -> None:
+    """Append the milliseconds of each run, the contenders taking turns."""
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while time.perf_counter() < end or rounds < 3:
+        rounds += 1
+        for found, call in contenders:
+            call()
+            last = time.perf_counter()
+            stop = last + BLOCK_SECONDS
+            while last < stop:
+                call()
+                now = time.perf_counter()
+                found.append(1e3 * (now - last))
+                last = now
+
+
+def _rivals(text: str) -> list[str]:
+    """Devices with commas between them; a HETERO list has commas of its own."""
+    return [text] if text.upper().startswith("HETERO:") else names(text)
+
+
+def _rival(graph: pt.Graph | None, devices: str, arguments: argparse.Namespace, screen: Screen) -> Contender:
+    if graph is None:
+        raise pt.AcceleratorError(
+            "a compiled model runs on its own devices only", remedy="Give the model itself as MODEL"
+        )
+    screen.say(f"compiling for {devices}")
+    start = time.perf_counter()
+    model = pt.compile(graph, devices, _with_threads(devices, arguments, own=False))
+    return Contender(devices, model, time.perf_counter() - start)
+
+
+def _with_threads(devices: str | None, arguments: argparse.Namespace, own: bool = True) -> dict[str, Any]:
+    """The configuration, with the number of threads for each device that has such a key."""
+    made: dict[str, Any] = config_of(arguments.config) if own else {}
+    if arguments.threads is None:
+        return made
+    from accelerators.device_list import parse_devices
+
+    for device in parse_devices(devices):
+        if "NUM_THREADS" in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):
+            made.setdefault(device.label, {}).setdefault("NUM_THREADS", arguments.threads)
+    return made
+
+
+def _differences(contenders: list[Contender], inputs: Mapping[str, Any]) -> None:
+    expected = contenders[0].model(inputs)
+    for one in contenders[1:]:
+        found = compare(one.model.graph, one.model(inputs), expected)
+        one.difference = max((difference.worst for difference in found), default=0.0)
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        row["devices"],
+        str(row["subgraphs"]),
+        f"{row['median_ms']:.3f} ms",
+        f"{row['min_ms']:.3f} ms",
+        str(row["runs"]),
+        f"{row['ratio']:.2f}",
+        f"{row['difference']:.0e}",
+        f"{row['compile_seconds']:.1f} s",
+    )

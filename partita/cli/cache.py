@@ -1,0 +1,90 @@
+"""The cache of compiled subgraphs: what is in it, why each entry was compiled, and how to empty it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import attrs
+
+from accelerators.cache import CacheEntry, clear, default_folder, list_entries
+from graph.errors import ReadError
+from graph.summary import size_text
+from partita.cli import exits
+from partita.cli.screen import Screen, table
+
+EXAMPLE = """\
+  partita cache ls
+  partita cache explain cpu_0
+  partita cache clear
+"""
+
+SHOWN = 30
+"""So many entries are listed unless --all is given."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument(
+        "action", choices=("ls", "explain", "clear", "path"), help="list, say why, empty, or say where it is"
+    )
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="explain: a subgraph, or how an entry's key begins"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help=f"list all entries, not only the {SHOWN} used last"
+    )
+    parser.add_argument("--folder", metavar="DIR", help="another cache folder than the user's own")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """One of the actions."""
+    folder = arguments.folder or str(default_folder())
+    if arguments.folder and not (Path(folder) / "entries").is_dir():
+        raise ReadError("this is no cache folder", where=folder, remedy="Name one that a CACHE_DIR named")
+    if arguments.action == "path":
+        screen.write_json({"folder": folder})
+        screen.show(folder)
+    elif arguments.action == "clear":
+        count = clear(folder)
+        screen.write_json({"folder": folder, "removed": count})
+        screen.show(f"{folder}: {count} entries removed")
+    else:
+        _list(folder, arguments, screen)
+    return exits.OK
+
+
+def _list(folder: str, arguments: argparse.Namespace, screen: Screen) -> None:
+    entries, name = list_entries(folder), arguments.name
+    if name is not None:
+        entries = [entry for entry in entries if entry.subgraph == name or entry.name.startswith(name)]
+    screen.write_json({"folder": folder, "entries": [attrs.asdict(entry) for entry in entries]})
+    total, shown = len(entries), entries if arguments.all else entries[-SHOWN:]
+    columns: tuple[str, ...] = ("subgraph", "key", "device", "ops", "code", "compiled in", "last used")
+    rows: list[tuple[str, ...]] = [_row(entry) for entry in shown]
+    if arguments.action == "explain":
+        columns = ("subgraph", "key", "compiled because")
+        rows = [(entry.subgraph, entry.name[:12], entry.because) for entry in shown]
+    screen.show(
+        table(
+            f"{folder}: {total} entries{', the last used are:' if total > len(shown) else ''}",
+            columns,
+            rows,
+            right=("ops", "code", "compiled in"),
+        )
+    )
+
+
+def _row(entry: CacheEntry) -> tuple[str, ...]:
+    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+    size = size_text(entry.bytes)
+    return (
+        entry.subgraph,
+        entry.name[:12],
+        entry.key.device,
+        str(entry.ops),
+        size,
+        f"{entry.seconds:.2f} s",
+        used,
+    )

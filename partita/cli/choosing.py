@@ -1,0 +1,100 @@
+"""What decides which nodes go together: devices, a backend, op names, a pattern, or a file of the user's."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import attrs
+
+import partita as pt
+from graph.errors import did_you_mean
+from partita.cli.arguments import Usage, add_placing, at_least, names, placing_of
+from partita.cli.plugins import load_plugin
+from partita.cli.screen import Screen
+
+
+@attrs.frozen(slots=True, eq=False)
+class Partitioned:
+    """A partitioned graph, and why it is as it is."""
+
+    graph: pt.Graph
+    """The graph with its calls."""
+    report: pt.PartitionReport
+    """What was taken and what was refused."""
+    placement: pt.Placement | None
+    """Where the nodes are, if devices were asked."""
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    group = parser.add_argument_group("what goes together (default: --devices HETERO:cpu,reference)")
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--devices", metavar="D", help="what each device runs: HETERO:first,second")
+    one.add_argument("--backend", metavar="NAME", help="a registered backend; each device is one")
+    one.add_argument("--select", type=names, metavar="OPS", help="ops by name: Conv,Relu")
+    one.add_argument(
+        "--pattern",
+        type=names,
+        metavar="PARTS",
+        help="a pattern's parts: 'Conv,BatchNormalization?,Relu|Clip?'",
+    )
+    group.add_argument(
+        "--plugin",
+        metavar="FILE.py[:NAME]",
+        help="your Python file: its properties, selectors, patterns; it is run",
+    )
+    add_placing(group)
+    group.add_argument("--growth", choices=("walk", "largest", "waves", "seed"), help="how subgraphs grow")
+    group.add_argument("--min-size", type=at_least(1), metavar="N", help="no subgraph has fewer ops")
+    group.add_argument("--max-subgraphs", type=at_least(0), metavar="N", help="no more subgraphs than this")
+
+
+def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> Partitioned:
+    """The graph partitioned as the options say."""
+    screen.say("partitioning")
+    properties = load_plugin(arguments.plugin) if arguments.plugin else []
+    options: dict[str, Any] = {
+        "growth": arguments.growth,
+        "min_subgraph_size": arguments.min_size,
+        "max_subgraphs": arguments.max_subgraphs,
+    }
+    placement = None
+    chosen = _property(graph, arguments, screen)
+    if (arguments.pin or arguments.forbid) and (
+        chosen or arguments.backend or (properties and not arguments.devices)
+    ):
+        raise Usage("--pin and --forbid go with --devices")
+    if chosen is not None:
+        options["subgraph_property"] = chosen
+    elif arguments.backend:
+        options["backend"] = arguments.backend
+    elif properties and not arguments.devices:
+        options["subgraph_property"] = properties
+    elif arguments.plugin and not arguments.devices:
+        raise Usage(
+            "it defines no property, selector or pattern",
+            where=arguments.plugin,
+            remedy="Derive one from pt.SubgraphProperty or pt.SubgraphSelector, or name what it registers: --devices, --backend",
+        )
+    else:
+        placement = pt.query(graph, arguments.devices, **placing_of(arguments))
+        graph = placement.apply(graph)
+    made = pt.apply_pass(graph, "PartitionGraph", **options)
+    return Partitioned(made, made.attrs["partition_report"], placement)
+
+
+def _property(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.SubgraphProperty | None:
+    """The property of --select or --pattern."""
+    if arguments.pattern:
+        return pt.PatternProperty(pt.Pattern(*arguments.pattern), "pattern")
+    if not arguments.select:
+        return None
+    present = {
+        f"{node.domain}::{node.op}" if node.domain else str(node.op) for node in graph.nodes if node.is_op
+    }
+    for op in arguments.select:
+        if op not in present:
+            hint = did_you_mean(op, present) or f"it has {', '.join(sorted(present))}"
+            screen.warn(f"the model has no op {op!r}: {hint}")
+    return pt.PatternProperty(pt.ContainOpSelector(set(arguments.select)), "select")

@@ -1,0 +1,56 @@
+"""A model compiled once, in one file that `run` and `bench` take, here or on another machine.
+
+The file holds machine code: whoever runs it trusts whoever made it. --key signs it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import partita as pt
+from graph.summary import size_text
+from partita.cli import exits
+from partita.cli.arguments import add_devices, add_model, config_of
+from partita.cli.models import compiled, load_graph, writable
+from partita.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXAMPLE = """\
+  partita compile zoo:squeezenet --devices HETERO:cpu,reference -o squeezenet.partita
+  partita run squeezenet.partita
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser)
+    add_devices(parser)
+    parser.add_argument("-o", "--output", metavar="OUT.partita", required=True, help="the file to write")
+    parser.add_argument("--key", metavar="FILE", help="sign with the bytes of this file")
+    parser.add_argument("--strict", action="store_true", help="a device that fails to compile is an error")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Compile and write."""
+    target = writable(arguments.output, arguments.model)
+    assert target is not None
+    key = Path(arguments.key).read_bytes() if arguments.key else None
+    model = compiled(load_graph(arguments, screen), arguments, screen, config_of(arguments.config))
+    model.export(target, key=key)
+    size = target.stat().st_size
+    screen.write_json({**model.report.to_dict(), "file": str(target), "bytes": size})
+    screen.show(*report_lines(model), f"wrote {target}, {size_text(size)}")
+    return exits.OK
+
+
+def report_lines(model: pt.CompiledModel) -> list[Table | str]:
+    """What was compiled, and what moved or was noted, to be shown."""
+    from accelerators.report import CompileReport, move_lines
+
+    report = model.report
+    if not isinstance(report, CompileReport):
+        return [str(report)]
+    return [report.to_table(), *move_lines(report.moves), *report.notes]

@@ -1,0 +1,25 @@
+"""What the exit status says; scripts may rely on it."""
+
+from __future__ import annotations
+
+OK = 0
+"""Done."""
+
+NO = 1
+"""Partita refused, and said why, or a check failed."""
+
+USAGE = 2
+"""The command line is wrong."""
+
+FAULT = 70
+"""A fault in Partita: a traceback was printed."""
+
+INTERRUPTED = 130
+"""Ctrl-C."""
+
+BROKEN_PIPE = 141
+"""Whoever read the output stopped reading."""
+
+TEXT = """exit status: 0 done; 1 refused, with the reason, or a check failed; 2 the command line is wrong;
+             70 a fault in Partita; 130 interrupted; 141 the reader of the output went away"""
+"""The same for `--help`."""

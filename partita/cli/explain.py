@@ -1,0 +1,113 @@
+"""Why a node is where it is: its subgraph, its device, what refused it, and each border at it.
+
+NODE is a node's name, or that of a value that it makes. Of a compiled model: where the node runs, and why not elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import partita as pt
+from graph.errors import GraphError, did_you_mean
+from partita.cli import exits
+from partita.cli.arguments import add_model
+from partita.cli.choosing import Partitioned, add_choice, partition
+from partita.cli.models import is_package, load_graph
+from partita.cli.screen import Screen
+
+EXAMPLE = """\
+  partita explain zoo:resnet50 n3 --devices HETERO:cpu,reference
+  partita explain zoo:resnet50 n3 --select Conv,Relu
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser, package=True)
+    parser.add_argument("node", metavar="NODE", help="a node's name, or a value's")
+    add_choice(parser)
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """One node's story."""
+    if is_package(arguments.model):
+        return _package(arguments, screen)
+    graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
+    node = find_node(graph, arguments.node)
+    made = partition(graph, arguments, screen)
+    screen.write_json(_as_data(node, made))
+    screen.show(_described(node))
+    if made.placement is not None:
+        screen.show(made.placement.why(node.name))
+    screen.show(made.report.explain(node.name))
+    return exits.OK
+
+
+def find_node(graph: pt.Graph, name: str) -> pt.Node:
+    """The op node of that name, or that makes the value of that name."""
+    makers = {name: entry.node for name, entry in zip(graph.output_names, graph.outputs)}
+    makers |= {value: node for node in graph.nodes if node.is_op for value in node.output_names if value}
+    node = graph[name] if name in graph else makers.get(name)
+    if node is None:
+        known = [node.name for node in graph.nodes if node.is_op]
+        of_op = [node.name for node in graph.nodes if node.op == name]
+        some = (
+            f"The nodes with that op are {', '.join(of_op[:6])}{', ...' if len(of_op) > 6 else ''}"
+            if of_op
+            else None
+        )
+        raise GraphError(
+            f"there is no node {name!r}",
+            where=f"graph {graph.name!r}",
+            remedy=some
+            or did_you_mean(name, {*known, *makers})
+            or "`partita inspect MODEL --nodes` lists them",
+        )
+    if not node.is_op:
+        kind = "an input" if node.is_variable else "a constant"
+        raise GraphError(
+            f"{name!r} is {kind}", where=f"graph {graph.name!r}", remedy="Ask for a node that reads it"
+        )
+    return node
+
+
+def _described(node: pt.Node) -> str:
+    read = ", ".join(f"{entry.name}: {entry.type}" for entry in node.reads if not entry.node.is_constant)
+    made = ", ".join(f"{entry.name}: {entry.type}" for entry in node.outputs if entry.name)
+    return f"{node.name} ({node.op}): ({read}) -> ({made})"
+
+
+def _as_data(node: pt.Node, made: Partitioned) -> dict[str, object]:
+    report, name = made.report, node.name
+    home = next((call for group, call in zip(report.groups, report.calls) if name in group.nodes), None)
+    data: dict[str, object] = {"node": name, "op": node.op, "subgraph": home}
+    data["outside"] = next(
+        ({"rule": row.rule, "text": row.text} for row in report.outside if row.node == name), None
+    )
+    if made.placement is not None:
+        data |= {"device": made.placement[name], "refusals": made.placement.refusals(name)}
+    path = report.cycle_path
+    borders = [border for border in report.borders if name in (border.producer, border.consumer)]
+    data["borders"] = [
+        {
+            "producer": b.producer,
+            "consumer": b.consumer,
+            "rule": b.rule,
+            "text": b.text,
+            "path": list(path(b) or ()),
+        }
+        for b in borders
+    ]
+    return data
+
+
+def _package(arguments: argparse.Namespace, screen: Screen) -> int:
+    """From the words that the exporter left; nothing is loaded."""
+    from accelerators.package.container import Package
+    from accelerators.package.report import ImportedReport
+
+    report = ImportedReport(json.loads(bytes(Package(arguments.model, None).member("report.json"))), ())
+    why = report.why(arguments.node)
+    screen.write_json({"node": arguments.node, "text": why})
+    screen.show(why)
+    return exits.OK

@@ -1,0 +1,117 @@
+"""Arrays for a model's inputs, from the files that a command line names."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import InputError
+from graph.errors import ReadError
+from graph.types import TensorType, Type
+from partita.cli.images import IMAGES, read_image
+
+Specs = Sequence[tuple[str, Type | None]]
+"""Names and types of the inputs."""
+
+
+def read_inputs(texts: Sequence[str], specs: Specs, normalize: str) -> dict[str, Any]:
+    """By input name, the arrays of FILE or NAME=FILE: .npy for one input, .npz for several by name, an image for one.
+
+    Files without a name go to the inputs that are left, in order."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, path = _split(text, specs)
+        made = _read(path, name, specs, found, normalize)
+        for key, array in made.items():
+            if key in found:
+                raise InputError(f"input {key!r} is given twice", where=path)
+            found[key] = _fitted(array, dict(specs)[key])
+    return found
+
+
+def _split(text: str, specs: Specs) -> tuple[str | None, str]:
+    """NAME=FILE where NAME is an input, else a file's path, which may have '=' in it."""
+    for name, _ in specs:
+        if text.startswith(name + "="):
+            return name, text[len(name) + 1 :]
+    return None, text
+
+
+def _read(
+    path: str, name: str | None, specs: Specs, found: Mapping[str, Any], normalize: str
+) -> dict[str, Any]:
+    file = Path(path)
+    if not file.is_file():
+        cause = "it is a directory" if file.is_dir() else "there is no such file"
+        raise ReadError(cause, where=path, remedy="Give FILE or NAME=FILE with a .npy, .npz or image file")
+    if file.suffix == ".npz" and name is None:
+        return _by_name(path, _numpy(path), specs)
+    target = name or next((other for other, _ in specs if other not in found), None)
+    if target is None:
+        raise InputError("there is no input left for it", where=path, remedy=_listed(specs))
+    if file.suffix.lower() in IMAGES:
+        return {target: read_image(path, target, dict(specs)[target], normalize)}
+    made = _numpy(path)
+    if isinstance(made, Mapping):
+        if len(made) != 1:
+            raise ReadError(f"it holds {len(made)} arrays, and one is wanted for {target!r}", where=path)
+        made = next(iter(made.values()))
+    return {target: made}
+
+
+def _numpy(path: str) -> Any:
+    """The array of a .npy file, or the arrays of a .npz file. Nothing is unpickled."""
+    try:
+        made = np.load(path, allow_pickle=False)
+        if isinstance(made, np.ndarray):
+            return made
+        with made:
+            return {name: made[name] for name in made.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, SyntaxError) as error:
+        kinds = f".npy, .npz, {', '.join(sorted(IMAGES))}"
+        raise ReadError(
+            f"no array can be read from it: {error}", where=path, remedy=f"Give one of {kinds}"
+        ) from error
+
+
+def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, Any]:
+    known = dict(specs)
+    unknown = [name for name in arrays if name not in known]
+    if unknown and len(arrays) == len(specs) == 1:
+        return {specs[0][0]: next(iter(arrays.values()))}
+    if unknown:
+        raise InputError(
+            f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=_listed(specs)
+        )
+    return dict(arrays)
+
+
+def _fitted(array: Any, kind: Type | None) -> Any:
+    """The array in the input's dtype where that changes no value; a leading 1 for the batch where just that is missing."""
+    if not isinstance(kind, TensorType) or not isinstance(array, np.ndarray):
+        return array
+    if (
+        kind.shape is not None
+        and array.ndim == len(kind.shape) - 1
+        and kind.shape[0] in (1, None) + _symbols(kind)
+    ):
+        array = array[np.newaxis]
+    if (
+        kind.dtype in ("float32", "int64")
+        and array.dtype.name in ("float64", "int32", "uint8")
+        and array.dtype.name != kind.dtype
+    ):
+        return array.astype(kind.dtype)
+    return array
+
+
+def _symbols(kind: TensorType) -> tuple[str, ...]:
+    return tuple(dim for dim in kind.shape or () if isinstance(dim, str))
+
+
+def _listed(specs: Specs) -> str:
+    return "Its inputs are " + ", ".join(f"{name}: {'?' if kind is None else kind}" for name, kind in specs)

@@ -1,0 +1,163 @@
+"""What a model consists of: ops, types, parameters, FLOPs, memory, sizes that are not fixed.
+
+A multiplication with its addition is one MAC and two FLOPs. "Activations" is what a good plan of memory needs for all values
+between the ops. Of a compiled model: its devices, inputs, outputs and subgraphs; nothing of it is run."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Any
+
+import partita as pt
+from graph.flops import Flops, count_flops
+from graph.summary import size_text, summarize, summary_table
+from partita.cli import exits
+from partita.cli.arguments import add_model
+from partita.cli.models import is_package, load_graph
+from partita.cli.screen import Screen, table
+
+EXAMPLE = """\
+  partita inspect zoo:resnet50
+  partita inspect bert.onnx --shape input_ids=1,128 --shape attention_mask=1,128 --nodes
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser, package=True)
+    parser.add_argument("--nodes", action="store_true", help="a row for each node too")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """The model in numbers."""
+    if is_package(arguments.model):
+        return _package(arguments.model, screen)
+    graph = load_graph(arguments, screen)
+    graph = pt.apply_pass(pt.apply_pass(graph, "InferShape", strict=False), "PlanMemory")
+    summary, flops, memory = summarize(graph), count_flops(graph), graph.attrs["memory_plan"]
+    ops = _ops(graph, flops)
+    screen.write_json(
+        {
+            "model": summary.name,
+            "inputs": {name: str(kind) for name, kind in summary.inputs},
+            "outputs": {name: str(kind) for name, kind in summary.outputs},
+            "parameters": summary.parameters,
+            "parameter_bytes": summary.bytes,
+            "activation_bytes": memory.peak,
+            "macs": flops.macs,
+            "flops": flops.flops,
+            "not_counted": list(flops.unknown),
+            "dynamic": list(summary.symbols),
+            "opsets": dict(summary.opsets),
+            "ops": ops,
+            **({"nodes": _nodes(graph, flops)} if arguments.nodes else {}),
+        }
+    )
+    if screen.as_json:
+        return exits.OK
+    columns = ("op", "count", "parameters", "MFLOPs", "share")
+    rows = []
+    for row in ops:
+        share = row["flops"] / (flops.flops or 1)
+        rows.append(
+            (
+                row["op"],
+                f"{row['count']:,}",
+                f"{row['parameters']:,}",
+                f"{row['flops'] / 1e6:,.1f}",
+                f"{share:.1%}",
+            )
+        )
+    screen.show(summary_table(summary), table("by op", columns, rows, right=columns[1:]))
+    if arguments.nodes:
+        nodes = [
+            (row["node"], row["op"], ", ".join(row["types"]), f"{row['flops'] / 1e6:,.3f}")
+            for row in _nodes(graph, flops)
+        ]
+        screen.show(table("by node", ("node", "op", "types", "MFLOPs"), nodes, right=("MFLOPs",)))
+    counted = " at least" if flops.unknown else ""
+    screen.show(
+        f"one run:{counted} {flops.macs / 1e9:,.3f} GMAC, {flops.flops / 1e9:,.3f} GFLOP; "
+        f"memory: parameters {size_text(summary.bytes)}, activations{counted} {size_text(memory.peak)}"
+    )
+    if flops.unknown:
+        screen.warn(_not_counted(flops, summary.symbols, summary.inputs))
+    return exits.OK
+
+
+def _ops(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
+    """A row for each kind of op, the dearest first. An array that several ops read counts for the first."""
+    counts, parameters = Counter(summarize(graph).ops), Counter[str]()
+    seen: set[int] = set()
+    for node in graph.nodes:
+        for entry in node.reads if node.is_op else ():
+            value = entry.node.value
+            if value is not None and id(value) not in seen:
+                seen.add(id(value))
+                parameters[str(node.op)] += value.size
+    rows = [
+        {"op": op, "count": count, "parameters": parameters[op], "flops": flops.by_op.get(op, 0)}
+        for op, count in counts.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["flops"], -row["count"], row["op"]))  # type: ignore[operator, no-any-return]
+
+
+def _nodes(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": node.name,
+            "op": node.op,
+            "types": [str(entry.type) if entry.type else "?" for entry in node.outputs if entry.name],
+            "flops": flops.by_node[node.name],
+        }
+        for node in graph.nodes
+        if node.is_op
+    ]
+
+
+def _not_counted(flops: Flops, symbols: tuple[str, ...], inputs: tuple[tuple[str, Any], ...]) -> str:
+    some = ", ".join(map(repr, flops.unknown[:4])) + (", ..." if len(flops.unknown) > 4 else "")
+    text = f"{len(flops.unknown)} ops are not counted: {some}"
+    if not symbols:
+        return text
+    example = next(
+        (
+            f"{name}={','.join('1' if isinstance(d, str) else str(d) for d in kind.shape)}"
+            for name, kind in inputs
+        ),
+        "",
+    )
+    return f"{text}\n  Sizes are not fixed ({', '.join(symbols)}): give them, like --shape {example}"
+
+
+def _package(path: str, screen: Screen) -> int:
+    """What a compiled model says of itself. Its checksum is verified; nothing is loaded."""
+    from accelerators.package.container import Package
+
+    manifest = Package(path, None).manifest
+    units = [
+        {"name": unit["name"], "device": unit["device"], "ops": len(unit["ops"])}
+        for unit in manifest["units"]
+    ]
+    said = {key: manifest[key] for key in ("model", "devices", "inputs", "outputs")}
+    screen.write_json(
+        {**said, "subgraphs": units, "identities": [unit["identity"] for unit in manifest["units"]]}
+    )
+    values = [("devices", ", ".join(said["devices"]))]
+    values += [
+        (what, "\n".join(f"{name}: {kind}" for name, kind in said[what])) for what in ("inputs", "outputs")
+    ]
+    compiled = sorted(
+        {f"{key}: {value}" for unit in manifest["units"] for key, value in unit["identity"].items()}
+    )
+    screen.show(
+        table(str(said["model"]), ("", ""), [*values, ("compiled by and for", "\n".join(compiled))]),
+        table(
+            "subgraphs",
+            ("subgraph", "device", "ops"),
+            [tuple(unit.values()) for unit in units],
+            right=("ops",),
+        ),
+    )
+    return exits.OK

@@ -1,0 +1,150 @@
+"""`partita`: the verbs, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+import partita as pt
+from graph.errors import PartitaError
+from partita.cli import exits
+from partita.cli.arguments import Usage
+from partita.cli.screen import DEBUG, Screen
+
+VERBS = ("devices", "inspect", "partition", "explain", "run", "bench", "compile", "cache")
+"""One file each."""
+
+ABOUT = """\
+Decides which accelerator runs which part of a neural network, and compiles it.
+
+MODEL is an ONNX file, an MXNet "-symbol.json", or a model of the zoo, like zoo:resnet50."""
+
+EXAMPLE = """\
+example:
+  partita inspect zoo:resnet50
+  partita partition zoo:resnet50 --devices HETERO:cpu,reference -o partitioned.onnx
+
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; -> its exit status."""
+    with suppress(AttributeError):
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _forget_stdout()
+        return exits.BROKEN_PIPE
+    except KeyboardInterrupt:
+        Screen().fail("interrupted", {})
+        return exits.INTERRUPTED
+    except OSError as error:
+        _forget_stdout()
+        Screen().fail(f"the output cannot be written: {error.strerror or error}", {})
+        return exits.NO
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    screen, debug = Screen(), bool(os.environ.get(DEBUG))
+    try:
+        arguments = make_parser().parse_args(argv)
+        screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *place: screen.warn(str(message))
+            code: int = arguments.run(arguments, screen)
+        return code
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else exits.OK
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:
+            raise  # stdout, which cannot be written to
+        return _failed(error, screen, debug)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = _Parser(
+        prog="partita",
+        description=ABOUT,
+        epilog=EXAMPLE + exits.TEXT,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"partita {pt.__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
+    for verb in VERBS:
+        module = importlib.import_module(f"partita.cli.{verb}")
+        about = (module.__doc__ or "").strip()
+        one = verbs.add_parser(
+            verb,
+            help=about.partition("\n")[0],
+            description=about,
+            epilog=f"example:\n{module.EXAMPLE}",
+            formatter_class=_Help,
+            allow_abbrev=False,
+        )
+        module.configure(one)
+        _add_common(one, module.run)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> None:
+    common = parser.add_argument_group("common options")
+    common.add_argument("--json", action="store_true", help="print one JSON object in place of tables")
+    common.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    common.add_argument("--debug", action="store_true", help=f"errors with a traceback (also: {DEBUG}=1)")
+    parser.set_defaults(run=run)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal, the options' names in one column."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """What is wrong, and where to read how it is right."""
+        self.exit(exits.USAGE, f"error: {message}\n  See {self.prog} --help.\n")
+
+
+def _failed(error: Exception, screen: Screen, debug: bool) -> int:
+    """One message, and the exit status that goes with it."""
+    known = isinstance(error, (PartitaError, OSError))
+    if debug or not known:
+        traceback.print_exception(error)
+    if isinstance(error, PartitaError):
+        screen.fail(str(error), _as_data(error))
+        return exits.USAGE if isinstance(error, Usage) else exits.NO
+    if isinstance(error, OSError):
+        screen.fail(
+            f"{error.filename}: {error.strerror}", {"kind": type(error).__name__, "cause": str(error)}
+        )
+        return exits.NO
+    cause = f"{type(error).__name__}: {error}"
+    screen.fail(
+        f"{cause}\n  This is a fault in Partita: please report it with the lines above.",
+        {"kind": "fault", "cause": cause},
+    )
+    return exits.FAULT
+
+
+def _as_data(error: PartitaError) -> dict[str, str | None]:
+    return {"kind": type(error).__name__, "cause": error.cause, "where": error.where, "remedy": error.remedy}
+
+
+def _forget_stdout() -> None:
+    """Nobody reads it any more: what is still to be written at the end goes nowhere."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,102 @@
+"""The model that a command line names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import partita as pt
+from accelerators.device_list import DEFAULT
+from graph.errors import ReadError, WriteError
+from graph.types import Dim
+from partita.cli.arguments import Usage, placing_of
+from partita.cli.inputs import read_inputs
+from partita.cli.screen import Screen
+
+PACKAGE = ".partita"
+"""What the name of a file ends with that `partita compile` wrote."""
+
+
+def is_package(model: str) -> bool:
+    """Is it a compiled model?"""
+    return model.endswith(PACKAGE)
+
+
+def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
+    """MODEL as a graph, with the sizes that --shape gives, optimised if wanted."""
+    if is_package(arguments.model):
+        raise ReadError(
+            "this is a compiled model, and the command needs the model itself",
+            where=arguments.model,
+            remedy="Give the ONNX file that it was compiled from; `run`, `bench`, `inspect` and `explain` take compiled ones",
+        )
+    graph = read_graph(arguments.model, screen, dict(arguments.shape), arguments.params)
+    return pt.optimize(graph) if arguments.optimize else graph
+
+
+def read_graph(
+    model: str, screen: Screen, shapes: Mapping[str, tuple[Dim, ...]], params: str | None = None
+) -> pt.Graph:
+    """A model by name."""
+    screen.say(f"reading {model}")
+    return pt.load(model, shapes=shapes or None, params=params)
+
+
+def writable(path: str | None, model: str) -> Path | None:
+    """The path, if a file can be written there: said before the work begins, not after it."""
+    if path is None:
+        return None
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir():
+        raise WriteError("it is a directory", where=path, remedy="Name a file")
+    if not folder.is_dir():
+        raise WriteError(f"there is no folder {str(folder)!r}", where=path, remedy="Make it first")
+    if not os.access(folder, os.W_OK):
+        raise WriteError(f"the folder {str(folder)!r} cannot be written to", where=path)
+    if os.path.exists(model) and target.exists() and target.samefile(model):
+        raise WriteError("this would overwrite the model itself", where=path, remedy="Choose another name")
+    return target
+
+
+def load_model(
+    arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
+) -> tuple[pt.Graph | None, pt.CompiledModel]:
+    """MODEL compiled, and its graph; of a file that is compiled already there is none."""
+    if not is_package(arguments.model):
+        graph = load_graph(arguments, screen)
+        return graph, compiled(graph, arguments, screen, config)
+    if arguments.shape or arguments.params or arguments.optimize or arguments.pin or arguments.forbid:
+        raise Usage("the model is compiled: --shape, --params, --optimize, --pin and --forbid come too late")
+    screen.say(f"importing {arguments.model}")
+    key = Path(arguments.key).read_bytes() if getattr(arguments, "key", None) else None
+    recompile = arguments.devices or False
+    return None, pt.import_model(arguments.model, key=key, config=config or None, recompile=recompile)
+
+
+def compiled(
+    graph: pt.Graph, arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
+) -> pt.CompiledModel:
+    """The model for the devices asked for."""
+    screen.say(f"compiling for {arguments.devices or DEFAULT}")
+    strict = getattr(arguments, "strict", False)
+    return pt.compile(graph, arguments.devices, config, strict=strict, **placing_of(arguments))
+
+
+def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The inputs given, and made-up ones for the rest."""
+    specs = model.properties.inputs
+    given = read_inputs(arguments.input, specs, arguments.normalize)
+    if len(given) == len(specs):
+        return given
+    if given:
+        missing = ", ".join(name for name, _ in specs if name not in given)
+        raise pt.InputError(
+            f"there is no --input for {missing}",
+            where=f"model {model.graph.name!r}",
+            remedy="Give all inputs or none",
+        )
+    return dict(zip((name for name, _ in specs), model.example_inputs(arguments.seed)))

@@ -1,0 +1,73 @@
+"""Which nodes go together, why each border is where it is, and the partitioned model as ONNX.
+
+Each subgraph becomes one call of a function inside the ONNX file, which ONNX Runtime and Netron open."""
+
+from __future__ import annotations
+
+import argparse
+
+import partita as pt
+from accelerators.atomic import write_text
+from partita.cli import exits
+from partita.cli.arguments import add_model
+from partita.cli.choosing import Partitioned, add_choice, partition
+from partita.cli.models import load_graph, writable
+from partita.cli.screen import Screen
+
+EXAMPLE = """\
+  partita partition zoo:resnet50 --devices HETERO:cpu,reference -o partitioned.onnx --report page.html
+  partita partition zoo:resnet50 --pattern 'Conv,BatchNormalization?,Sum|Add?,Relu?' --svg blocks.svg
+  partita partition model.onnx --plugin my_selectors.py --json
+"""
+
+SHOWN = 30
+"""So many subgraphs the table lists unless --all is given."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser)
+    add_choice(parser)
+    group = parser.add_argument_group("what to write")
+    group.add_argument("-o", "--output", metavar="OUT.onnx", help="the partitioned model")
+    group.add_argument("--report", metavar="PAGE.html", help="a page to look at it in a browser")
+    group.add_argument("--dot", metavar="FILE", help="a drawing for Graphviz")
+    group.add_argument("--svg", metavar="FILE", help="a drawing")
+    group.add_argument("--plan", metavar="FILE", help="the plan as JSON: pt.Plan.from_json reads it back")
+    group.add_argument("--all", action="store_true", help=f"list all subgraphs, not only {SHOWN}")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Partition, tell, write."""
+    paths = {name: getattr(arguments, name) for name in ("output", "report", "dot", "svg", "plan")}
+    for path in paths.values():
+        writable(path, arguments.model)
+    made = partition(load_graph(arguments, screen), arguments, screen)
+    for name, path in paths.items():
+        if path is not None:
+            _write(name, path, made)
+            screen.say(f"wrote {path}")
+    if screen.as_json:
+        placement = {} if made.placement is None else {"placement": made.placement.to_dict()}
+        screen.write_json({**made.report.to_dict(paths=True), **placement})
+        return exits.OK
+    groups = len(made.report.groups)
+    screen.show(made.report.to_table(groups if arguments.all else SHOWN), *made.report.notes)
+    if made.placement is not None:
+        screen.show(made.placement.to_table())
+    return exits.OK
+
+
+def _write(name: str, path: str, made: Partitioned) -> None:
+    if name == "output":
+        pt.save(made.graph, path)
+    elif name == "report":
+        from partita.page import report_page
+
+        report_page(made.graph, path)
+    elif name == "plan":
+        write_text(path, made.report.plan.to_json())
+    else:
+        from graph.pictures import to_dot, to_svg
+
+        write_text(path, to_dot(made.graph) if name == "dot" else to_svg(made.graph))

@@ -1,0 +1,108 @@
+"""A user's own Python file: its properties, selectors and patterns, and whatever it registers."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import partita as pt
+from graph.errors import ReadError, did_you_mean
+
+MODULE = "partita_plugin"
+"""What such a file is called as a module, followed by its name."""
+
+
+def load_plugin(text: str) -> list[pt.SubgraphProperty]:
+    """The properties of FILE.py, or of FILE.py:NAME that one alone; registering is left to the file itself."""
+    path, _, wanted = text.partition(".py:")
+    module = _run_file(path + ".py" if wanted else path)
+    found = dict(_properties(module))
+    if not wanted:
+        return list(found.values())
+    if wanted not in found:
+        known = ", ".join(found) or "none"
+        remedy = did_you_mean(wanted, found) or f"It defines {known}"
+        raise ReadError(
+            f"it defines no property, selector or pattern {wanted!r}", where=module.__file__, remedy=remedy
+        )
+    return [found[wanted]]
+
+
+def _run_file(path: str) -> ModuleType:
+    file = Path(path)
+    if not file.is_file():
+        raise ReadError(
+            "there is no such file", where=path, remedy="Give the path of a Python file, or FILE.py:NAME"
+        )
+    name = f"{MODULE}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ReadError("this is no Python file", where=path, remedy="Its name ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except pt.PartitaError:
+        raise
+    except (Exception, SystemExit) as error:
+        line = _line_in(file, error)
+        raise ReadError(
+            f"it raises {type(error).__name__}: {error}", where=f"{path}{line}", remedy="Mend the file"
+        ) from error
+    return module
+
+
+def _line_in(file: Path, error: BaseException) -> str:
+    """`:12`, the last line of the file that the error came through."""
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}"
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename).resolve() == file.resolve():
+            found = f":{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+def _properties(module: ModuleType) -> Iterator[tuple[str, pt.SubgraphProperty]]:
+    """By name, what the file itself defines: a selector that a property of the file makes is taken for part of it."""
+    defined = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
+    properties = [(name, value) for name, value in defined if _is_own(value, pt.SubgraphProperty, module)]
+    for name, value in properties:
+        yield name, value if isinstance(value, pt.SubgraphProperty) else _made(value, name, module)
+    for name, value in defined:
+        if isinstance(value, (pt.Pattern, pt.SubgraphSelector)):
+            yield name, pt.PatternProperty(value, name)
+        elif _is_own(value, pt.SubgraphSelector, module) and not properties:
+            yield name, _SelectorProperty(value, name)
+
+
+def _is_own(value: object, base: type, module: ModuleType) -> bool:
+    if isinstance(value, base):
+        return True
+    return inspect.isclass(value) and issubclass(value, base) and value.__module__ == module.__name__
+
+
+def _made(cls: type[pt.SubgraphProperty], name: str, module: ModuleType) -> pt.SubgraphProperty:
+    try:
+        return cls()
+    except Exception as error:
+        cause = f"{name}() raises {type(error).__name__}: {error}"
+        raise ReadError(
+            cause, where=module.__file__, remedy="A property that is named here takes no arguments"
+        ) from error
+
+
+class _SelectorProperty(pt.SubgraphProperty):
+    """A new selector of the class for each seed."""
+
+    def __init__(self, cls: type[pt.SubgraphSelector], name: str) -> None:
+        self.cls = cls
+        self.name = name
+
+    def create_subgraph_selector(self) -> pt.SubgraphSelector:
+        return self.cls()

@@ -1,0 +1,199 @@
+"""A model compiled, run once, checked if wanted, and its profile.
+
+Without --input the inputs are made up (random numbers from --seed; ones for integers). An image is scaled to the input's
+size as a whole and normalised: --normalize imagenet is (v/255 - mean) / deviation by channel, unit is v/255, none is v.
+--check compares with the reference on the same model: error = max|a - b| / max|b| for each output; of what a softmax
+made, the logarithms are compared. MODEL may be a file that `partita compile` wrote: its machine code is then run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import attrs
+import numpy as np
+
+import partita as pt
+from accelerators.atomic import replacing
+from partita.cli import exits
+from partita.cli.arguments import Usage, add_devices, add_model, at_least, config_of, positive
+from partita.cli.compile import report_lines
+from partita.cli.images import NORMALIZE
+from partita.cli.models import load_model, model_inputs, read_graph, writable
+from partita.cli.screen import Screen, table
+from partita.compare import Difference, compare
+
+EXAMPLE = """\
+  partita run zoo:squeezenet --devices HETERO:cpu,reference --check
+  partita run zoo:resnet50 --input cat.jpg --profile 5
+  partita run bert.onnx --input inputs.npz --output answers.npz
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser, package=True)
+    add_devices(parser)
+    inputs = parser.add_argument_group("inputs and outputs")
+    inputs.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help=".npy, .npz (by name) or an image; again for each input",
+    )
+    inputs.add_argument(
+        "--normalize",
+        choices=NORMALIZE,
+        default=NORMALIZE[0],
+        help="what happens to an image (default: %(default)s)",
+    )
+    inputs.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of inputs that are made up")
+    inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
+    group = parser.add_argument_group("checking and measuring")
+    group.add_argument("--check", action="store_true", help="compare with the reference")
+    group.add_argument(
+        "--against", metavar="MODEL", help="compare with this model on the reference: for compiled models"
+    )
+    group.add_argument(
+        "--tolerance",
+        type=positive,
+        default=1e-3,
+        metavar="E",
+        help="the largest error (default: %(default)s)",
+    )
+    group.add_argument(
+        "--profile",
+        type=at_least(0),
+        default=10,
+        metavar="N",
+        help="show the N slowest rows (default: %(default)s)",
+    )
+    group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
+    group.add_argument("--report", metavar="PAGE.html", help="write a page to look at it in a browser")
+    group.add_argument(
+        "--key", metavar="FILE", help="a compiled model has to be signed with the bytes of this file"
+    )
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Compile, run, check, measure."""
+    for path in (arguments.output, arguments.trace, arguments.report):
+        writable(path, arguments.model)
+    graph, model = load_model(arguments, screen, config_of(arguments.config))
+    original = _original(graph, arguments, screen)
+    inputs = model_inputs(model, arguments)
+    screen.say("running")
+    outputs = model(inputs)
+    checked = [] if original is None else _check(model, original, inputs, outputs, screen)
+    profile = _profile(model, inputs, arguments, screen)
+    _write(model, outputs, profile, arguments, screen)
+    data: dict[str, Any] = {"report": model.report.to_dict(), "outputs": _described(model, outputs)}
+    good = all(difference.worst <= arguments.tolerance for difference in checked)
+    if original is not None:
+        data["check"] = {
+            "ok": good,
+            "tolerance": arguments.tolerance,
+            "outputs": [attrs.asdict(d) for d in checked],
+        }
+    if profile is not None:
+        data["profile"] = profile.to_dict()
+    screen.write_json(data)
+    if not screen.as_json:
+        _show(model, data, checked, arguments.tolerance, profile, arguments.profile, screen)
+    return exits.OK if good else exits.NO
+
+
+def _original(graph: pt.Graph | None, arguments: argparse.Namespace, screen: Screen) -> pt.Graph | None:
+    """What to check against: nothing if no check was asked for."""
+    if arguments.against:
+        return read_graph(arguments.against, screen, dict(arguments.shape), arguments.params)
+    if arguments.check and graph is None:
+        raise Usage(
+            "a compiled model has nothing to be checked against",
+            remedy="Name the model it was made from: --against MODEL",
+        )
+    return graph if arguments.check else None
+
+
+def _check(
+    model: pt.CompiledModel, original: pt.Graph, inputs: dict[str, Any], outputs: Any, screen: Screen
+) -> list[Difference]:
+    """Against the reference; first, whether the outputs depend on the inputs at all."""
+    screen.say("running the reference")
+    expected = pt.compile(original, "reference")(inputs)
+    others = {name: -value if _is_float(value) else value for name, value in inputs.items()}
+    if any(_is_float(value) for value in inputs.values()):
+        changed = any(d.worst > 0 for d in compare(original, model(others), outputs))
+        if not changed:
+            screen.warn("other inputs give the same outputs: the check shows little")
+    return compare(original, outputs, expected)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def _profile(
+    model: pt.CompiledModel, inputs: dict[str, Any], arguments: argparse.Namespace, screen: Screen
+) -> pt.Profile | None:
+    if not arguments.profile and not arguments.trace and not arguments.report:
+        return None
+    screen.say("measuring")
+    return model.profile(inputs)
+
+
+def _write(
+    model: pt.CompiledModel,
+    outputs: Any,
+    profile: pt.Profile | None,
+    arguments: argparse.Namespace,
+    screen: Screen,
+) -> None:
+    if arguments.output:
+        names = [name for name, _ in model.properties.outputs]
+        with replacing(arguments.output) as file:
+            np.savez(file, **{name: np.asarray(value) for name, value in zip(names, outputs)})  # type: ignore[arg-type]
+    if arguments.trace and profile is not None:
+        profile.to_chrome_trace(arguments.trace)
+    if arguments.report:
+        from partita.page import report_page
+
+        report_page(model, arguments.report, profile=profile)
+    for path in filter(None, (arguments.output, arguments.trace, arguments.report)):
+        screen.say(f"wrote {path}")
+
+
+def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
+    """Each output in a few numbers."""
+    found = []
+    for (name, kind), value in zip(model.properties.outputs, outputs):
+        row: dict[str, Any] = {"name": name, "type": str(kind)}
+        if isinstance(value, np.ndarray):
+            row |= {"dtype": value.dtype.name, "shape": list(value.shape)}
+            if value.size and value.dtype.kind in "fiub":
+                wide = value.astype(np.float64)
+                row |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
+        found.append(row)
+    return found
+
+
+def _show(
+    model: pt.CompiledModel, data: dict[str, Any], checked: list[Difference], tolerance: float, profile: pt.Profile | None,
+    slowest: int, screen: Screen,
+) -> None:  # fmt: skip
+    columns = ("output", "type", "min", "mean", "max")
+    rows = []
+    for row in data["outputs"]:
+        numbers = [f"{row[key]:.6g}" if key in row else "" for key in columns[2:]]
+        sizes = f"{row['dtype']}{row['shape']}" if "shape" in row else row["type"]
+        rows.append((row["name"], sizes, *numbers))
+    screen.show(*report_lines(model), table("outputs", columns, rows, right=columns[2:]))
+    if profile is not None and slowest:
+        screen.show(profile.to_table(slowest))
+    for difference in checked:
+        verdict = "ok" if difference.worst <= tolerance else f"WRONG, worst at {list(difference.where)}"
+        how = " of the logarithms" if difference.logarithms else ""
+        screen.show(
+            f"check {difference.output}: error {difference.worst:.1e}{how}, at most {tolerance:g}: {verdict}"
+        )

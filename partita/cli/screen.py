@@ -1,0 +1,130 @@
+"""Where everything goes that a verb has to say: results to stdout, as tables or as JSON; progress and warnings to stderr.
+
+Names come from models, which may be hostile: no control character of theirs reaches the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import attrs
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
+
+WIDTH = 160
+"""Columns of tables that go to a file or a pipe, unless COLUMNS says otherwise."""
+
+DEBUG = "PARTITA_DEBUG"
+"""The environment variable that stands for --debug."""
+
+
+@attrs.frozen(slots=True)
+class Screen:
+    """One run's output."""
+
+    as_json: bool = False
+    """One JSON object in place of tables?"""
+    quiet: bool = False
+    """No progress?"""
+
+    def show(self, *things: RenderableType) -> None:
+        """Tables, or lines of text, on stdout; nothing where JSON was asked for."""
+        if self.as_json:
+            return
+        console = _console(sys.stdout)
+        for thing in things:
+            title = getattr(thing, "title", None)
+            if title is not None and not isinstance(thing, str):
+                console.print(_Clean(title), soft_wrap=True)  # a table folds its title at its own width
+                setattr(thing, "title", None)  # noqa: B010  only tables have one
+            console.print(_Clean(thing), soft_wrap=isinstance(thing, str))
+
+    def write_json(self, data: Any) -> None:
+        """The result as data on stdout; nothing unless JSON was asked for."""
+        if self.as_json:
+            print(json.dumps(_plain(data), indent=1, allow_nan=False))
+
+    def say(self, text: str) -> None:
+        """Progress: a line on stderr."""
+        if not self.quiet:
+            _print_line(text, "dim")
+
+    def warn(self, text: str) -> None:
+        """What the user should know about the result: a line on stderr."""
+        _print_line(f"warning: {text}", "yellow")
+
+    def fail(self, text: str, data: Mapping[str, Any]) -> None:
+        """Why there is no result: on stderr, and as {"error": data} where JSON was asked for."""
+        self.write_json({"error": data})
+        _print_line(f"error: {text}", "red")
+
+
+def table(
+    title: str, columns: Iterable[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()
+) -> Table:
+    """A table of plain cells; numbers stand on the right in the columns named by `right`."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=Text(title))
+    on_the_right = set(right)
+    for column in columns:
+        made.add_column(column, justify="right" if column in on_the_right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            """Left to main, as for any other output."""
+            raise BrokenPipeError
+
+    wide = stream.isatty() or "COLUMNS" in os.environ
+    return Piped(file=stream, width=None if wide else WIDTH, highlight=False, emoji=False, markup=False)
+
+
+def _print_line(text: str, style: str) -> None:
+    from rich.text import Text
+
+    head, colon, rest = text.partition(":") if style != "dim" else (text, "", "")
+    _console(sys.stderr).print(_Clean(Text.assemble((head + colon, style), rest)), soft_wrap=True)
+
+
+class _Clean:
+    """Something to print, each character that is not printable replaced."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self.inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        for segment in console.render(self.inner, options):
+            yield segment if segment.control else Segment(_printable(segment.text), segment.style)
+
+
+def _printable(text: str) -> str:
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    )
+
+
+def _plain(data: Any) -> Any:
+    """What JSON can say: NaN and the infinities become null."""
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_plain(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data

@@ -1,0 +1,206 @@
+"""The verbs that look and run nothing: devices, inspect, partition, explain, cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import partita as pt
+from tests.cli.conftest import Command
+
+SELECTORS = """
+import partita as pt
+
+
+class Pair(pt.SubgraphSelector):
+    def select(self, node):
+        return node.op == "Conv"
+
+    def select_output(self, cur, new):
+        return new.op == "Relu"
+
+
+relu = pt.Pattern("Relu")
+"""
+
+
+def test_devices(partita: Command) -> None:
+    done = partita("devices")
+    assert done.status == 0
+    assert "reference" in done.out
+    assert done.err == ""
+    assert {"name", "usable", "detail", "source"} == set(partita("devices", "--json").json["devices"][0])
+
+
+def test_one_device(partita: Command) -> None:
+    found = partita("devices", "reference", "--json").json
+    assert "FULL_DEVICE_NAME" in found["metrics"]
+    assert found["config"]["PRECISION"] == "f32"
+    done = partita("devices", "referenc")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == "error: there is no device 'referenc'\n  Did you mean 'reference'?\n"
+
+
+def test_inspect(partita: Command, model: str) -> None:
+    found = partita("inspect", model, "--json", "--nodes").json
+    assert found["macs"] == 4 * 6 * 6 * 27
+    assert found["inputs"] == {"x": "float32[1, 3, 8, 8]"}
+    assert found["parameters"] == 108
+    assert found["activation_bytes"] > 0
+    assert [row["node"] for row in found["nodes"]] == ["conv1", "relu1", "softmax1"]
+    done = partita("inspect", model, "--nodes")
+    assert done.status == 0
+    assert "one run: 0.000 GMAC" in done.out
+    assert "float32[1, 4, 6, 6]" in done.out
+    assert done.err == "reading small.onnx\n"
+
+
+def test_sizes_that_are_not_fixed(partita: Command, dynamic: str) -> None:
+    done = partita("inspect", dynamic)
+    assert "3 ops are not counted: 'conv1', 'relu1', 'softmax1'" in done.err
+    assert "give them, like --shape x=1,3,8,8" in done.err
+    found = partita("inspect", dynamic, "--shape", "x=2,3,8,8", "--json").json
+    assert found["macs"] == 2 * 4 * 6 * 6 * 27
+    assert found["not_counted"] == []
+
+
+def test_partition_writes_what_it_is_asked_for(partita: Command, model: str) -> None:
+    done = partita(
+        "partition",
+        model,
+        "--select",
+        "Conv,Relu",
+        "-o",
+        "out.onnx",
+        "--dot",
+        "a.dot",
+        "--svg",
+        "a.svg",
+        "--plan",
+        "a.json",
+    )
+    assert done.status == 0
+    assert "2 of 3 ops in 1 subgraphs" in done.out
+    again = pt.load("out.onnx")
+    assert [node.name for node in again.nodes if node.is_call] == ["select_0"]
+    assert Path("a.dot").read_text().startswith("digraph")
+    assert "<svg" in Path("a.svg").read_text()
+    assert pt.Plan.from_json(Path("a.json").read_text()).groups[0].nodes == ("conv1", "relu1")
+    assert "wrote out.onnx" in done.err
+
+
+def test_partition_by_devices(partita: Command, model: str) -> None:
+    found = partita(
+        "partition",
+        model,
+        "--devices",
+        "HETERO:onnxruntime,reference",
+        "--forbid",
+        "Relu=onnxruntime",
+        "--json",
+    ).json
+    assert [group["device"] for group in found["groups"]] == ["onnxruntime", "reference", "onnxruntime"]
+    assert found["placement"]["refusals"] == {"relu1": {"onnxruntime": "forbid 'Relu'"}}
+
+
+def test_partition_by_pattern_and_backend(partita: Command, model: str) -> None:
+    found = partita("partition", model, "--pattern", "Conv,BatchNormalization?,Relu|Clip?", "--json").json
+    assert [group["nodes"] for group in found["groups"]] == [["conv1", "relu1"]]
+    found = partita("partition", model, "--backend", "reference", "--json").json
+    assert [len(group["nodes"]) for group in found["groups"]] == [3]
+
+
+def test_partition_by_a_file_of_ones_own(partita: Command, model: str) -> None:
+    Path("mine.py").write_text(SELECTORS)
+    both = partita("partition", model, "--plugin", "mine.py", "--json").json
+    assert [(group["property"], group["nodes"]) for group in both["groups"]] == [("Pair", ["conv1", "relu1"])]
+    one = partita("partition", model, "--plugin", "mine.py:relu", "--json").json
+    assert [(group["property"], group["nodes"]) for group in one["groups"]] == [("relu", ["relu1"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (
+            "import nothing_of_that_name",
+            "",
+            "mine.py:1: it raises ModuleNotFoundError: No module named 'nothing_of_that_name'",
+        ),
+        ("x = (", "", "mine.py:1: it raises SyntaxError"),
+        (
+            SELECTORS,
+            ":Pear",
+            "mine.py: it defines no property, selector or pattern 'Pear'\n  Did you mean 'Pair'?",
+        ),
+        (
+            "",
+            "",
+            "mine.py: it defines no property, selector or pattern\n  Derive one from pt.SubgraphProperty",
+        ),
+    ],
+)
+def test_a_bad_file_of_ones_own(partita: Command, model: str, text: str, name: str, message: str) -> None:
+    Path("mine.py").write_text(text)
+    done = partita("partition", model, "--plugin", f"mine.py{name}")
+    assert done.status in (1, 2)
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_an_op_that_the_model_has_not(partita: Command, model: str) -> None:
+    done = partita("partition", model, "--select", "Conv,Rellu")
+    assert "warning: the model has no op 'Rellu': Did you mean 'Relu'?" in done.err
+
+
+def test_explain(partita: Command, model: str) -> None:
+    done = partita("explain", model, "relu1", "--select", "Conv")
+    assert "relu1 (Relu): (conv1: float32[1, 4, 6, 6]) -> (relu1: float32[1, 4, 6, 6])" in done.out
+    assert "relu1 is in no subgraph: unsupported" in done.out
+    found = partita("explain", model, "relu1", "--devices", "reference", "--json").json
+    assert (found["device"], found["subgraph"], found["borders"]) == ("reference", "reference_0", [])
+
+
+def test_explain_a_value(partita: Command, model: str) -> None:
+    assert "softmax1 (Softmax)" in partita("explain", model, "y", "--devices", "reference").out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rellu1", "there is no node 'rellu1'\n  Did you mean 'relu1'?"),
+        ("Conv", "there is no node 'Conv'\n  The nodes with that op are conv1."),
+        ("w", "'w' is a constant\n  Ask for a node that reads it."),
+        ("x", "'x' is an input"),
+    ],
+)
+def test_explain_what_is_not_there(partita: Command, model: str, name: str, message: str) -> None:
+    done = partita("explain", model, name)
+    assert (done.status, done.out) == (1, "")
+    assert message in done.err
+
+
+def test_cache(partita: Command, model: str) -> None:
+    pt.compile(pt.load(model), "cpu", {"CACHE_DIR": "kept"})
+    found = partita("cache", "ls", "--folder", "kept", "--json").json["entries"]
+    assert [(entry["subgraph"], entry["ops"]) for entry in found] == [("cpu_0", 3)]
+    assert "it is the first of its kind" in partita("cache", "explain", "cpu_0", "--folder", "kept").out
+    assert partita("cache", "clear", "--folder", "kept").out == "kept: 1 entries removed\n"
+    assert partita("cache", "ls", "--folder", "kept", "--json").json["entries"] == []
+    done = partita("cache", "clear", "--folder", ".")
+    assert (done.status, done.err) == (
+        1,
+        "error: .: this is no cache folder\n  Name one that a CACHE_DIR named.\n",
+    )
+
+
+def test_mxnet_symbols(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "Activation", "name": "act", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]},
+    ]
+    Path("net-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}))
+    found = partita("inspect", "net-symbol.json", "--shape", "data=2,3", "--json").json
+    assert (found["inputs"], found["flops"]) == ({"data": "float32[2, 3]"}, 6)

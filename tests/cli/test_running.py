@@ -1,0 +1,187 @@
+"""The verbs that run models: run, bench, compile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from tests.cli.conftest import Command
+
+ARRAY = np.random.default_rng(1).standard_normal((1, 3, 8, 8), np.float32)
+
+
+def test_run(partita: Command, model: str) -> None:
+    done = partita(
+        "run",
+        model,
+        "--devices",
+        "HETERO:onnxruntime,reference",
+        "--check",
+        "-o",
+        "out.npz",
+        "--trace",
+        "trace.json",
+    )
+    assert done.status == 0
+    assert "check y: error" in done.out
+    assert "of the logarithms, at most 0.001: ok" in done.out
+    assert "layer_type" in done.out
+    assert np.load("out.npz")["y"].shape == (1, 4, 6, 6)
+    assert json.loads(Path("trace.json").read_text())["traceEvents"]
+
+
+def test_run_tells_the_same_as_data(partita: Command, model: str) -> None:
+    found = partita("run", model, "--devices", "reference", "--check", "--json").json
+    assert found["check"]["ok"]
+    assert found["check"]["outputs"][0]["worst"] == 0
+    assert found["outputs"][0]["shape"] == [1, 4, 6, 6]
+    assert found["profile"]["rows"][0]["node"] == "conv1"
+    assert found["report"]["subgraphs"][0]["device"] == "reference"
+
+
+def test_a_check_that_fails(partita: Command, model: str) -> None:
+    class Wrong(pt.Accelerator):
+        name = "wrong"
+
+        def supports(self, node, graph):
+            return True
+
+        def compile(self, graph, config):
+            made = pt.accelerator("reference").compile(graph, {"PERF_COUNT": False})
+            made.run_right = made.run
+            made.run = lambda inputs, out=None: [np.roll(a, 1) for a in made.run_right(inputs)]
+            return made
+
+    pt.register_accelerator(Wrong)
+    try:
+        done = partita("run", model, "--devices", "wrong", "--check")
+    finally:
+        pt.unregister_accelerator("wrong")
+    assert done.status == 1
+    assert "WRONG, worst at [0," in done.out
+
+
+def test_inputs_from_files(partita: Command, model: str) -> None:
+    expected = pt.compile(pt.load(model), "reference")(ARRAY)[0]
+    np.save("x.npy", ARRAY)
+    np.savez("x.npz", x=ARRAY)
+    np.save("one.npy", ARRAY[0].astype(np.float64))
+    for given in ("x.npy", "x=x.npy", "x.npz", "one.npy"):
+        assert (
+            partita(
+                "run", model, "--devices", "reference", "--input", given, "-o", "y.npz", "--profile", "0"
+            ).status
+            == 0
+        )
+        assert np.array_equal(np.load("y.npz")["y"], expected), given
+
+
+def test_an_image(partita: Command, model: str) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (20, 10), (255, 0, 128)).save("red.png")
+    pixel = (np.array([255, 0, 128], np.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    array = np.broadcast_to(pixel.astype(np.float32)[None, :, None, None], (1, 3, 8, 8)).copy()
+    expected = pt.compile(pt.load(model), "reference")(array)[0]
+    assert partita("run", model, "--devices", "reference", "--input", "red.png", "-o", "y.npz").status == 0
+    assert np.allclose(np.load("y.npz")["y"], expected, atol=1e-6)
+
+
+def test_an_image_without_pillow(partita: Command, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    Path("red.png").write_bytes(b"")
+    done = partita("run", model, "--input", "red.png", "--devices", "reference")
+    assert done.status == 1
+    assert "reading the image 'red.png' needs the package 'pillow', which is not installed" in done.err
+    assert "pip install 'partita[image]'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("none.npy", "none.npy: there is no such file"),
+        (".", ".: it is a directory"),
+        ("bad.npy", "bad.npy: no array can be read from it"),
+        ("bad.npz", "bad.npz: no array can be read from it"),
+        ("pickled.npy", "pickled.npy: no array can be read from it: Object arrays cannot be loaded"),
+        (
+            "wrong.npz",
+            "wrong.npz: it holds 'a', and there is no such input\n  Its inputs are x: float32[1, 3, 8, 8].",
+        ),
+        ("small.npy", "input 'x': it has 4 dimensions"),
+        ("bad.png", "bad.png: no image can be read from it"),
+    ],
+)
+def test_bad_inputs(partita: Command, model: str, given: str, message: str) -> None:
+    for name in ("bad.npy", "bad.npz", "bad.png"):
+        Path(name).write_bytes(b"not what it says")
+    np.save("pickled.npy", np.array([{}], object), allow_pickle=True)
+    np.savez("wrong.npz", a=ARRAY, b=ARRAY)
+    np.save("small.npy", np.zeros(3, np.float32))
+    done = partita("run", model, "--devices", "reference", "--input", given)
+    assert done.status == 1
+    assert message in done.err
+
+
+def test_dynamic_sizes(partita: Command, dynamic: str) -> None:
+    np.save("x.npy", np.concatenate([ARRAY, ARRAY]))
+    found = partita("run", dynamic, "--devices", "reference", "--input", "x.npy", "--json").json
+    assert found["outputs"][0]["shape"] == [2, 4, 6, 6]
+    found = partita("run", dynamic, "--devices", "reference", "--shape", "x=5,3,8,8", "--json").json
+    assert found["outputs"][0]["shape"] == [5, 4, 6, 6]
+
+
+def test_compile_and_run_the_file(partita: Command, model: str) -> None:
+    Path("secret").write_bytes(b"a secret")
+    done = partita("compile", model, "--devices", "onnxruntime", "-o", "small.partita", "--key", "secret")
+    assert done.status == 0
+    assert "wrote small.partita" in done.out
+    done = partita("run", "small.partita", "--against", model, "--key", "secret")
+    assert (done.status, "ok" in done.out) == (0, True)
+    assert partita("inspect", "small.partita", "--json").json["devices"] == ["onnxruntime"]
+    assert partita("explain", "small.partita", "conv1").out == "conv1 is on onnxruntime\n"
+    done = partita("run", "small.partita", "--check")
+    assert done.status == 2
+    assert "Name the model it was made from: --against MODEL" in done.err
+    Path("other").write_bytes(b"another")
+    assert "signed with another key" in partita("run", "small.partita", "--key", "other").err
+    assert "this is a compiled model" in partita("partition", "small.partita").err
+
+
+def test_bench(partita: Command, model: str) -> None:
+    done = partita(
+        "bench",
+        model,
+        "--devices",
+        "reference",
+        "--vs",
+        "onnxruntime",
+        "--threads",
+        "1",
+        "--seconds",
+        "0.2",
+        "--json",
+    )
+    rows = done.json["contenders"]
+    assert done.status == 0
+    assert [row["devices"] for row in rows] == ["reference", "onnxruntime"]
+    assert rows[0]["ratio"] == 1
+    assert rows[1]["difference"] < 1e-5
+    assert min(row["runs"] for row in rows) >= 3
+    assert "median" in partita("bench", model, "--devices", "reference", "--seconds", "0.1").out
+
+
+def test_bench_against_a_device_that_does_not_run_it(partita: Command, model: str) -> None:
+    done = partita("bench", model, "--devices", "reference", "--vs", "nonesuch", "--seconds", "0.1")
+    assert done.status == 1
+    assert "warning: nonesuch does not run it: there is no device 'nonesuch'" in done.err
+
+
+def test_settings(partita: Command, model: str) -> None:
+    assert partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREADS=1").status == 0
+    done = partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREAD=1")
+    assert done.status == 1
+    assert "Did you mean 'NUM_THREADS'" in done.err
