@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from accelerators.building import Builder, Built
+from accelerators.cache.findings import remembering
 from accelerators.compiled_model import CompiledModel
 from accelerators.device_list import Device, find_device, parse_devices
 from accelerators.errors import AcceleratorError
@@ -54,7 +55,8 @@ def compile(  # noqa: A001  the contract's name
     live = live_part(whole)
     manual = any(_is_placed(node) for node in live.nodes)
     fixed = _affinities(live, devices, manual, pin, forbid)
-    placement = place(live, devices, pin, forbid, fixed)
+    with remembering(devices, settings.by_device):
+        placement = place(live, devices, pin, forbid, fixed)
     folder = settings.hetero.dot_folder
     if folder is not None and not manual:
         write_affinity_dot(folder, placement)

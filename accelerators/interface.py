@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -145,6 +145,11 @@ class Accelerator:
         differing = [key for key in {**identity, **here} if identity.get(key) != here.get(key)]
         told = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
         return "; ".join(told) or None
+
+    def findings(self) -> MutableMapping[str, bool | str] | None:
+        """Answers of `supports` that were found by trying and hold for as long as `identity` is the same: they are kept on disk,
+        and what other processes found is added. None: there is nothing to keep."""
+        return None
 
     def subgraph_property(self) -> SubgraphProperty:
         """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""

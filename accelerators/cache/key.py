@@ -55,12 +55,12 @@ def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) 
     found = graph_digest(graph)
     options = " ".join(f"{key}={config[key]!r}" for key in sorted(config) if key not in IRRELEVANT)
     target = "; ".join(f"{key} {value}" for key, value in sorted(identity.items()))
-    versions = f"{library}, Partita {_source_digest()[:12]}".lstrip(", ")
+    versions = f"{library}, Partita {source_digest()[:12]}".lstrip(", ")
     return Key(accelerator.name, found.body, found.shapes, found.weights, target, options, versions)
 
 
 @cache
-def _source_digest() -> str:
+def source_digest() -> str:
     """Partita's own code, which has a say in what is compiled."""
     home = Path(__file__).parents[2]
     digest = hashlib.sha256()

@@ -135,8 +135,8 @@ class Store:
     def clear(self) -> int:
         """Remove everything; -> how many entries there were."""
         names = self.names()
-        for folder in (self._entries, self._weights):
-            for path in folder.iterdir():
+        for folder in (self._entries, self._weights, self.folder / "findings"):
+            for path in folder.iterdir() if folder.is_dir() else ():
                 path.unlink(missing_ok=True)
         return len(names)
 

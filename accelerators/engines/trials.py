@@ -30,7 +30,8 @@ class Trials:
     def __init__(self, attempt: Attempt, constants_up_to: int = SHOWN) -> None:
         self._attempt = attempt
         self._constants_up_to = constants_up_to
-        self._known: dict[Any, bool | str] = {}
+        self.known: dict[str, bool | str] = {}
+        """The answers."""
         self._lock = threading.Lock()
 
     def answer(self, node: Node, graph: Graph) -> bool | str:
@@ -39,13 +40,13 @@ class Trials:
         if key is None:
             return self._attempt(self._alone(node, graph))
         with self._lock:
-            if key in self._known:
-                return self._known[key]
+            if key in self.known:
+                return self.known[key]
         answer = self._attempt(self._alone(node, graph))
         with self._lock:
-            if len(self._known) >= LIMIT:
-                self._known.clear()
-            self._known[key] = answer
+            if len(self.known) >= LIMIT:
+                self.known.clear()
+            self.known[key] = answer
         return answer
 
     def _alone(self, node: Node, graph: Graph) -> Graph:
@@ -74,14 +75,14 @@ class Trials:
         return variable(f"trial_x{number}", value.dtype, value.shape)[0]
 
 
-def _key(node: Node, graph: Graph) -> Any:
+def _key(node: Node, graph: Graph) -> str | None:
     """What the answer depends on; None for a node with bodies, whose answer is not worth remembering."""
     if node.bodies:
         return None
     attributes = tuple([(name, _digest(value)) for name, value in sorted(node.attrs.items())])
     inputs = tuple([None if entry is None else _input_key(entry) for entry in node.inputs])
     outputs = tuple([bool(name) for name in node.output_names])
-    return node.op, node.domain, tuple(sorted(graph.opsets.items())), attributes, inputs, outputs
+    return repr((node.op, node.domain, sorted(graph.opsets.items()), attributes, inputs, outputs))
 
 
 def _input_key(entry: NodeEntry) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -106,6 +106,10 @@ class OnnxRuntimeAccelerator(Accelerator):
             raise AcceleratorError(reason(error), where=f"extension {extension!r} of device 'onnxruntime'") from None
         self._libraries.append(extension)
         self._trials = Trials(self._attempt)
+
+    def findings(self) -> MutableMapping[str, bool | str] | None:
+        """What the engine said; with extensions it says something else."""
+        return None if self._libraries else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
         """The execution providers, and the newest opset known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class OpenVinoAccelerator(Accelerator):
             ) from None
         self._core: Any = self._engine.Core()
         self._trials = Trials(self._attempt, constants_up_to=1 << 20)
+        self._extended = False
         self._lock = threading.Lock()
         if not self._core.available_devices:
             raise AcceleratorUnavailable("openvino finds no device here", where="device 'openvino'")
@@ -100,6 +101,11 @@ class OpenVinoAccelerator(Accelerator):
         except (RuntimeError, TypeError) as error:
             raise AcceleratorError(reason(error), where="add_extension of device 'openvino'") from None
         self._trials = Trials(self._attempt, constants_up_to=1 << 20)
+        self._extended = True
+
+    def findings(self) -> MutableMapping[str, bool | str] | None:
+        """What the engine said; with extensions it says something else."""
+        return None if self._extended else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
         """openvino's devices, and what the configured one can do."""

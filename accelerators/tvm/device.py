@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import attrs
@@ -22,7 +22,7 @@ from accelerators.tvm.machine import Machine
 from accelerators.tvm.preparing import prepare
 from accelerators.tvm.progress import Progress
 from accelerators.tvm.runtime import runtime, version
-from accelerators.tvm.support import supported
+from accelerators.tvm.support import supported, trials
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.nested import graphs_in
@@ -91,6 +91,10 @@ class TvmAccelerator(Accelerator):
         return Place(self.machine(config), int(config["DEVICE_ID"]))
 
     # -- elsewhere and later -----------------------------------------------------------------------------
+
+    def findings(self) -> MutableMapping[str, bool | str] | None:
+        """What was tried; extensions are not."""
+        return trials
 
     def may_cache(self, graph: Graph) -> bool:
         """What an extension computes is known by its function alone, which no key can tell from another."""

@@ -30,7 +30,9 @@ DTYPES = frozenset(
 SHOWN = 64
 """Constants of so many numbers at most are part of what is tried: their values may decide."""
 
-_trials: dict[str, bool | str] = {}
+trials: dict[str, bool | str] = {}
+"""What was found by trying."""
+
 _guard = threading.Lock()
 
 
@@ -45,11 +47,11 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return is_settled(node, graph) or _by_name(node)
     key = f"{machine.kind} {_signature(node, graph)}"
     with _guard:
-        known = _trials.get(key)
+        known = trials.get(key)
     if known is None:
         known = _tried(node, graph, machine)
         with _guard:
-            _trials[key] = known
+            trials[key] = known
     return known
 
 
@@ -155,6 +157,6 @@ def _type_difference(found: Any, graph: Graph) -> str | None:
 def forget() -> None:
     """Forget the trials."""
     with _guard:
-        _trials.clear()
+        trials.clear()
 
 

@@ -1,0 +1,71 @@
+"""What devices found out by trying, whether they run an op, is kept on disk too: asking again costs as much as compiling."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accelerators.atomic import replacing
+from accelerators.cache.folder import chosen_folder, private_folder
+from accelerators.cache.key import source_digest
+from accelerators.device_list import Device
+from accelerators.errors import AcceleratorError
+
+FOLDER = "findings"
+"""Where in the cache folder they are: a file for each device, version and target."""
+
+LIMIT = 20_000
+"""So many answers a file holds."""
+
+Answers = MutableMapping[str, "bool | str"]
+
+
+@contextlib.contextmanager
+def remembering(devices: Sequence[Device], configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Inside, the devices know what they found out in other processes; what they find out now is kept for later ones."""
+    places = []
+    for device in devices:
+        path, known = _path(device, configs[device.label]), device.accelerator.findings()
+        if path is not None and known is not None:
+            for key, answer in _read(path).items():
+                known.setdefault(key, answer)
+            places.append((path, known, len(known)))
+    yield
+    for path, known, before in places:
+        if len(known) != before:
+            _write(path, known)
+
+
+def _path(device: Device, config: Mapping[str, Any]) -> Path | None:
+    folder = chosen_folder(config["CACHE_DIR"])
+    if folder is None:
+        return None
+    says = [device.accelerator.name, dict(device.accelerator.identity(config)), source_digest()]
+    return folder / FOLDER / hashlib.sha256(json.dumps(says, sort_keys=True).encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, bool | str]:
+    """The answers; none if the file is missing, or not what was written."""
+    try:
+        private_folder(path.parents[1])
+        data = path.read_bytes()
+        if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
+            return {}
+        made = json.loads(data[64:])
+    except (OSError, ValueError, AcceleratorError):
+        return {}
+    return {str(key): answer for key, answer in made.items() if answer is True or isinstance(answer, str)}
+
+
+def _write(path: Path, known: Answers) -> None:
+    """Add them to what is there: nothing is lost if it fails, they are only asked again."""
+    answers = {**_read(path), **dict(known)}
+    data = json.dumps(dict(list(answers.items())[-LIMIT:])).encode()
+    with contextlib.suppress(AcceleratorError, OSError):
+        private_folder(private_folder(path.parents[1]) / FOLDER)
+        with replacing(path, 0o600) as file:
+            file.write(hashlib.sha256(data).hexdigest().encode() + data)

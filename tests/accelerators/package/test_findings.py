@@ -1,0 +1,51 @@
+"""What a device found out by trying is not tried again in the next process."""
+
+from __future__ import annotations
+
+import pytest
+
+import partita as pt
+from accelerators.cache import clear
+from tests.accelerators.package.models import in_new_process, small_net
+
+ASKING = """
+from accelerators.registry import accelerator
+from tests.accelerators.package.models import small_net
+device = accelerator(args[0])
+config = {"CACHE_DIR": args[1]} if args[1] else {}
+if args[0] == "cpu":
+    from accelerators.tvm import support
+    real, count = support._tried, []
+    support._tried = lambda *given: count.append(1) or real(*given)
+else:
+    real, count = device._trials._attempt, []
+    device._trials._attempt = lambda alone: count.append(1) or real(alone)
+pt.compile(small_net(), args[0], config=config)
+print(len(count), "tvm" in sys.modules)
+"""
+
+
+def asked(device, folder="") -> tuple[int, bool]:
+    count, imported = in_new_process(ASKING, device, folder).stdout.split()
+    return int(count), imported == "True"
+
+
+@pytest.mark.parametrize("device", ["cpu", "openvino", "onnxruntime"])
+def test_the_second_process_tries_nothing(device, cache_home):
+    if not any(info.name == device and info.usable for info in pt.devices()):
+        pytest.skip(f"there is no {device} here")
+    first, _ = asked(device)
+    assert first > 0
+    assert asked(device) == (0, False)
+    (path,) = (cache_home / "findings").iterdir()
+    path.write_bytes(path.read_bytes()[:-3])
+    assert asked(device)[0] == first
+    assert asked(device)[0] == 0
+    clear()
+    assert asked(device, "off")[0] == first
+    assert list(cache_home.rglob("findings/*")) == []
+
+
+def test_a_device_that_finds_nothing_out_has_no_file(cache_home):
+    pt.compile(small_net(), "reference")
+    assert not (cache_home / "findings").exists()
