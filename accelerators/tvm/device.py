@@ -16,6 +16,7 @@ from accelerators.tvm.bodies import Body, make_body
 from accelerators.tvm.building import Built, build
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
+from accelerators.tvm.indices import check_indices
 from accelerators.tvm.isolation import Isolation
 from accelerators.tvm.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine import Machine
@@ -69,7 +70,7 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        fused = fuse(self.transform(graph))
+        fused = fuse(check_indices(self.transform(graph)))
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])

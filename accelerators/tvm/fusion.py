@@ -69,14 +69,15 @@ class ChainSelector(ContainOpSelector):
 
     def label(self, node: Node) -> Hashable | None:
         made = node.output_types[0]
-        if super().label(node) is None or not isinstance(made, TensorType) or (node.op == "Pow" and _mixed(node)):
+        if super().label(node) is None or not isinstance(made, TensorType) or _alone(node):
             return None
         return made.shape
 
 
-def _mixed(node: Node) -> bool:
-    """Do its operands have several element types? A kernel of our own takes such an op, by itself."""
-    return len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1
+def _alone(node: Node) -> bool:
+    """Does a kernel of our own take the op by itself? Powers of several element types, and divisions of whole numbers."""
+    mixed = node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1
+    return mixed or (node.op == "Div" and "float" not in getattr(node.output_types[0], "dtype", "float"))
 
 
 class SingleProperty(PatternProperty):

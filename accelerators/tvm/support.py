@@ -10,6 +10,7 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import import_body, legalize
+from accelerators.tvm.indices import outside
 from accelerators.tvm.known_wrong import known_wrong
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
@@ -73,7 +74,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
         return f"TVM has no op {node.domain}.{node.op}"
     if not _static(node):
         return _unknown_sizes(node, graph)
-    return None
+    return outside(node)
 
 
 def _unknown_sizes(node: Node, graph: Graph) -> str | None:

@@ -52,7 +52,7 @@ def find_template(body: Body, machine: Machine) -> Draft | None:
     """The kernel of the first template that takes the body."""
     from accelerators.tvm.templates import catalogue  # noqa: F401  importing it registers them
 
-    held = {str(node.op) for node in body.ops}
+    held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
     for ops, function in _templates[machine.kind]:
         if not ops or ops & held:
             made = function(body, machine)

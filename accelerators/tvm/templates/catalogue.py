@@ -2,7 +2,7 @@
 
 # isort: off
 from accelerators.tvm.templates import chain, convolution, gemm, rows
-from accelerators.tvm.templates import extremes
+from accelerators.tvm.templates import division, extremes, indices, maxpool, places
 # isort: on
 
-__all__ = ["chain", "convolution", "gemm", "rows", "extremes"]
+__all__ = ["chain", "convolution", "gemm", "rows", "division", "extremes", "indices", "maxpool", "places"]

@@ -126,6 +126,13 @@ def _power(node: Node, x: Sequence[Number]) -> Number:
     return part("tirx").pow(x[0].astype(middle), x[1].astype(middle)).astype(dtype)
 
 
+def _equal(node: Node, x: Sequence[Number]) -> Number:
+    """Truth values as numbers: LLVM has no comparison of vectors of them that TVM would write."""
+    if _dtype(node.reads[0]) == "bool":
+        x = [value.astype("int8") for value in x]
+    return x[0].equal(x[1])
+
+
 def _is_infinite(node: Node, x: Sequence[Number]) -> Number:
     tirx, dtype = part("tirx"), _dtype(node.reads[0])
     above = x[0].equal(tirx.const(math.inf, dtype)) if node.attrs.get("detect_positive", 1) else tirx.const(0, "bool")
@@ -177,7 +184,7 @@ _FORMULAS: dict[str, Formula] = {
     "And": lambda n, x: part("tirx").all(x[0], x[1]),
     "Or": lambda n, x: part("tirx").any(x[0], x[1]),
     "Not": lambda n, x: _choose(x[0], part("tirx").const(0, "bool"), part("tirx").const(1, "bool")),
-    "Equal": lambda n, x: x[0].equal(x[1]) if hasattr(x[0], "equal") else x[0] == x[1],
+    "Equal": _equal,
     "Less": lambda n, x: x[0] < x[1],
     "LessOrEqual": lambda n, x: x[0] <= x[1],
     "Greater": lambda n, x: x[0] > x[1],

@@ -43,7 +43,7 @@ class _Reader:
         self.is_buffer = part("tirx").is_buffer_var
         self.statements: dict[type[ast.stmt], Callable[[Any, Names], None]] = {
             ast.For: self._for, ast.Assign: self._assign, ast.AnnAssign: self._declare, ast.If: self._if, ast.Expr: self._do,
-            ast.While: self._while,
+            ast.While: self._while, ast.Assert: self._assert,
         }  # fmt: skip
         self.expressions: dict[type[ast.expr], Callable[[Any, Names], Any]] = {
             ast.Constant: lambda node, names: node.value,
@@ -80,6 +80,11 @@ class _Reader:
     def _while(self, node: ast.While, names: Names) -> None:
         with self.script.While(self.value(node.test, names)):
             self.block(node.body, names)
+
+    def _assert(self, node: ast.Assert, names: Names) -> None:
+        assert node.msg is not None
+        with self.script.Assert(self.value(node.test, names), self.value(node.msg, names)):
+            return
 
     def _if(self, node: ast.If, names: Names) -> None:
         test = self.value(node.test, names)

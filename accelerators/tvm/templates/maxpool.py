@@ -1,0 +1,83 @@
+"""The largest number in each window, where no template is faster.
+
+Like `extremes`, it begins at minus infinity. Places outside of the input are not looked at: the loops that reach over the border
+are bounded there. The generic rule schedules it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.library import part
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import schedule
+from accelerators.tvm.templates import Draft, template
+from accelerators.tvm.templates.extremes import FLOATS
+from graph.node import Node
+
+
+@attrs.frozen(slots=True)
+class Windows:
+    """Where the windows lie, dimension by dimension."""
+
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    begins: tuple[int, ...]
+    """How far the first window begins before the input."""
+    gaps: tuple[int, ...]
+    """From one number of a window to the next."""
+
+
+@template("cpu", "cuda", ops=frozenset({"MaxPool"}))
+def largest_in_windows(body: Body, machine: Machine) -> Draft | None:
+    """MaxPool of floats that says no places."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or len(node.output_names) != 1 or element_of(node[0]) not in FLOATS:
+        return None
+    shape, wanted = shape_of(body.graph.inputs[0][0]), shape_of(node[0])
+    if len(shape) < 3 or 0 in (*shape, *wanted):
+        return None
+    made, name = schedule(_function(shape, wanted, element_of(node[0]), windows(node, shape, wanted)), machine)
+    return Draft(made, name)
+
+
+def windows(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> Windows:
+    """What the attributes say, automatic padding worked out."""
+    dims = len(shape) - 2
+
+    def given(name: str, default: int, count: int = dims) -> tuple[int, ...]:
+        return tuple(node.attrs.get(name) or (default,) * count)
+
+    sizes, steps, gaps = given("kernel_shape", 1), given("strides", 1), given("dilations", 1)
+    begins = given("pads", 0, 2 * dims)[:dims]
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto == "VALID":
+        begins = (0,) * dims
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        rows = zip(shape[2:], wanted[2:], sizes, steps, gaps, strict=True)
+        total = [max((out - 1) * step + (size - 1) * gap + 1 - own, 0) for own, out, size, step, gap in rows]
+        begins = tuple((pad + (auto == "SAME_LOWER")) // 2 for pad in total)
+    return Windows(sizes, steps, begins, gaps)
+
+
+def _function(shape: Sequence[int], wanted: Sequence[int], dtype: str, windows: Windows) -> Any:
+    te, tirx = part("te"), part("tirx")
+    lowest = tirx.const(-math.inf, dtype)
+    reducer = te.comm_reducer(lambda a, b: tirx.Select(b > a, b, a), lambda kind: tirx.const(-math.inf, kind))
+    given = te.placeholder(tuple(shape), dtype, "x0")
+    along = [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(windows.sizes)]
+    rows = zip(shape[2:], wanted[2:], windows.sizes, windows.steps, windows.begins, windows.gaps, strict=True)
+    within = [begin == 0 and (out - 1) * step + (size - 1) * gap < own for own, out, size, step, begin, gap in rows]
+
+    def at(n: Any, c: Any, *place: Any) -> Any:
+        steps = zip(place, windows.steps, along, windows.gaps, windows.begins, strict=True)
+        found = [i * step + k * gap - begin for i, step, k, gap, begin in steps]
+        edges = [tirx.all(i >= 0, i < own) for i, own, safe in zip(found, shape[2:], within, strict=True) if not safe]
+        value = given(n, c, *found)
+        return reducer(tirx.if_then_else(tirx.all(*edges), value, lowest) if edges else value, axis=along)
+
+    return te.create_prim_func([given, te.compute(tuple(wanted), at, name="out")])

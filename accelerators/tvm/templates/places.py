@@ -1,0 +1,103 @@
+"""Where the largest or smallest number along a dimension stands.
+
+The best number so far and its place are kept for a strip of neighbours, which fills the vectors; along the last dimension the
+strip is cut out of the row itself, and its parts are compared at the end. TVM's own begins at the smallest finite number, and
+finds nothing in a row of infinities."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.templates import Draft, template
+from accelerators.tvm.templates.script import Lines, indent, kernel, local, loop
+
+SERIAL = 16_384
+"""Fewer numbers than this are one thread's work."""
+
+STRIPS = 4
+"""Vectors whose best numbers are kept at a time."""
+
+TYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+@template("cpu", ops=frozenset({"ArgMax", "ArgMin"}))
+def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
+    """ArgMax or ArgMin."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or len(body.graph.inputs) != 1:
+        return None
+    shape, dtype = shape_of(body.graph.inputs[0][0]), element_of(body.graph.inputs[0][0])
+    if not shape or 0 in shape or dtype not in TYPES:
+        return None
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    if size >= 2**31:
+        return None
+    sign = (">" if node.op == "ArgMax" else "<") + ("=" if node.attrs.get("select_last_index", 0) else "")
+    width = machine.lanes * STRIPS
+    lines = _along_rows(size, width, dtype, sign) if inner == 1 else _across(size, inner, width, dtype, sign)
+    pieces = outer if inner == 1 else outer * -(-inner // width)
+    kind = "parallel" if outer * size * inner >= SERIAL and pieces > 1 else "serial"
+    made = kernel([("x0", (outer, size, inner), dtype), ("y0", (outer, inner), "int64")], loop("p", pieces, lines, kind))
+    return Draft(made, "places", shapes={0: (outer, size, inner)}, results=((outer, inner),))
+
+
+def _kept(width: int, dtype: str) -> Lines:
+    return [local("best", width, dtype), local("at", width, "int32")]
+
+
+def _begin(count: int | str, value: str) -> Lines:
+    return loop("j", count, [f"best[j] = {value}", "at[j] = 0"])
+
+
+def _better(count: int | str, value: str, place: str, sign: str) -> Lines:
+    """Where the value is better, it and its place are kept."""
+    better = f"{value} {sign} best[j]"
+    return loop("j", count, [f"at[j] = T.Select({better}, {place}, at[j])", f"best[j] = T.Select({better}, {value}, best[j])"])
+
+
+def _across(size: int, inner: int, width: int, dtype: str, sign: str) -> Lines:
+    """A strip of the numbers behind the dimension; the last may be narrower."""
+    pieces = -(-inner // width)
+
+    def strip(first: str, count: int) -> Lines:
+        return [
+            *_begin(count, f"x0[o, 0, {first} + j]"),
+            *loop("k", size - 1, _better(count, f"x0[o, k + 1, {first} + j]", "k + 1", sign)),
+            *loop("j", count, [f'y0[o, {first} + j] = T.Cast("int64", at[j])']),
+        ]
+
+    lines = [*_kept(width, dtype), f"o: T.let = p // {pieces}", f"f: T.let = p % {pieces} * {width}"]
+    rest = inner % width
+    if not rest:
+        return [*lines, *strip("f", width)]
+    if inner < width:
+        return [*lines, *strip("f", rest)]
+    return [*lines, f"if f < {inner - rest}:", *indent(strip("f", width)), "else:", *indent(strip("f", rest))]
+
+
+def _along_rows(size: int, width: int, dtype: str, sign: str) -> Lines:
+    """The row in strips, each place with its own best; the earliest (or last) of the best ones wins."""
+    if size < 2 * width:
+        one = _better(1, "x0[p, k + 1, 0]", "k + 1", sign)
+        return [*_kept(1, dtype), *_begin(1, "x0[p, 0, 0]"), *loop("k", size - 1, one), 'y0[p, 0] = T.Cast("int64", at[0])']
+    strips, rest = size // width, size % width
+    strict, last = sign[0], sign.endswith("=")
+    nearer = f"at[j + 1] {'>' if last else '<'} at[0]"
+    wins = f"best[j + 1] {strict} best[0] or (best[j + 1] == best[0] and {nearer})"
+    return [
+        *_kept(width, dtype),
+        *loop("j", width, ["best[j] = x0[p, j, 0]", "at[j] = 0"]),
+        *loop("k", strips - 1, _better(width, f"x0[p, (k + 1) * {width} + j, 0]", "k + 1", sign)),
+        *loop("j", width, [f"at[j] = at[j] * {width} + j"]),
+        *loop("j", width - 1, [f"if {wins}:", "    best[0] = best[j + 1]", "    at[0] = at[j + 1]"]),
+        *loop(
+            "j",
+            rest,
+            [f"if x0[p, {strips * width} + j, 0] {sign} best[0]:", f"    best[0] = x0[p, {strips * width} + j, 0]",
+             f"    at[0] = {strips * width} + j"],
+        ),
+        'y0[p, 0] = T.Cast("int64", at[0])',
+    ]  # fmt: skip

@@ -1,0 +1,136 @@
+"""Values that would end the process, or make a kernel read what is not there: compared with the device `reference`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import RunError
+
+pytest.importorskip("tvm")
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def binary(op: str, a: Any, b: Any, **attrs: Any) -> pt.Graph:
+    x, y = pt.variable("x", str(a.dtype), a.shape), pt.variable("y", str(b.dtype), b.shape)
+    return pt.Graph([pt.op(op, x, y, name="y0", **attrs)], inputs=[x, y])
+
+
+def same(graph: pt.Graph, *arrays: Any) -> None:
+    mine, wanted = (pt.compile(graph, device)(*arrays)[0] for device in ("cpu", "reference"))
+    np.testing.assert_array_equal(mine, wanted)
+    assert mine.dtype == wanted.dtype
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(("op", "fmod"), [("Div", None), ("Mod", 0), ("Mod", 1)])
+def test_integers_divided_by_zero_and_minus_one(op: str, fmod: int | None, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    tops = np.array([limits.min, limits.max, 7, 0, 1], dtype)
+    bottoms = np.array([0, 1, 2, 3, -1 if limits.min else 5, -3 if limits.min else 6, limits.max], dtype)
+    a, b = (grid.ravel() for grid in np.meshgrid(tops, bottoms))
+    same(binary(op, a, b, **({} if fmod is None else {"fmod": fmod})), a, b)
+
+
+def test_a_division_in_a_chain() -> None:
+    x, y = pt.variable("x", "int64", (4, 8)), pt.variable("y", "int64", (8,))
+    graph = pt.Graph([pt.op("Add", pt.op("Div", pt.op("Mul", x, x), y), x)], inputs=[x, y])
+    same(graph, np.arange(32).reshape(4, 8), np.arange(8) % 3)
+
+
+DATA = np.arange(12, dtype="float32").reshape(3, 4)
+INDICES = {
+    "Gather": np.array([0, -1, 2]),
+    "GatherElements": np.array([[0, -1, 2, 1]]),
+    "GatherND": np.array([[0, -1], [-3, 2]]),
+    "ScatterElements": np.array([[0, -1, 2, 1]]),
+    "ScatterND": np.array([[0, -1], [-3, 2]]),
+}
+
+
+def indexing(op: str, indices: Any, fixed: bool = False) -> tuple[pt.Graph, list[Any]]:
+    updates = np.ones(indices.shape[: 1 if op == "ScatterND" else 2], "float32")
+    given = [DATA, indices, *([updates] if op.startswith("Scatter") else [])]
+    inputs = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(given)]
+    read = [pt.constant(indices) if i == 1 and fixed else node for i, node in enumerate(inputs)]
+    graph = pt.Graph([pt.op(op, *read, name="y0")], inputs=[node for node in read if node.value is None])
+    return graph, [array for i, array in enumerate(given) if not (i == 1 and fixed)]
+
+
+@pytest.mark.parametrize("op", INDICES)
+def test_indices_from_the_end(op: str) -> None:
+    graph, arrays = indexing(op, INDICES[op])
+    same(graph, *arrays)
+
+
+@pytest.mark.parametrize("index", [4, -5, 2**40])
+@pytest.mark.parametrize("op", INDICES)
+def test_an_index_outside_is_an_error(op: str, index: int) -> None:
+    indices = INDICES[op].copy()
+    indices.flat[-1] = index
+    graph, arrays = indexing(op, indices)
+    with pytest.raises(RunError, match="an index is outside of (a dimension|dimensions) of 3"):
+        pt.compile(graph, "cpu")(*arrays)
+
+
+def test_many_indices() -> None:
+    random = np.random.default_rng(0)
+    data, indices = random.standard_normal((1000, 3)).astype("float32"), random.integers(-1000, 1000, 200_001)
+    graph = binary("Gather", data, indices)
+    same(graph, data, indices)
+    indices[-1] = 1000
+    with pytest.raises(RunError, match="an index is outside of a dimension of 1000"):
+        pt.compile(graph, "cpu")(data, indices)
+
+
+@pytest.mark.parametrize("op", INDICES)
+def test_a_constant_index_outside_is_left_to_others(op: str) -> None:
+    indices = INDICES[op].copy()
+    indices.flat[-1] = 5
+    graph, _ = indexing(op, indices, fixed=True)
+    said = str(pt.query(graph, "HETERO:cpu,reference").why("y0"))
+    assert f"index 5 is outside of a dimension of {4 if op.endswith('ND') else 3}" in said
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("shape", [(5, 100), (3, 70, 5), (2, 9, 70), (4, 1, 32)])
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_places_of_extremes(op: str, shape: tuple[int, ...], last: int) -> None:
+    random = np.random.default_rng(0)
+    x = pt.variable("x", "float32", shape)
+    axes = [pt.op(op, x, axis=axis, select_last_index=last, keepdims=0) for axis in range(len(shape))]
+    few = random.integers(0, 9, shape)
+    arrays = [array.astype("float32") for array in (few, np.full(shape, -np.inf), np.full(shape, np.inf))]
+    models = [pt.compile(pt.Graph(axes, inputs=[x]), device) for device in ("cpu", "reference")]
+    for array in arrays:
+        mine, wanted = (list(model(array)) for model in models)
+        assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(mine, wanted, strict=True))
+
+
+WINDOWS: list[dict[str, Any]] = [
+    {"kernel_shape": [2, 2]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [3, 2], "pads": [0, 1, 2, 0]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": [2, 2], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [3, 3], "dilations": [2, 2]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1},
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("attrs", WINDOWS, ids=str)
+def test_windows(attrs: dict[str, Any], dtype: str) -> None:
+    x = pt.variable("x", dtype, (2, 3, 17, 20))
+    graph = pt.Graph([pt.op("MaxPool", x, **attrs)], inputs=[x])
+    same(graph, np.random.default_rng(0).standard_normal((2, 3, 17, 20)).astype(dtype))
+    same(graph, np.full((2, 3, 17, 20), -np.inf, dtype))
+
+
+def test_truth_values_compared() -> None:
+    a, b = np.arange(40) % 2 == 0, np.arange(40) % 3 == 0
+    same(binary("Equal", a, b), a, b)
