@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from accelerators.tvm.matrices import MatrixProperty
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
@@ -33,15 +34,6 @@ class ConvolutionProperty(PatternProperty):
 
     def __init__(self) -> None:
         super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
-
-
-class MatrixProperty(PatternProperty):
-    """A matrix product with bias, activation and residual add."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            Pattern("MatMul|Gemm", "Add?", ACTIVATIONS + "?", "Add?"), "matmul"
-        )
 
 
 class ChainProperty(SubgraphProperty):

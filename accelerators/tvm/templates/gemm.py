@@ -1,91 +1,119 @@
 """Matrix product with a constant matrix, and what follows it.
 
-The matrix is laid out at compile time in panels of a few vectors' width, each one contiguous stream. A task is a range of
-panels and of rows; tiles of rows x panel keep their sums in registers and write their results once, through the epilogue.
-Where a size is no multiple of the tile's, the last tile overlaps the one before and computes the same numbers again."""
+The matrix is laid out in panels at compile time (`panels.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
+and each task takes an equal range of them: so each weight is read by one core, and any number of rows is shared out evenly.
+Only where the rows are more than a cache holds are they cut into blocks, each of which meets all panels."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import attrs
 import numpy as np
 
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Array, Draft, template
-from accelerators.tvm.templates.cut import cut_work
-from accelerators.tvm.templates.epilogue import Epilogue, input_name, make_epilogue, output_name, static_shape
+from accelerators.tvm.templates.epilogue import input_name, output_name, static_shape
+from accelerators.tvm.templates.flat import Following, make_following
 from accelerators.tvm.templates.formulas import Number
 from accelerators.tvm.templates.numbers import const
+from accelerators.tvm.templates.panels import PanelTile, best_tile
 from accelerators.tvm.templates.script import Lines, kernel, loop
-from accelerators.tvm.templates.tile import Tile, start, starts, tiles
-from graph.node import Node
+from graph.node import Node, NodeEntry
+
+SERIAL = 500_000
+"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
+
+TASKS = 4
+"""Tasks for each thread: a thread that is held up is late by little."""
+
+CACHED = 1 << 20
+"""Numbers of the left matrix that a cache holds while one panel after another meets them."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Product:
+    """A product by a constant matrix, and what follows."""
+
+    root: Node
+    """MatMul or Gemm."""
+    left: int
+    """Which of the body's inputs the left matrix is."""
+    right: int
+    """Which the constant one is."""
+    rows: int
+    """Of the left matrix."""
+    columns: int
+    """Of the right one."""
+    turned: bool
+    """Is the constant given with its columns first?"""
+    depth: int
+    """Products in each sum."""
+    after: Following
+    """The ops after it."""
+
+    def pack(self, array: Array, tile: PanelTile) -> Array:
+        """The constant matrix in panels [panel, depth, column]."""
+        matrix = array.T if self.turned else array
+        alpha = np.float32(self.root.attrs.get("alpha", 1.0))
+        panels = np.empty((tile.across(self.columns), self.depth, tile.width), np.float32)
+        for panel, at in zip(panels, tile.starts(self.columns), strict=True):
+            panel[...] = matrix[:, at : at + tile.width]
+        return (panels if alpha == 1.0 else panels * alpha).reshape(-1)
 
 
 @template("cpu", ops=frozenset({"MatMul", "Gemm"}))
 def gemm(body: Body, machine: Machine) -> Draft | None:
     """Values times a constant matrix."""
-    found = _product(body)
-    if found is None:
+    found = find_product(body)
+    tile = None if found is None else best_tile(found.rows, found.columns, machine)
+    if found is None or tile is None:
         return None
-    root, left, right = found
-    shape, weight = static_shape(root[0]), static_shape(root.inputs[1])
-    assert shape is not None and weight is not None
-    rank = len(shape)
-    depth = weight[1] if root.attrs.get("transB", 0) else weight[0]
-    columns, rows = shape[-1], math.prod(shape[:-1])
-    bias = static_shape(root.inputs[2]) if len(root.inputs) > 2 else None
-    beside = {} if bias is None else {2: bias}
-    after = make_epilogue(body, root, _start, [(0, rank - 1), (rank - 1, rank)], beside)
-    if (
-        after is None
-        or columns < machine.lanes
-        or (left in after.operands and after.operands[left] != (rows, depth))
-    ):
-        return None
-    tile = _best(rows, columns, machine)
-    shapes: dict[int, tuple[int, ...]] = {left: (rows, depth), **after.operands}
-    panels = starts(columns, tile.width)
-    shapes[right] = (len(panels) * depth * tile.width,)
-    text = _text(rows, columns, depth, left, right, tile, after, machine)
+    shapes: dict[int, tuple[int, ...]] = {**found.after.operands, found.left: (found.rows, found.depth)}
+    shapes[found.right] = (tile.across(found.columns) * found.depth * tile.width,)
+    results = [(found.rows, found.columns)] * len(body.graph.outputs)
     params = [(input_name(i), shapes.get(i, (1,)), "float32") for i in range(len(body.graph.inputs))]
-    params += [(output_name(i), after.results, "float32") for i in range(len(body.graph.outputs))]
-
-    def pack(array: Array) -> Array:
-        matrix = (array.T if root.attrs.get("transB", 0) else array) * np.float32(
-            root.attrs.get("alpha", 1.0)
-        )
-        return np.stack([matrix[:, at : at + tile.width] for at in panels]).reshape(-1)
-
-    made = kernel(params, text, after.functions)
-    return Draft(made, "gemm", {right: pack}, shapes, [after.results] * len(body.graph.outputs))
+    params += [(output_name(i), shape, "float32") for i, shape in enumerate(results)]
+    made = kernel(params, _text(found, tile, machine), found.after.functions)
+    return Draft(made, "gemm", {found.right: lambda array: found.pack(array, tile)}, shapes, results)
 
 
-def _product(body: Body) -> tuple[Node, int, int] | None:
-    """The body's product, and which inputs its matrices are; None unless the second is a constant of two dimensions."""
+def find_product(body: Body) -> Product | None:
+    """The body's product; None unless its second matrix is a constant of two dimensions, and all the rest can be worked in.
+
+    The constant may be transposed first."""
     roots = [node for node in body.ops if node.op in ("MatMul", "Gemm")]
     positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
     if len(roots) != 1 or roots[0].attrs.get("transA", 0):
         return None
     root = roots[0]
-    assert root.inputs[0] is not None and root.inputs[1] is not None
-    left, right = positions.get(root.inputs[0]), positions.get(root.inputs[1])
-    weight, shape = static_shape(root.inputs[1]), static_shape(root.inputs[0])
-    if (
-        left is None
-        or right is None
-        or left >= body.values
-        or right < body.values
-        or weight is None
-        or shape is None
-    ):
+    given, turned = root.inputs[1], bool(root.attrs.get("transB", 0))
+    assert root.inputs[0] is not None and given is not None
+    before = before_turn(given.node)
+    if before is not None:
+        given, turned = before, not turned
+    left, right = positions.get(root.inputs[0]), positions.get(given)
+    shape, weight, made = static_shape(root.inputs[0]), static_shape(given), static_shape(root[0])
+    if left is None or right is None or left >= body.values or right < body.values or shape is None or weight is None:
         return None
-    once = sum(entry == root.inputs[1] for node in body.ops for entry in node.reads) == 1
-    made = static_shape(root[0])
-    if not once or len(weight) != 2 or len(shape) < 2 or not made or 0 in (*weight, *shape):
+    once = sum(entry == given for node in body.ops for entry in node.reads) == 1
+    if not once or len(weight) != 2 or not made or 0 in (*weight, *shape) or made[-1] != weight[not turned]:
         return None
-    return root, left, right
+    biased = len(root.inputs) > 2 and root.inputs[2] is not None
+    after = make_following(body, root, _start, (2,) if biased else ())
+    rows, columns, depth = math.prod(made[:-1]), made[-1], shape[-1]
+    if after is None or after.operands.get(left, (rows, depth)) != (rows, depth):
+        return None
+    return Product(root, left, right, rows, columns, turned, depth, after)
+
+
+def before_turn(node: Node) -> NodeEntry | None:
+    """The matrix whose transpose the node is."""
+    given = node.inputs[0] if node.op == "Transpose" and not node.domain else None
+    is_matrix = given is not None and len(static_shape(given) or ()) == 2
+    return given if is_matrix and tuple(node.attrs.get("perm", (1, 0))) == (1, 0) else None
 
 
 def _start(node: Node, x: Any) -> Number:
@@ -96,26 +124,36 @@ def _start(node: Node, x: Any) -> Number:
     return x[0] + (x[3] if beta == 1.0 else x[3] * const(beta))
 
 
-def _best(rows: int, columns: int, machine: Machine) -> Tile:
-    """The tile that takes the fewest cycles for all of it."""
+def _text(found: Product, tile: PanelTile, machine: Machine) -> Lines:
+    """The kernel's loops: tasks, then pairs of a block of rows and a panel, then tiles."""
+    rows, columns, depth = found.rows, found.columns, found.depth
+    panels, heights = tile.across(columns), tile.down(rows)
+    blocks = max(1, round(rows * depth / CACHED))
+    tiles = math.ceil(heights / blocks)
+    row, column = tile.row("i", rows), tile.column("j", columns)
 
-    def cost(tile: Tile) -> float:
-        return math.ceil(rows / tile.rows) * math.ceil(columns / tile.width) * tile.cycles
+    def number(r: str, k: str) -> str:
+        return f"{input_name(found.left)}[{row} + {r}, {k}]"
 
-    return min((t for t in tiles(machine) if t.rows <= rows and t.width <= columns), key=cost)
+    def store(total: str, r: str, c: str) -> Lines:
+        return found.after.store(total, f"{row} + {r}", f"{column} + {c}")
+
+    work = ["j: T.let = pair % " + str(panels), f"i: T.let = T.min(pair // {panels} * {tiles} + t, {heights - 1})"]
+    work += tile.product(depth, number, input_name(found.right), f"j * {depth * tile.width}")
+    work += tile.finish(store, found.after.is_long)
+    tasks = TASKS * machine.threads if machine.threads > 1 and rows * columns * depth >= SERIAL else 1
+    return shared_out(blocks * panels, tiles, min(tasks, blocks * panels * tiles), work)
 
 
-def _text(
-    rows: int, columns: int, depth: int, left: int, right: int, tile: Tile, after: Epilogue, machine: Machine
-) -> Lines:
-    """The kernel's loops: tasks over ranges of panels and of row tiles, then panels, then tiles."""
-    panels, heights = math.ceil(columns / tile.width), math.ceil(rows / tile.rows)
-    cut = cut_work(panels, heights, columns * depth, rows * depth, rows * columns * depth, machine.threads)
-    place = [
-        f"{start('i', tile.rows, rows)} + r",
-        f"{start('j', tile.width, columns)} + v * {tile.lanes} + l",
+def shared_out(pairs: int, tiles: int, tasks: int, work: Lines) -> Lines:
+    """The work for each tile `t` of each `pair`, in so many tasks of equal ranges."""
+    if tasks <= 1:
+        return loop("pair", pairs, loop("t", tiles, work))
+    total = pairs * tiles
+    inner = [
+        f"pair: T.let = first // {tiles} + p",
+        f"low: T.let = T.max(0, first - pair * {tiles})",
+        *loop("t_", f"T.min({tiles}, last - pair * {tiles}) - low", ["t: T.let = low + t_", *work]),
     ]
-    number, vector = f"{input_name(left)}[{place[0]}, k]", f"(j * {depth} + k) * {tile.width}"
-    work = [*tile.buffers, *tile.clear(), *loop("k", depth, tile.step(number, input_name(right), vector))]
-    work += tile.lane_sums(after.store(tile.lane, place))
-    return cut.tasks("j", "i", work)
+    ranges = [f"first: T.let = task * {total} // {tasks}", f"last: T.let = (task + 1) * {total} // {tasks}"]
+    return loop("task", tasks, [*ranges, *loop("p", f"(last + {tiles - 1}) // {tiles} - first // {tiles}", inner)], "parallel")

@@ -1,0 +1,91 @@
+"""Matrix products by constants, with all that follows them number by number: bias, activation however it is spelled, residual
+add, in any order."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.templates.epilogue import static_shape
+from accelerators.tvm.templates.flat import VIEWS, is_matrix_of, read_size
+from accelerators.tvm.templates.formulas import formula
+from accelerators.tvm.templates.gemm import before_turn, find_product
+from graph.graph import Graph
+from graph.node import Node
+from partition.property import SubgraphProperty
+from partition.selector import SubgraphSelector
+
+LONGEST = 24
+"""A product is followed by so many ops at most."""
+
+LATEST = 21
+"""Formulas are written for ops as they are from version 7 on; products change nothing since."""
+
+
+class MatrixProperty(SubgraphProperty):
+    """A product by a constant matrix, and the element-wise ops after it."""
+
+    name = "matmul"
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return MatrixSelector()
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Only what the template takes; a product that it does not take stays by itself."""
+        return find_product(make_body(subgraph)) is not None and len(subgraph.outputs) <= 2
+
+
+class MatrixSelector(SubgraphSelector):
+    """From the product along the data flow, as long as each op has the product's rows and columns; against it where that leads
+    back to the product. A constant that is transposed first comes along."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.whole: tuple[int, ...] = ()
+        self.taken = 0
+
+    def select(self, node: Node) -> bool:
+        right = node.inputs[1] if len(node.inputs) > 1 else None
+        if node.op not in ("MatMul", "Gemm") or node.domain or right is None:
+            return False
+        if right.node.value is None and not _is_turned_constant(right.node):
+            return False
+        self.root, self.whole = node, static_shape(node[0]) or ()
+        return bool(self.whole)
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        if cur is self.root:
+            return cur.inputs[1] == new[0] and _is_turned_constant(new)
+        return self._fits(new) and self._descends(new)
+
+    def select_output(self, cur: Node, new: Node) -> bool:
+        return not _is_turned_constant(cur) and self._fits(new)
+
+    def reset(self) -> None:
+        self.taken = 0
+
+    def _fits(self, new: Node) -> bool:
+        made = static_shape(new[0]) if len(new.output_names) == 1 and not new.domain else None
+        if made is None or not is_matrix_of(made, self.whole) or self.taken == LONGEST:
+            return False
+        if new.op not in VIEWS:
+            if formula(new, LATEST) is None or any(read_size(static_shape(entry), made) is None for entry in new.reads):
+                return False
+        self.taken += 1
+        return True
+
+    def _descends(self, node: Node) -> bool:
+        """Does the node compute from the product, over few ops that fit?"""
+        waiting, seen = [node], {node}
+        while waiting and len(seen) <= LONGEST:
+            for entry in waiting.pop().reads:
+                if entry.node is self.root:
+                    return True
+                known = static_shape(entry) if entry.node.is_op else None
+                if entry.node not in seen and known is not None and is_matrix_of(known, self.whole):
+                    seen.add(entry.node)
+                    waiting.append(entry.node)
+        return False
+
+
+def _is_turned_constant(node: Node) -> bool:
+    before = before_turn(node)
+    return before is not None and before.node.value is not None

@@ -1,0 +1,122 @@
+"""Products of matrices in panels: what the templates for matrix products and for attention have in common.
+
+The right matrix stands in panels of a few vectors' width, each one contiguous stream. A tile, some rows of the left matrix times
+one panel, keeps its sums in registers: a step of the depth loads the panel's vectors, and spreads a number of each row over the
+lanes. Where a size is no multiple of the tile's, the last tile overlaps the one before and makes the same numbers again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.templates.script import Lines, Vectors, local, loop
+
+LATENCY = 4.0
+"""Cycles until a product is there."""
+
+PORTS = 2
+"""Products, and loads, that start in one cycle."""
+
+UNROLLED = 4
+"""Steps of the depth that are written out one after another."""
+
+
+@attrs.frozen(slots=True)
+class PanelTile:
+    """Rows of the left matrix times one panel of the right one."""
+
+    rows: int
+    """Of the left matrix."""
+    vectors: int
+    """How wide a panel is."""
+    lanes: int
+    """How many numbers a vector holds."""
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def cycles(self) -> float:
+        """About what a step takes: the slowest of products, loads and latency, and a little for the loop around it."""
+        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + 0.5
+
+    def down(self, rows: int) -> int:
+        """Tiles that cover so many rows."""
+        return math.ceil(rows / self.rows)
+
+    def across(self, columns: int) -> int:
+        """Panels that cover so many columns."""
+        return math.ceil(columns / self.width)
+
+    def starts(self, columns: int) -> list[int]:
+        """Where the panels begin."""
+        return [min(i * self.width, columns - self.width) for i in range(self.across(columns))]
+
+    def row(self, tile: str, rows: int) -> str:
+        """Text of a tile's first row."""
+        return _start(tile, self.rows, rows)
+
+    def column(self, panel: str, columns: int) -> str:
+        """Text of a panel's first column."""
+        return _start(panel, self.width, columns)
+
+    def product(self, depth: int, number: Callable[[str, str], str], panel: str, first: str) -> Lines:
+        """The sums `acc` of a tile: number(r, k) is the left matrix's, the panel's numbers begin at `first` in its buffer."""
+        text = Vectors(self.lanes)
+        sums = text.at("acc", f"r * {self.width} + v * {self.lanes}")
+
+        def step(k: str) -> Lines:
+            right = text.at(panel, f"{first} + ({k}) * {self.width} + v * {self.lanes}")
+            return self.each([f"{sums} = {sums} + {text.every(number('r', k))} * {right}"])
+
+        whole, left = divmod(depth, UNROLLED)
+        lines = [local("acc", self.rows * self.width), *self.each([f"{sums} = {text.const(0.0)}"])]
+        if whole:
+            lines += loop("k", whole, loop("u", UNROLLED, step(f"k * {UNROLLED} + u"), "unroll"))
+        return lines + (loop("u", left, step(f"{whole * UNROLLED} + u"), "unroll") if left else [])
+
+    def each(self, lines: Lines) -> Lines:
+        """The lines for each row r and vector v."""
+        return loop("r", self.rows, loop("v", self.vectors, lines, "unroll"), "unroll")
+
+    def finish(self, lines: Callable[[str, str, str], Lines], long: bool = False) -> Lines:
+        """Lines for each sum, a vector at a time, from the texts of the sum, its row and its column in the tile.
+
+        Long ones stand once in a loop, for which the sums leave their registers."""
+        place = f"r * {self.width} + v * {self.lanes}"
+        if not long:
+            return self.each(loop("l", self.lanes, lines(f"acc[{place} + l]", "r", f"v * {self.lanes} + l"), "vectorized"))
+        text = Vectors(self.lanes)
+        kept = [local("sums", self.rows * self.width), *self.each([f"{text.at('sums', place)} = {text.at('acc', place)}"])]
+        inner = loop("l", self.lanes, lines(f"sums[{place} + l]", "r", f"v * {self.lanes} + l"), "vectorized")
+        return kept + loop("r", self.rows, loop("v", self.vectors, inner))
+
+
+def _start(piece: str, step: int, size: int) -> str:
+    return f"T.min({piece} * {step}, {size - step})" if size % step else f"{piece} * {step}"
+
+
+def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
+    """Every tile that fits the registers: the sums, the panel's vectors and one spread number. A single row needs little more
+    than its sums: each of the panel's vectors is read where it is multiplied. With more rows than half the registers LLVM
+    spreads too many numbers ahead, and spills."""
+    for vectors in range(1, machine.registers):
+        for rows in range(1, machine.registers // 2 + 1):
+            beside = vectors + 1 if rows > 1 else 4
+            if rows * vectors + beside <= machine.registers:
+                yield PanelTile(rows, vectors, machine.lanes)
+
+
+def best_tile(rows: int, columns: int, machine: Machine) -> PanelTile | None:
+    """The tile that takes the fewest cycles for all of it; None for fewer columns than a vector has."""
+    fitting = [tile for tile in panel_tiles(machine) if tile.rows <= rows and tile.width <= columns]
+
+    def cost(tile: PanelTile) -> tuple[float, int]:
+        return tile.down(rows) * tile.across(columns) * tile.cycles, -tile.vectors
+
+    return min(fitting, key=cost, default=None)
