@@ -43,6 +43,16 @@ def count_flops(graph: Graph) -> Flops:
     return Flops(tally.macs, tally.total, by_op, tally.by_node, tuple(tally.unknown))
 
 
+def count_text(count: int) -> str:
+    """A large number for people: 8.206 G. What it counts follows it."""
+    amount, prefix = float(count), ""
+    for larger in ("k", "M", "G", "T"):
+        if amount < 999.95:
+            break
+        amount, prefix = amount / 1000, larger
+    return f"{amount:.4g} {prefix}"
+
+
 class _Tally:
     def __init__(self, known: dict[int, _Tally]) -> None:
         self.known = known

@@ -1,33 +1,106 @@
 """The examples of README.md and docs/ run, and print what the pages say.
 
-The Python blocks of a page run in order in one namespace. A text block right behind one is what it prints.
-"""
+The blocks of a page run in order, the Python ones in one namespace. A text block right behind a Python block is what it prints;
+in a console block the lines behind `$ partita ...` are what the command prints, progress left out; other commands are not run.
+"..." stands for anything. `python -m tests.test_docs PAGE ...` writes what is printed now into the pages."""
 
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
+import os
 import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 
+from partita.cli.main import main
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if path.exists()]
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
 
-BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```$)?|^```console\n(?P<console>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+COLUMNS = "100"
+"""How wide the terminal of the console blocks is."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = page.read_text("utf-8")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
+@attrs.frozen
+class Example:
+    """A piece of code, or a command, and what the page says that it prints."""
+
+    line: int
+    code: str
+    wanted: str | None
+    span: tuple[int, int]
+    """Where in the page the output stands."""
+    is_command: bool
+
+    def printed(self, page: Path, names: dict[str, object]) -> str:
+        """What it prints now."""
+        stream = io.StringIO()
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream if self.is_command else sys.stderr):
+            if self.is_command:
+                status = main([*shlex.split(self.code.replace("\\\n", " "))[1:], "--quiet"])
+                assert status == 0 or "error:" in stream.getvalue(), f"{self.code} ended with {status}"
+            else:
+                exec(compile("\n" * self.line + self.code, str(page), "exec"), names)  # noqa: S102  that is what the test is for
+        return re.sub(r"[ \t]+$", "", stream.getvalue(), flags=re.MULTILINE)
+
+
+def examples(text: str) -> Iterator[Example]:
     for block in BLOCK.finditer(text):
-        line = text.count("\n", 0, block.start("code"))
-        code = compile("\n" * line + block["code"], str(page), "exec")
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(code, names)  # noqa: S102  that is what the test is for
-        if block["output"] is not None:
-            assert printed.getvalue() == block["output"], f"{page.name}, the block at line {line + 1}"
+        if block["console"] is None:
+            line = text.count("\n", 0, block.start("code"))
+            yield Example(line, block["code"], block["output"], block.span("output"), False)
+            continue
+        for found in COMMAND.finditer(block["console"]):
+            if found["command"].startswith("partita "):
+                start = block.start("console") + found.start("output")
+                line = text.count("\n", 0, start)
+                yield Example(line, found["command"], found["output"], (start, start + len(found["output"])), True)
+
+
+def is_as_said(wanted: str, printed: str) -> bool:
+    return doctest.OutputChecker().check_output(wanted, printed, doctest.ELLIPSIS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", COLUMNS)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for example in examples(page.read_text("utf-8")):
+        printed = example.printed(page, names)
+        if example.wanted:
+            place = f"{page.relative_to(ROOT)}:{example.line + 1}"
+            assert is_as_said(example.wanted, printed), f"{place} prints\n{printed}\nand the page says\n{example.wanted}"
+
+
+def rewrite(page: Path) -> None:
+    """Put what the examples print now into the page, save where it says so already."""
+    text, names = page.read_text("utf-8"), {"__name__": "__main__"}
+    shift = 0
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for example in examples(text):
+            printed = example.printed(page, names)  # type: ignore[arg-type]
+            start, end = (place + shift for place in example.span)
+            if example.wanted and not is_as_said(example.wanted, printed):
+                text = text[:start] + printed + text[end:]
+                shift += len(printed) - (end - start)
+    page.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = COLUMNS
+    for name in sys.argv[1:]:
+        rewrite(Path(name).resolve())

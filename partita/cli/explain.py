@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.show(_described(node))
     if made.placement is not None:
         screen.show(made.placement.why(node.name))
-    screen.show(made.report.explain(node.name))
+    screen.show(made.report.explain(node.name), *_ways(node.name, made.report))
     return exits.OK
 
 
@@ -75,6 +75,13 @@ def _described(node: pt.Node) -> str:
     read = ", ".join(f"{entry.name}: {entry.type}" for entry in node.reads if not entry.node.is_constant)
     made = ", ".join(f"{entry.name}: {entry.type}" for entry in node.outputs if entry.name)
     return f"{node.name} ({node.op}): ({read}) -> ({made})"
+
+
+def _ways(name: str, report: pt.PartitionReport) -> list[str]:
+    """How each cycle at the node would go."""
+    borders = [border for border in report.borders if name in (border.producer, border.consumer)]
+    paths = [(border, report.cycle_path(border)) for border in borders]
+    return [f"  the cycle of {b.producer} -> {b.consumer}: {' -> '.join(path)}" for b, path in paths if path]
 
 
 def _as_data(node: pt.Node, made: Partitioned) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 import partita as pt
-from graph.flops import Flops, count_flops
+from graph.flops import Flops, count_flops, count_text
 from graph.summary import size_text, summarize, summary_table
 from partita.cli import exits
 from partita.cli.arguments import add_model
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     )
     if screen.as_json:
         return exits.OK
-    columns = ("op", "count", "parameters", "MFLOPs", "share")
+    columns = ("op", "count", "parameters", "FLOP", "share")
     rows = []
     for row in ops:
         share = row["flops"] / (flops.flops or 1)
@@ -65,20 +65,20 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
                 row["op"],
                 f"{row['count']:,}",
                 f"{row['parameters']:,}",
-                f"{row['flops'] / 1e6:,.1f}",
+                count_text(row["flops"]),
                 f"{share:.1%}",
             )
         )
     screen.show(summary_table(summary), table("by op", columns, rows, right=columns[1:]))
     if arguments.nodes:
         nodes = [
-            (row["node"], row["op"], ", ".join(row["types"]), f"{row['flops'] / 1e6:,.3f}")
+            (row["node"], row["op"], ", ".join(row["types"]), count_text(row["flops"]))
             for row in _nodes(graph, flops)
         ]
-        screen.show(table("by node", ("node", "op", "types", "MFLOPs"), nodes, right=("MFLOPs",)))
+        screen.show(table("by node", ("node", "op", "types", "FLOP"), nodes, right=("FLOP",)))
     counted = " at least" if flops.unknown else ""
     screen.show(
-        f"one run:{counted} {flops.macs / 1e9:,.3f} GMAC, {flops.flops / 1e9:,.3f} GFLOP; "
+        f"one run:{counted} {count_text(flops.macs)}MAC, {count_text(flops.flops)}FLOP; "
         f"memory: parameters {size_text(summary.bytes)}, activations{counted} {size_text(memory.peak)}"
     )
     if flops.unknown:

@@ -52,7 +52,7 @@ def test_inspect(partita: Command, model: str) -> None:
     assert [row["node"] for row in found["nodes"]] == ["conv1", "relu1", "softmax1"]
     done = partita("inspect", model, "--nodes")
     assert done.status == 0
-    assert "one run: 0.000 GMAC" in done.out
+    assert "one run: 3.888 kMAC, 8.064 kFLOP; memory: parameters 432 B" in done.out
     assert "float32[1, 4, 6, 6]" in done.out
     assert done.err == "reading small.onnx\n"
 
@@ -160,6 +160,15 @@ def test_explain(partita: Command, model: str) -> None:
     assert "relu1 is in no subgraph: unsupported" in done.out
     found = partita("explain", model, "relu1", "--devices", "reference", "--json").json
     assert (found["device"], found["subgraph"], found["borders"]) == ("reference", "reference_0", [])
+
+
+def test_explain_a_cycle(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = pt.variable("x", "float32", (2,))
+    a = pt.op("Sin", x, name="a")
+    pt.save(pt.Graph([pt.op("Add", a, pt.op("Exp", a, name="b"), name="c")]), "fork.onnx")
+    done = partita("explain", "fork.onnx", "c", "--select", "Sin,Add")
+    assert "  the cycle of a -> c: select_0 -> b -> select_1\n" in done.out
 
 
 def test_explain_a_value(partita: Command, model: str) -> None:

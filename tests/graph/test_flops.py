@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.flops import Flops, count_flops
+from graph.flops import Flops, count_flops, count_text
 from graph.readers.zoo import _light
 
 
@@ -59,3 +59,7 @@ def test_what_is_not_known_is_named() -> None:
     made = counted(pt.op("Relu", x, name="relu"), pt.op("Mine", x, name="mine", domain="my.domain"))
     assert made.unknown == ("relu", "mine")
     assert made.flops == 0
+
+
+def test_numbers_for_people() -> None:
+    assert [count_text(n) for n in (0, 999, 1000, 999_600, 8_205_900_000)] == ["0 ", "999 ", "1 k", "999.6 k", "8.206 G"]
