@@ -1,0 +1,182 @@
+"""The engines of the latency tables, ready to take turns: some in this process, some each in one of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from benchmarks.models import FROM_TORCH, Model
+from benchmarks.processes import CutOff, Failed, end, module_command
+from benchmarks.timing import clocked
+from benchmarks.venvs import ROOT, TORCH, Environment, python_of
+
+
+@attrs.frozen
+class Engine:
+    """Who runs the models."""
+
+    module: str
+    """Of `benchmarks.peers`."""
+    alone: bool = False
+    """In a process of its own: it may have to be ended, or its environment is another."""
+    environment: Environment | None = None
+    """Whose Python runs it then; None for this one."""
+    only: tuple[str, ...] = ()
+    """The models that it has; none means all."""
+    is_slow: bool = False
+    """So slow that it takes no turns: it is measured once, after the others."""
+
+
+ENGINES = {
+    "partita": Engine("partita"),
+    "onnxruntime": Engine("onnxruntime"),
+    "openvino": Engine("openvino"),
+    "torch": Engine("torch_eager", True, TORCH, FROM_TORCH),
+    "torch.compile": Engine("torch_compile", True, TORCH, FROM_TORCH),
+    "tvm": Engine("tvm_default", True, is_slow=True),
+}
+"""By the name in the tables."""
+
+
+class Contestant(Protocol):
+    """A loaded engine."""
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        """What it computes of the inputs."""
+
+    def seconds(self, count: int) -> list[float]:
+        """How long each of so many calls takes."""
+
+    def close(self) -> None:
+        """It is not needed any more."""
+
+
+class Inside:
+    """An engine in this process."""
+
+    def __init__(self, engine: Engine, model: Model, threads: int, inputs: Mapping[str, np.ndarray]) -> None:
+        load = importlib.import_module(f"benchmarks.peers.{engine.module}").load
+        call = load(str(model.path), (model.name, model.batch), threads)
+        self.outputs = lambda: [np.array(array) for array in call(inputs)]
+        self.seconds = clocked(lambda: call(inputs))
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Apart:
+    """An engine in a process of its own that is ended where it takes too long."""
+
+    def __init__(self, engine: Engine, model: Model, threads: int, inputs: Mapping[str, np.ndarray], limit: float) -> None:
+        python = python_of(engine.environment) if engine.environment else sys.executable
+        self.limit = limit if engine.is_slow else LOADING
+        self._folder = tempfile.TemporaryDirectory(prefix="partita-bench-")
+        np.savez(Path(self._folder.name) / "inputs.npz", **dict[str, Any](inputs))
+        words = [engine.module, str(model.path), model.name, str(model.batch), str(threads), self._folder.name]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `close`
+        self._process = subprocess.Popen(
+            module_command("benchmarks.peers.worker", words, python),
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+        )  # fmt: skip
+        try:
+            self._answer(LOADING)
+        except BaseException:
+            self.close()
+            raise
+
+    def outputs(self) -> Sequence[np.ndarray]:
+        """Through a file."""
+        self._ask("outputs")
+        with np.load(Path(self._folder.name) / "outputs.npz") as held:
+            return [held[name] for name in held]
+
+    def seconds(self, count: int) -> list[float]:
+        """As its own clock says."""
+        return self._ask(str(count))
+
+    def close(self) -> None:
+        """End it."""
+        end(self._process)
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe is not None:
+                pipe.close()
+        self._folder.cleanup()
+
+    def _ask(self, question: str) -> Any:
+        assert self._process.stdin is not None
+        print(question, file=self._process.stdin, flush=True)
+        return self._answer(self.limit)
+
+    def _answer(self, limit: float) -> Any:
+        pipe = self._process.stdout
+        assert pipe is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            if not selector.select(limit):
+                raise CutOff(f"over {limit:.0f} s")
+        line = pipe.readline()
+        if not line:
+            code = self._process.wait()
+            self._errors.seek(0)
+            raise Failed(self._errors.read(), code)
+        return json.loads(line)
+
+
+LOADING = 180.0
+"""Seconds that an engine may take to load a model, or for its first call, in which some compile."""
+
+
+class Contest:
+    """The engines that could be loaded, and for the others why not. Closes them at its end."""
+
+    def __init__(self, model: Model, threads: int, inputs: Mapping[str, np.ndarray], limit: float) -> None:
+        self.model, self.threads, self.inputs, self.limit = model, threads, inputs, limit
+        self.loaded: dict[str, Contestant] = {}
+        self.missing: dict[str, str] = {}
+        self.loading: dict[str, float] = {}
+
+    def load(self, name: str) -> Contestant | None:
+        """Load an engine; a failure is its own, and noted."""
+        engine = ENGINES[name]
+        start = time.perf_counter()
+        try:
+            made: Contestant
+            if engine.alone:
+                made = Apart(engine, self.model, self.threads, self.inputs, self.limit)
+            else:
+                made = Inside(engine, self.model, self.threads, self.inputs)
+        except CutOff as cut:
+            self.missing[name] = f"{cut} to load"
+        except Exception as error:  # noqa: BLE001  any engine may fail in any way, and the others go on
+            self.missing[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        else:
+            self.loaded[name] = made
+            self.loading[name] = time.perf_counter() - start
+            return made
+        return None
+
+    def drop(self, name: str, reason: str) -> None:
+        """An engine failed later on."""
+        self.loaded.pop(name).close()
+        self.missing[name] = reason
+
+    def __enter__(self) -> Contest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for made in self.loaded.values():
+            made.close()

@@ -1,0 +1,145 @@
+"""The latency of models, side by side: python -m benchmarks.latency [--models NAME ...] [--batch N ...] [--tiny]
+
+Each model, batch and number of threads has a fresh process. In it Partita, onnxruntime and OpenVINO take turns, and so do
+torch and torch.compile in processes of their own where the model comes from torch; TVM's default pipeline, which is far
+slower, is timed once at the end and cut off at a limit. Outputs are compared with onnxruntime's in the same run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from benchmarks import publish, results
+from benchmarks.agreement import TOLERANCE, error
+from benchmarks.contestants import ENGINES, Contest
+from benchmarks.machine import OtherLoad, usable_cores
+from benchmarks.models import NAMES, Model, model
+from benchmarks.processes import CutOff, Failed, module_command, run_json
+from benchmarks.progress import Progress, say
+from benchmarks.timing import interleaved, ratio, summary
+
+OURS, ORACLE = "partita", "onnxruntime"
+
+
+def compete(made: Model, threads: int, names: Sequence[str], seconds: float, limit: float) -> list[results.Row]:
+    """A row for each engine on this model, in this process."""
+    inputs = made.inputs()
+    case = {"model": made.name, "batch": made.batch, "threads": threads}
+    load = OtherLoad()
+    errors: dict[str, float] = {}
+    found: dict[str, list[float]] = {}
+    names = [name for name in names if not ENGINES[name].only or made.name in ENGINES[name].only]
+    with Contest(made, threads, inputs, limit) as contest:
+        reference: Sequence[np.ndarray] = []
+        for name in sorted(names, key=lambda name: name != ORACLE):
+            if ENGINES[name].is_slow:
+                continue
+            if not (loaded := contest.load(name)):
+                continue
+            try:
+                made_now = loaded.outputs()
+            except (CutOff, Failed, RuntimeError) as failed:
+                contest.drop(name, str(failed))
+                continue
+            reference = reference or made_now
+            errors[name] = error(made_now, reference)
+        found |= interleaved({name: contest.loaded[name].seconds for name in names if name in contest.loaded}, seconds)
+        for name in names:
+            if ENGINES[name].is_slow and (loaded := contest.load(name)):
+                try:
+                    errors[name] = error(loaded.outputs(), reference)
+                    found[name] = loaded.seconds(1)
+                except (CutOff, Failed) as failed:
+                    contest.drop(name, str(failed))
+        missing = contest.missing
+    others = load.cores()
+
+    def row(name: str) -> results.Row:
+        if name not in found:
+            return results.Row(case, name, note=missing[name])
+        against = None
+        if name != OURS and OURS in found:
+            ours = found[OURS]
+            against = ratio(ours, found[name] * (len(ours) if ENGINES[name].is_slow else 1))
+        note = "" if errors[name] <= TOLERANCE else f"wrong: {errors[name]:.0e}"
+        return results.Row(case, name, summary(found[name]), against, errors[name], note, {"others_cores": others})
+
+    return list(map(row, names))
+
+
+def skipped(name: str, case: Mapping[str, Any], rows: Sequence[results.Row], limit: float) -> results.Row | None:
+    """A slow engine need not be asked at a batch where it cannot be within the limit."""
+    if not ENGINES[name].is_slow:
+        return None
+    one = {**case, "batch": 1}
+    known = next((row for row in rows if row.case == one and row.engine == name), None)
+    if known is None or case["batch"] == 1:
+        return None
+    if known.times is None or known.times.median * case["batch"] > limit:
+        said = known.note or f"{known.times.median:.1f} s" if known.times else known.note
+        return results.Row(dict(case), name, note=f"not tried: {said} at batch 1")
+    return None
+
+
+def measure(cases: Sequence[dict[str, Any]], names: Sequence[str], seconds: float, limit: float) -> list[results.Row]:
+    """All cases, each in a process of its own."""
+    progress = Progress(len(cases), "latency")
+    rows: list[results.Row] = []
+    for case in cases:
+        progress.step(", ".join(f"{key} {value}" for key, value in case.items()))
+        left_out = {name: row for name in names if (row := skipped(name, case, rows, limit))}
+        try:
+            model(case["model"], case["batch"])
+            words = ["--case", json.dumps(case), "--engines", *(name for name in names if name not in left_out)]
+            words += ["--seconds", str(seconds), "--limit", str(limit)]
+            said = run_json(module_command("benchmarks.latency", words), CASE_LIMIT)
+        except (CutOff, Failed) as failed:
+            say(f"failed: {failed}")
+            rows += [results.Row(case, name, note=f"failed: {failed}") for name in names]
+            continue
+        rows += [results.row(value) for value in said]
+        rows += left_out.values()
+    return rows
+
+
+CASE_LIMIT = 900.0
+"""Seconds after which a whole case is given up."""
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}))
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=4.0, help="to spend on the turns of one case")
+    parser.add_argument("--limit", type=float, default=6.0, help="seconds after which a slow engine's call is cut off")
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
+    publish.add_options(parser)
+    args = parser.parse_args()
+    if args.case:
+        case = args.case
+        found = compete(model(case["model"], case["batch"]), case["threads"], args.engines, args.seconds, args.limit)
+        print(json.dumps(list(map(attrs.asdict, found))))
+        return
+    if args.tiny:
+        args.models, args.batch, args.threads, args.seconds = ["squeezenet"], [1], [1], 0.1
+        args.engines = [name for name in args.engines if ENGINES[name].environment is None]
+    cases = [
+        {"model": name, "batch": batch, "threads": threads}
+        for batch in args.batch for threads in args.threads for name in args.models
+    ]  # fmt: skip
+    load = OtherLoad()
+    rows = measure(cases, args.engines, args.seconds, args.limit)
+    about = {"seconds": args.seconds, "limit_s": args.limit, "others_cores": load.cores()}
+    publish.finish("latency", results.section(rows, **about), args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What a measurement was taken on: processor, memory, versions, commit, and what else ran."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.venvs import ROOT
+
+SHOWN = ("apache-tvm", "onnxruntime", "onnxruntime-gpu", "openvino", "torch", "numpy", "onnx")
+"""Distributions whose versions are recorded where they are installed."""
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Its maker's name for it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
+        if found:
+            return found[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def machine_name() -> str:
+    """Short, for a file's name: LLVM's name of the processor and the number of cores."""
+    from accelerators.tvm.machine import host_cpu
+
+    return f"{host_cpu()}-{usable_cores()}"
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of what is installed of `SHOWN`."""
+    found = {"python": platform.python_version()}
+    for name in SHOWN:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """The commit that is checked out, with a plus where the tree differs from it; empty outside a repository."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def description() -> dict[str, Any]:
+    """All of it."""
+    return {
+        "processor": processor(),
+        "cores": usable_cores(),
+        "memory_gib": round(memory_bytes() / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": versions(),
+    }
+
+
+class OtherLoad:
+    """How many cores others kept busy meanwhile: what the machine did, less what this process and its ended children did."""
+
+    def __init__(self) -> None:
+        self.start = self._now()
+
+    def cores(self) -> float | None:
+        """Since it was made; None where the system does not say."""
+        if self.start is None or (now := self._now()) is None:
+            return None
+        clock, busy, own = (b - a for a, b in zip(self.start, now, strict=True))
+        return round(max(0.0, busy - own) / clock, 2) if clock else None
+
+    @staticmethod
+    def _now() -> tuple[float, float, float] | None:
+        """Seconds on the clock, of all processors' work (what other guests of the host take counts too), and of our own."""
+        source = Path("/proc/stat")
+        if not source.exists():
+            return None
+        user, nice, system, _, _, irq, softirq, steal = map(int, source.read_text().split(maxsplit=9)[1:9])
+        busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return time.perf_counter(), busy, sum(u.ru_utime + u.ru_stime for u in used)

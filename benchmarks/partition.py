@@ -1,0 +1,146 @@
+"""Partitioning, side by side: python -m benchmarks.partition [--nodes N ...] [--engines NAME ...] [--tiny]
+
+Seconds and groups of a whole partitioning pass over three shapes: residual (a chain of residual blocks, all of it taken), holes
+(every seventh op not taken) and random (layers of 32, fan-in 2, half of them taken). Every run has a fresh process; the
+engines take turns. Who is over the limit at one size is not asked at the next. Results go to benchmarks/results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from benchmarks import publish, results
+from benchmarks.machine import OtherLoad
+from benchmarks.partitioners import LIMIT as LIMIT_VARIABLE
+from benchmarks.processes import CutOff, Failed, module_command, run_json
+from benchmarks.progress import Progress, say
+from benchmarks.shapes import SHAPES
+from benchmarks.timing import Ratio, Times, summary
+from benchmarks.venvs import MXNET, TORCH, Environment, PeerMissing, python_of
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+LIMIT = 60.0
+"""Seconds after which an engine is cut off."""
+
+SETTING_UP = 60.0
+"""Seconds that a run may take besides: imports, making the engine's own graph, the warm-up."""
+
+
+@attrs.frozen
+class Engine:
+    """Who partitions."""
+
+    module: str
+    """Of `benchmarks.partitioners`."""
+    arguments: tuple[str, ...] = ()
+    """Further words for its command line."""
+    environment: Environment | None = None
+    """Whose Python runs it; None for the one that runs this."""
+
+
+OURS = "partita largest"
+"""Whom the ratios are about."""
+
+ENGINES = {
+    OURS: Engine("partita", ("largest",)),
+    "partita walk": Engine("partita", ("walk",)),
+    "partita waves": Engine("partita", ("waves",)),
+    "mxnet": Engine("mxnet", environment=MXNET),
+    "openvino": Engine("openvino"),
+    "torch.fx": Engine("torch_fx", environment=TORCH),
+    "tvm": Engine("tvm"),
+}
+
+
+def interpreters(names: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
+    """For each engine its Python, or None and why there is none."""
+    for name in names:
+        environment = ENGINES[name].environment
+        try:
+            yield name, str(python_of(environment)) if environment else sys.executable, ""
+        except PeerMissing as missing:
+            say(f"{name} is left out: {missing}")
+            yield name, None, f"not installed: {missing}"
+
+
+def measure(shapes: Sequence[str], sizes: Sequence[int], names: Sequence[str], limit: float) -> list[results.Row]:
+    """A row for each engine on each shape at each size."""
+    pythons = {name: (python, reason) for name, python, reason in interpreters(names)}
+    progress = Progress(len(shapes) * len(sizes), "partition")
+    rows: list[results.Row] = []
+    given_up: dict[tuple[str, str], str] = {}
+    with tempfile.TemporaryDirectory(prefix="partita-bench-") as folder:
+        path = Path(folder) / "shape.json"
+        for shape in shapes:
+            for nodes in sizes:
+                progress.step(f"{shape}, {nodes:,} nodes")
+                path.write_text(json.dumps(SHAPES[shape](nodes)))
+                case = {"shape": shape, "nodes": nodes}
+                for name in names:
+                    python, reason = pythons[name]
+                    reason = reason or given_up.get((name, shape), "")
+                    row = results.Row(case, name, note=reason) if reason else run(case, name, python or "", path, limit)
+                    if row.times is None and not reason:
+                        given_up[name, shape] = f"{row.note} at {nodes:,} nodes already"
+                    rows.append(row)
+    return with_ratios(rows)
+
+
+def run(case: Mapping[str, object], name: str, python: str, path: Path, limit: float) -> results.Row:
+    """One engine on one shape."""
+    engine = ENGINES[name]
+    command = module_command(f"benchmarks.partitioners.{engine.module}", [str(path), *engine.arguments], python)
+    try:
+        found = run_json(command, limit + SETTING_UP, {**os.environ, LIMIT_VARIABLE: str(limit)})
+    except Failed as failed:
+        note = f"over {limit:.0f} s" if failed.code == -signal.SIGALRM else str(failed)
+        return results.Row(dict(case), name, note=note)
+    except CutOff as cut:
+        return results.Row(dict(case), name, note=str(cut))
+    return results.Row(dict(case), name, summary(found["seconds"]), note=found["note"], extra={"groups": found["groups"]})
+
+
+def with_ratios(rows: Sequence[results.Row]) -> list[results.Row]:
+    """Each sound row with our time over it; the spread is that of both, since they ran one after the other."""
+    ours = {json.dumps(row.case): row.times for row in rows if row.engine == OURS}
+
+    def compared(row: results.Row) -> results.Row:
+        mine = ours.get(json.dumps(row.case))
+        if mine is None or row.times is None or not row.is_sound or row.engine == OURS:
+            return row
+        return attrs.evolve(row, ratio=apart(mine, row.times))
+
+    return list(map(compared, rows))
+
+
+def apart(ours: Times, theirs: Times) -> Ratio:
+    """The ratio of times that were not taken in the same rounds."""
+    return Ratio(ours.median / theirs.median, ours.spread + theirs.spread)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", default=["residual", "holes", "random"], choices=list(SHAPES), metavar="SHAPE")
+    parser.add_argument("--nodes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="NAME")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds after which an engine is cut off")
+    publish.add_options(parser)
+    args = parser.parse_args()
+    if args.tiny:
+        args.nodes, args.engines = [200], [name for name in args.engines if ENGINES[name].environment is None]
+    load = OtherLoad()
+    rows = measure(args.shapes, args.nodes, args.engines, args.limit)
+    publish.finish("partition", results.section(rows, limit_s=args.limit, others_cores=load.cores()), args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""What a long run says meanwhile, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Progress:
+    """Counts the steps and estimates how long the rest will take."""
+
+    def __init__(self, steps: int, what: str) -> None:
+        self.steps, self.what, self.done, self.began = steps, what, 0, time.monotonic()
+
+    def step(self, name: str) -> None:
+        """A step begins."""
+        taken = time.monotonic() - self.began
+        left = f", about {_span(taken / self.done * (self.steps - self.done))} left" if self.done else ""
+        say(f"{self.what} {self.done + 1}/{self.steps}: {name} ({_span(taken)} so far{left})")
+        self.done += 1
+
+
+def say(text: str) -> None:
+    """One line."""
+    print(f"-- {text}", file=sys.stderr, flush=True)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

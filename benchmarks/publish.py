@@ -1,0 +1,78 @@
+"""Where results go: a file, and from the newest of each benchmark the tables and pictures of the documentation.
+
+    python -m benchmarks.publish      renders the documentation anew from what is in benchmarks/results
+
+In a Markdown file, what stands between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` is written here and nowhere else."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from functools import partial
+from pathlib import Path
+
+from accelerators.atomic import write_text
+from benchmarks import results, tables
+from benchmarks.progress import say
+from benchmarks.venvs import ROOT
+
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every benchmark shares."""
+    parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works; no peers are installed")
+    parser.add_argument("--results", type=Path, help="the folder of the results (benchmarks/results, or none with --tiny)")
+    parser.add_argument("--publish", action="store_true", help="write the tables and pictures of the documentation too")
+
+
+def finish(name: str, made: results.Section, args: argparse.Namespace) -> None:
+    """Print the table, leave the file, and publish if asked to."""
+    print(tables.TABLES[name](made))
+    if args.results or not args.tiny:
+        say(f"results: {results.write(name, made, args.results)}")
+    if args.publish:
+        publish(args.results)
+
+
+def publish(folder: Path | None = None) -> None:
+    """Render the newest run of each benchmark."""
+    latest = {name: made for name in tables.TABLES if (made := results.newest(name, folder))}
+    texts = {name: tables.TABLES[name](made) for name, made in latest.items()} | {"summary": tables.summary(latest)}
+    pictures = draw(latest)
+    for name, files in pictures.items():
+        texts[name] += "".join(f"\n\n![{title}](pictures/{path.name})" for title, path in files.items())
+    for page in PAGES:
+        if page.exists():
+            put(page, texts)
+            say(f"rendered {page.relative_to(ROOT)}")
+
+
+def draw(latest: dict[str, results.Section]) -> dict[str, dict[str, Path]]:
+    """The pictures of each section by title; none without matplotlib."""
+    try:
+        from benchmarks import plots
+    except ImportError as error:
+        say(f"no pictures: {error} (pip install matplotlib)")
+        return {}
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    return {name: plots.PLOTS[name](made, PICTURES) for name, made in latest.items() if name in plots.PLOTS}
+
+
+def put(page: Path, texts: dict[str, str]) -> None:
+    """Write each text between its markers; a page need not have all of them."""
+    content = page.read_text()
+    for name, text in texts.items():
+        block = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench:{name} -->)", re.DOTALL)
+        content = block.sub(partial(_filled, text), content)
+    write_text(page, content)
+
+
+def _filled(text: str, found: re.Match[str]) -> str:
+    return f"{found[1]}\n{text}\n\n{found[2]}"
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    publish()

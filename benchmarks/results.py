@@ -1,0 +1,100 @@
+"""The file that a benchmark leaves: `benchmarks/results/<date>-<machine>.json`, one section for each benchmark."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accelerators.atomic import write_text
+from benchmarks.machine import commit, description, machine_name
+from benchmarks.timing import Ratio, Times
+
+FOLDER = Path(__file__).resolve().parent / "results"
+
+
+@attrs.frozen
+class Row:
+    """One engine on one case."""
+
+    case: dict[str, Any]
+    """What was measured: model, batch, threads; or shape and nodes."""
+    engine: str
+    """Whose time it is."""
+    times: Times | None = None
+    """None where there is no time, and then `note` says why."""
+    ratio: Ratio | None = None
+    """Partita's time over this engine's."""
+    error: float | None = None
+    """The largest difference of its outputs from the reference's, as a part of the largest output."""
+    note: str = ""
+    """What is to be known: cut off, cyclic, wrong, not installed."""
+    extra: dict[str, Any] = attrs.Factory(dict)
+    """Further findings: groups, bytes."""
+
+    @property
+    def is_sound(self) -> bool:
+        """A time that may be compared."""
+        return self.times is not None and not self.note
+
+
+@attrs.frozen
+class Section:
+    """One benchmark's run."""
+
+    rows: tuple[Row, ...]
+    """In the order of measurement."""
+    about: dict[str, Any]
+    """Machine, versions, commit, date, options, load."""
+
+
+def section(rows: Sequence[Row], **about: Any) -> Section:
+    """The rows with what they were measured on."""
+    now = datetime.datetime.now().astimezone().isoformat(timespec="minutes")
+    return Section(tuple(rows), {**description(), "commit": commit(), "date": now, **about})
+
+
+def write(name: str, made: Section, folder: Path | None = None) -> Path:
+    """Put a section into today's file for this machine, beside the sections that are there."""
+    folder = folder or FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{datetime.date.today().isoformat()}-{machine_name()}.json"
+    whole = json.loads(path.read_text()) if path.exists() else {}
+    whole[name] = {"about": made.about, "rows": [attrs.asdict(row) for row in made.rows]}
+    lines = (f"  {json.dumps(key)}: {_section_text(value)}" for key, value in sorted(whole.items()))
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    return path
+
+
+def _section_text(value: dict[str, Any]) -> str:
+    """One line for each row, so that a comparison of two files shows what changed."""
+    rows = ",\n    ".join(json.dumps(row) for row in value["rows"])
+    return f'{{"about": {json.dumps(value["about"])}, "rows": [\n    {rows}]}}'
+
+
+def read(path: Path) -> dict[str, Section]:
+    """The sections of a file."""
+    return {
+        name: Section(tuple(map(row, value["rows"])), value["about"]) for name, value in json.loads(path.read_text()).items()
+    }
+
+
+def row(value: dict[str, Any]) -> Row:
+    """One row as it was read."""
+    times, found = value.pop("times"), value.pop("ratio")
+    return Row(**value, times=times and Times(**times), ratio=found and Ratio(**found))
+
+
+def newest(name: str, folder: Path | None = None) -> Section | None:
+    """The latest run of that benchmark, on whichever machine."""
+    found = (read(path).get(name) for path in sorted((folder or FOLDER).glob("*.json")))
+    return max((made for made in found if made), key=lambda made: made.about["date"], default=None)
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in order of first appearance."""
+    return list(dict.fromkeys(values))

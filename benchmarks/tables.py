@@ -1,0 +1,223 @@
+"""Results as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.results import Row, Section, distinct
+from benchmarks.timing import Ratio, geometric_mean
+
+Cells = Sequence[object]
+
+
+def markdown(header: Cells, lines: Iterable[Cells]) -> str:
+    """A table; the first column to the left, the rest to the right, and wide enough to be read as text too."""
+    table = [[str(cell) for cell in line] for line in (header, *lines)]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    rule = [":" + "-" * (w - 1) if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    aligned = [
+        [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))] for line in table
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (aligned[0], rule, *aligned[1:]))
+
+
+def about(made: Section) -> str:
+    """One sentence on where the figures come from."""
+    said = made.about
+    others = said.get("others_cores")
+    versions = ", ".join(f"{name} {version}" for name, version in said["versions"].items())
+    busy = "" if others is None else f"; other programs kept {others:.1f} cores busy meanwhile"
+    return (
+        f"Measured {said['date'][:10]} at commit {said['commit']} on {said['processor']}, {said['cores']} cores, "
+        f"{said['memory_gib']:.0f} GiB, {said['system']} ({versions}){busy}."
+    )
+
+
+def by_case(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[str, Row]]:
+    """Rows by these parts of their case, and then by engine."""
+    found: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row.case[key] for key in keys), {})[row.engine] = row
+    return found
+
+
+def seconds(value: float) -> str:
+    """With three digits that count."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# -- partitioning ----------------------------------------------------------------------------------------
+
+
+def partition(made: Section) -> str:
+    """Seconds and groups of each engine, and below them what was in the way."""
+    engines = distinct(row.engine for row in made.rows)
+    notes = Footnotes()
+    lines = []
+    for (shape, nodes), found in by_case(made.rows, "shape", "nodes").items():
+        cells = [_partition_cell(found[name], notes) if name in found else "" for name in engines]
+        lines.append([f"{shape} {nodes:,}", *cells])
+    table = markdown(["shape, nodes", *engines], lines)
+    return f"Seconds of a whole partitioning pass, and the number of groups in parentheses.\n\n{table}\n\n{notes}{about(made)}"
+
+
+def _partition_cell(row: Row, notes: Footnotes) -> str:
+    if row.times is None:
+        return notes.mark(row.note)
+    mark = f" {row.note}" if row.note else f" ({row.extra['groups']})"
+    return f"{seconds(row.times.median)}{mark}"
+
+
+class Footnotes:
+    """Reasons too long for a cell, numbered."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def mark(self, text: str) -> str:
+        """What the cell shows."""
+        if len(text) <= 12:
+            return text
+        if text not in self.texts:
+            self.texts.append(text)
+        return f"[{self.texts.index(text) + 1}]"
+
+    def __str__(self) -> str:
+        return "".join(f"[{i + 1}]: {text}  \n" for i, text in enumerate(self.texts)) + ("\n" if self.texts else "")
+
+
+# -- latency ---------------------------------------------------------------------------------------------
+
+OURS = "partita"
+
+
+def latency(made: Section) -> str:
+    """A table for each batch and number of threads, then the geometric means."""
+    engines = distinct(row.engine for row in made.rows)
+    notes = Footnotes()
+    parts = [
+        "Milliseconds, medians; the last column is Partita's time over the best other engine's, with half the distance between"
+        " the 10th and the 90th percentile of the rounds. Outputs of all engines were compared in the same run."
+    ]
+    for setting, rows in settings(made).items():
+        lines = []
+        for (model,), found in by_case(rows, "model").items():
+            cells = [_latency_cell(found[name], notes) if name in found else "" for name in engines]
+            best = best_peer(found)
+            lines.append([model, *cells, f"{best.ratio}" if best else "–"])
+        lines.append(["geometric mean", *[""] * len(engines), _mean_cell(rows)])
+        parts.append(f"**{setting}**\n\n{markdown(['model', *engines, 'ratio'], lines)}")
+    return "\n\n".join([*parts, f"{notes}{about(made)}"])
+
+
+def settings(made: Section) -> dict[str, list[Row]]:
+    """Rows by batch and threads."""
+    found: dict[str, list[Row]] = {}
+    for row in made.rows:
+        batch, threads = row.case["batch"], row.case["threads"]
+        where = f"batch {batch}, " + (f"{threads} thread{'s' * (threads != 1)}" if threads else "GPU")
+        found.setdefault(where, []).append(row)
+    return found
+
+
+def best_peer(found: Mapping[str, Row]) -> Row | None:
+    """The fastest sound engine that is not ours, if ours is sound too."""
+    ours = found.get(OURS)
+    peers = [row for row in found.values() if row.engine != OURS and row.is_sound and row.ratio]
+    if ours is None or not ours.is_sound or not peers:
+        return None
+    return min(peers, key=lambda row: row.times.median if row.times else 0)
+
+
+def mean_ratio(rows: Iterable[Row]) -> tuple[float | None, int, int]:
+    """The geometric mean of the ratios to the best peer, of how many models, of how many in all."""
+    found = by_case(rows, "model")
+    best = [best_peer(engines) for engines in found.values()]
+    ratios = [row.ratio.value for row in best if row and row.ratio and not row.ratio.is_worthless]
+    return geometric_mean(ratios) if ratios else None, len(ratios), len(found)
+
+
+def _mean_cell(rows: Iterable[Row]) -> str:
+    mean, counted, models = mean_ratio(rows)
+    left_out = "" if counted == models else f" ({counted} of {models})"
+    return "–" if mean is None else f"{mean:.2f}{left_out}"
+
+
+def _latency_cell(row: Row, notes: Footnotes) -> str:
+    if row.times is None:
+        return notes.mark(row.note)
+    mark = f" {notes.mark(row.note)}" if row.note else ""
+    return f"{seconds(row.times.median * 1e3)}{mark}"
+
+
+# -- compiling -------------------------------------------------------------------------------------------
+
+
+def compiling(made: Section) -> str:
+    """Seconds to a model that is ready to run."""
+    engines = distinct(row.engine for row in made.rows)
+    notes = Footnotes()
+    lines = []
+    for (model,), found in by_case(made.rows, "model").items():
+        cells = [_compile_cell(found[name], notes) if name in found else "" for name in engines]
+        exported = found["partita import"].extra.get("MiB") if "partita import" in found else None
+        lines.append([model, *cells, "" if exported is None else f"{exported:.1f}"])
+    table = markdown(["model", *engines, "export MiB"], lines)
+    return f"Seconds from the file to a model that is ready to run, in a fresh process.\n\n{table}\n\n{notes}{about(made)}"
+
+
+def _compile_cell(row: Row, notes: Footnotes) -> str:
+    return notes.mark(row.note) if row.times is None else seconds(row.times.median)
+
+
+# -- all -------------------------------------------------------------------------------------------------
+
+TABLES: dict[str, Callable[[Section], str]] = {
+    "partition": partition,
+    "latency": latency,
+    "compile": compiling,
+    "gpu": latency,
+}
+"""How each section is shown."""
+
+
+def summary(latest: Mapping[str, Section]) -> str:
+    """A few lines for the README."""
+    parts = []
+    if "latency" in latest:
+        found = {where: mean_ratio(rows) for where, rows in settings(latest["latency"]).items()}
+        lines = [[where, "–" if mean is None else f"{mean:.2f}", f"{n} of {of}"] for where, (mean, n, of) in found.items()]
+        parts.append(
+            "Partita's `cpu` against the best of onnxruntime, OpenVINO, torch and TVM's default pipeline, model by model"
+            f" (time over time, geometric mean; below 1 Partita is faster):\n\n{markdown(['', 'ratio', 'models'], lines)}"
+        )
+    if "partition" in latest:
+        made = latest["partition"]
+        largest = max(row.case["nodes"] for row in made.rows)
+        rows = [row for row in made.rows if row.case["nodes"] == largest]
+        engines = distinct(row.engine for row in rows)
+        lines = [
+            [shape, *("" if (t := found[e].times) is None else seconds(t.median) for e in engines)]
+            for (shape,), found in by_case(rows, "shape").items()
+        ]
+        parts.append(
+            f"Seconds to partition a graph of {largest:,} nodes (empty: cut off):\n\n{markdown(['shape', *engines], lines)}"
+        )
+    return "\n\n".join(parts)
+
+
+def ratio_text(found: Ratio | None) -> str:
+    """For a list of changes."""
+    return "none" if found is None else str(found)
+
+
+def case_text(case: Mapping[str, Any]) -> str:
+    """On one line."""
+    return ", ".join(str(value) if isinstance(value, str) else f"{key} {value:,}" for key, value in case.items())
+
+
+def case_key(row: Row) -> str:
+    """What identifies a row."""
+    return json.dumps([row.case, row.engine])
