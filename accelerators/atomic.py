@@ -22,8 +22,10 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write to, and to read again. If the block ends well it takes the path's place; otherwise nothing happened."""
+def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = True) -> Iterator[BinaryIO]:
+    """A file to write to, and to read again. If the block ends well it takes the path's place; otherwise nothing happened.
+
+    What need not be `lasting` may be lost when the power fails, and is written faster."""
     target = Path(path)
     aside = target.with_name(f"{PREFIX}{secrets.token_hex(6)}.part")
     try:
@@ -32,7 +34,8 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
             with os.fdopen(number, "w+b") as file:
                 yield file
                 file.flush()
-                os.fsync(number)
+                if lasting:
+                    os.fsync(number)
             os.replace(aside, target)
         except BaseException:
             aside.unlink(missing_ok=True)

@@ -17,12 +17,17 @@ ALIGNMENT = 64
 """Where the memory of each begins: at a multiple of this."""
 
 _held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueDictionary()
+_final: WeakValueDictionary[int, Array] = WeakValueDictionary()
+"""By identity, the arrays that there is nothing to do for."""
+
 _guard = threading.Lock()
 
 
 def held_once(array: Array) -> Array:
     """An aligned array of the same content: one that somebody holds already, or this one. It goes with the last who holds it,
     and nobody may write to it."""
+    if _final.get(id(array)) is array:
+        return array
     key = (array_digest(array), array.dtype.str, array.shape)
     with _guard:
         known = _held.get(key)
@@ -30,7 +35,17 @@ def held_once(array: Array) -> Array:
         return known
     made = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
     with _guard:
-        return _held.setdefault(key, made)
+        kept = _held.setdefault(key, made)
+        _final[id(kept)] = kept
+        return kept
+
+
+def mapped(array: Array, digest: str | None = None) -> Array:
+    """An aligned array that lies in a file, with its digest where it is known: `held_once` need not look at it again."""
+    with _guard:
+        kept = array if digest is None else _held.setdefault((digest, array.dtype.str, array.shape), array)
+        _final[id(kept)] = kept
+        return kept
 
 
 def _copied(array: Array) -> Array:

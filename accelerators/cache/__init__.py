@@ -7,9 +7,10 @@ from pathlib import Path
 
 import attrs
 
+from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import default_folder
 from accelerators.cache.key import Key
-from accelerators.cache.store import Damaged, Store
+from accelerators.cache.store import Store
 
 __all__ = ["CacheEntry", "clear", "default_folder", "explain", "list_entries"]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import attrs
 
+from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
-from accelerators.cache.store import Damaged, Store, Stored
+from accelerators.cache.store import Store, Stored
 from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface import Accelerator, CompiledSubgraph
 from graph.graph import Graph

@@ -67,5 +67,5 @@ def _write(path: Path, known: Answers) -> None:
     data = json.dumps(dict(list(answers.items())[-LIMIT:])).encode()
     with contextlib.suppress(AcceleratorError, OSError):
         private_folder(private_folder(path.parents[1]) / FOLDER)
-        with replacing(path, 0o600) as file:
+        with replacing(path, 0o600, lasting=False) as file:
             file.write(hashlib.sha256(data).hexdigest().encode() + data)

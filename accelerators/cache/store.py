@@ -7,27 +7,25 @@ import fcntl
 import hashlib
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import attrs
 import numpy as np
 
 from accelerators.atomic import PREFIX, replacing
+from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder
-from accelerators.weights import ALIGNMENT, byte_view
-from graph.types import dtype_name, numpy_dtype
+from accelerators.cache.weights import read_weights, write_weights
 
 Array = np.ndarray[Any, Any]
 
 LIMIT = 4 << 30
 """So many bytes the cache holds; what was not used for longest goes."""
 
-MAGIC = b"partita entry 1\n"
+MAGIC = b"partita entry 2\n"
 """What an entry's file begins with; its digest and what it is of follow."""
 
 LOCKS = 64
@@ -35,10 +33,6 @@ LOCKS = 64
 
 STALE = 3600.0
 """Seconds after which a file that is still being written was left by a process that is gone."""
-
-
-class Damaged(Exception):
-    """What is on disk is not what was written."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -81,7 +75,7 @@ class Store:
         path = self._entries / key
         try:
             meta, code = _opened(path)
-            weights = self._read_weights(meta["weights"])
+            weights = read_weights(self._weights, meta["weights"])
             os.utime(path)
         except FileNotFoundError:
             return None
@@ -91,24 +85,15 @@ class Store:
 
     def write(self, key: str, meta: Mapping[str, Any], code: bytes, weights: Sequence[Array]) -> None:
         """Add the entry; what was not used for longest goes if there is too much."""
-        blob = _Layout(weights)
-        path = self._weights / blob.name
-        if weights and not path.exists():
-            with replacing(path, 0o600) as file:
-                for piece in blob.pieces():
-                    file.write(piece)
-        full = {**meta, "weights": {"blob": blob.name if weights else "", "arrays": blob.table}}
-        rest = json.dumps(full).encode()
+        rows = write_weights(self._weights, weights)
+        rest = json.dumps({**meta, "weights": rows}).encode()
         rest = len(rest).to_bytes(8, "little") + rest + code
-        with replacing(self._entries / key, 0o600) as file:
+        with replacing(self._entries / key, 0o600, lasting=False) as file:
             file.write(MAGIC + hashlib.sha256(rest).digest() + rest)
-        self.trim(keep={key, blob.name})
+        self.trim(keep={key, *(row[0] for row in rows)})
 
     def remove(self, key: str) -> None:
-        """Forget the entry and its weights."""
-        with contextlib.suppress(OSError, Damaged, KeyError, TypeError):
-            blob = _opened(self._entries / key)[0]["weights"]["blob"]
-            (self._weights / blob).unlink() if blob else None
+        """Forget the entry; its weights may be others' too."""
         (self._entries / key).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
@@ -153,12 +138,6 @@ class Store:
                         os.unlink(item.path)
         return sorted(found)
 
-    def _read_weights(self, said: Mapping[str, Any]) -> tuple[Array, ...]:
-        if not said["arrays"]:
-            return ()
-        blob = _mapped(self._weights / str(said["blob"]))
-        return tuple([_view(blob, *row) for row in said["arrays"]])
-
 
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
     """An entry's words and code; Damaged if a single bit is another."""
@@ -168,51 +147,3 @@ def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
         raise Damaged("its checksum is wrong")
     end = start + 8 + int.from_bytes(data[start : start + 8], "little")
     return json.loads(data[start + 8 : end]), data[end:]
-
-
-class _Layout:
-    """Arrays one behind the other."""
-
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        self.arrays = arrays
-        self.table: list[tuple[int, str, tuple[int, ...]]] = []
-        """For each array its offset, dtype and shape."""
-        end = 0
-        for array in arrays:
-            self.table.append((end, dtype_name(array.dtype), array.shape))
-            end += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
-        digest = hashlib.sha256()
-        for piece in self.pieces():
-            digest.update(piece)
-        self.name = digest.hexdigest()
-        """The digest of the whole."""
-
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """The bytes in order."""
-        for array in self.arrays:
-            yield byte_view(array)
-            yield bytes(-array.nbytes % ALIGNMENT)
-
-
-_blobs: WeakValueDictionary[str, Array] = WeakValueDictionary()
-_guard = threading.Lock()
-
-
-def _mapped(path: Path) -> Array:
-    """A file of weights, mapped once in a process and checked then; what is written to the mapping stays in this process."""
-    with _guard:
-        known = _blobs.get(str(path))
-    if known is None:
-        os.utime(path)
-        known = np.memmap(path, np.uint8, "c").view(np.ndarray)
-        if hashlib.sha256(known.data).hexdigest() != path.name:
-            raise Damaged("the checksum of its weights is wrong")
-        with _guard:
-            known = _blobs.setdefault(str(path), known)
-    return known
-
-
-def _view(blob: Array, offset: int, dtype: str, shape: Sequence[int]) -> Array:
-    made = numpy_dtype(dtype)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * made.itemsize
-    return blob[offset : offset + nbytes].view(made).reshape(shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from accelerators.package.container import MemberWriter
 from accelerators.package.errors import PackageError
-from accelerators.weights import ALIGNMENT, array_digest, byte_view
+from accelerators.weights import ALIGNMENT, array_digest, byte_view, mapped
 from graph.types import dtype_name, numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -52,4 +52,4 @@ def read_array(data: Array, row: Sequence[Any], where: str) -> Array:
     end = offset + math.prod(shape) * dtype.itemsize
     if dtype.hasobject or min((offset, *shape)) < 0 or end > data.size:
         raise PackageError(f"it has no array at {row!r:.80}", where=where)
-    return data[offset:end].view(dtype).reshape(shape)
+    return mapped(data[offset:end].view(dtype).reshape(shape))

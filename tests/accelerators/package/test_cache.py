@@ -11,8 +11,9 @@ import pytest
 
 import partita as pt
 from accelerators.cache import clear, explain, list_entries
+from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
-from accelerators.cache.store import Damaged, Store
+from accelerators.cache.store import Store
 from accelerators.registry import accelerator
 from tests.accelerators.package.models import dynamic_net, in_new_process, inputs_of, small_net
 
@@ -132,6 +133,17 @@ def test_damaged_entries_are_made_anew(part, at, tmp_path):
     found = store.read("ab" * 32)
     assert found.code == b"code"
     np.testing.assert_array_equal(found.weights[0], weights[0])
+
+
+def test_each_large_array_is_on_disk_once_and_in_memory_once(tmp_path):
+    store, big = Store(tmp_path / "here"), np.random.default_rng(0).standard_normal(20_000)
+    store.write("ab" * 32, {"names": []}, b"code", [big, np.arange(3), np.ones(5, np.int8)])
+    store.write("cd" * 32, {"names": []}, b"other", [np.arange(4), big.copy()])
+    assert len(list((tmp_path / "here" / "weights").iterdir())) == 3, "the array, and the small ones of each"
+    one, two = store.read("ab" * 32).weights, store.read("cd" * 32).weights
+    assert one[0] is two[1] and one[0].ctypes.data % 64 == 0
+    for array, wanted in zip((*one, *two), (big, np.arange(3), np.ones(5, np.int8), np.arange(4), big), strict=True):
+        np.testing.assert_array_equal(array, wanted)
 
 
 def test_a_model_survives_a_damaged_entry(compiles, cache_home):

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.cache.store import Damaged, Store
+from accelerators.cache.damage import Damaged
+from accelerators.cache.store import Store
 from accelerators.registry import accelerator
 from tests.accelerators.package.models import ROOT, inputs_of, small_net
 

@@ -1,0 +1,91 @@
+"""The weights of the entries: a file for each large array, named by its content, so that whoever reads the same array shares it;
+the small ones of an entry are one file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from accelerators.atomic import replacing
+from accelerators.cache.damage import Damaged
+from accelerators.weights import ALIGNMENT, array_digest, byte_view, mapped
+from graph.types import dtype_name, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+LARGE = 1 << 16
+"""An array of so many bytes has a file of its own."""
+
+Row = tuple[str, int, str, Sequence[int]]
+"""Where an array is: its file, the offset in it, dtype, shape."""
+
+
+def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
+    """Add what is not there yet; -> where each array is."""
+    with ThreadPoolExecutor() as pool:
+        names = list(pool.map(lambda array: array_digest(array) if array.nbytes >= LARGE else "", arrays))
+    for name, array in zip(names, arrays, strict=True):
+        if name:
+            _write(folder / name, byte_view(array))
+    small, rows = bytearray(), []
+    for name, array in zip(names, arrays, strict=True):
+        rows.append([name, 0 if name else len(small), dtype_name(array.dtype), array.shape])
+        if not name:
+            small += bytes(byte_view(array))
+            small += bytes(-len(small) % ALIGNMENT)
+    together = hashlib.sha256(small).hexdigest()
+    if small:
+        _write(folder / together, small)
+    return [(name or together, offset, dtype, shape) for name, offset, dtype, shape in rows]
+
+
+def _write(path: Path, data: Any) -> None:
+    if not path.exists():
+        with replacing(path, 0o600, lasting=False) as file:
+            file.write(data)
+
+
+def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
+    """The arrays, mapped from disk, each file once in a process and checked then; Damaged if one is not what was written."""
+    names = list(dict.fromkeys(row[0] for row in rows))
+    with ThreadPoolExecutor() as pool:
+        files = dict(zip(names, pool.map(lambda name: _mapped(folder / str(name)), names), strict=True))
+    return tuple([_array(files, *row) for row in rows])
+
+
+def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape: Sequence[int]) -> Array:
+    kind = numpy_dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    if not size:
+        return np.empty(shape, kind)
+    found = files[name][offset : offset + size].view(kind).reshape(shape)
+    return mapped(found, name) if size >= LARGE else found
+
+
+_files: WeakValueDictionary[str, Array] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def _mapped(path: Path) -> Array:
+    """What is written to the mapping stays in this process. A damaged file goes."""
+    with contextlib.suppress(PermissionError):
+        os.utime(path)
+    with _guard:
+        known = _files.get(str(path))
+    if known is not None:
+        return known
+    made = np.memmap(path, np.uint8, "c").view(np.ndarray)
+    if hashlib.sha256(made.data).hexdigest() != path.name:
+        path.unlink(missing_ok=True)
+        raise Damaged("the checksum of its weights is wrong")
+    with _guard:
+        return _files.setdefault(str(path), made)
