@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all lint clean
+.PHONY: help demo test check-all lint docs clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -23,6 +23,10 @@ lint:  ## ruff and mypy alone
 	@.ci/venv .venv dev,test
 	@.venv/bin/python -m ruff check .
 	@.venv/bin/python -m mypy .
+
+docs:  ## the documentation as a site, in build/site; a warning is an error
+	@.ci/venv .venv docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 clean:  ## remove the environments, the caches and what was built
 	rm -rf .venv .venv-all build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

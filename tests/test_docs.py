@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
 
 BLOCK = re.compile(
-    r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```$)?|^```console\n(?P<console>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```$)?|^```console\n(?P<console>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -84,6 +85,20 @@ def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         if example.wanted:
             place = f"{page.relative_to(ROOT)}:{example.line + 1}"
             assert is_as_said(example.wanted, printed), f"{place} prints\n{printed}\nand the page says\n{example.wanted}"
+
+
+def test_the_reference_has_every_public_name() -> None:
+    import partita
+
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    missing = [name for name in partita.__all__ if not re.search(rf"(:::.*\.{name}$|`{name}`)", pages, re.MULTILINE)]
+    assert not missing, "these belong into docs/reference/"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages), "the nav of mkdocs.yml"
 
 
 def rewrite(page: Path) -> None:
