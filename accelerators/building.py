@@ -114,10 +114,11 @@ class Builder:
         assert call.subgraph is not None and call.affinity is not None
         device = self.devices[call.affinity]
         values = self.config.by_device[device.label]
+        others = [(d, self.config.by_device[d.label]) for d in self.devices.values() if d.accelerator.dynamic_shapes]
         if device.accelerator.parallel_compile:
-            return compile_unit(call.name, device, call.subgraph, values)
+            return compile_unit(call.name, device, call.subgraph, values, others)
         with _turns.setdefault(device.accelerator.name, threading.Lock()):
-            return compile_unit(call.name, device, call.subgraph, values)
+            return compile_unit(call.name, device, call.subgraph, values, others)
 
     def _moved(self, graph: Graph, failures: Sequence[tuple[Node, CompileError]]) -> Graph:
         """The graph with the failed calls' nodes in their places again, each with the next device that runs it."""

@@ -1,8 +1,13 @@
-"""Subgraphs with dynamic sizes on devices that want static ones: compiled for each size on first use."""
+"""Subgraphs with dynamic sizes on devices that want static ones: compiled for each size on first use.
+
+A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
+and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
+compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +20,12 @@ from passes.infer import infer
 KEPT = 8
 """So many sizes stay compiled; the one not used for longest goes."""
 
+LONG = 0.5
+"""Seconds: what compiles faster than this is compiled for every size."""
+
+COUNTED = 4096
+"""For so many sizes it is known what the stand-in has taken."""
+
 Shapes = tuple[tuple[int, ...], ...]
 """The sizes of all inputs."""
 
@@ -24,10 +35,16 @@ class SpecializedSubgraph(CompiledSubgraph):
 
     concurrent = True
 
-    def __init__(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        compile_static: Callable[[Graph], CompiledSubgraph],
+        stand_in: Callable[[Graph], CompiledSubgraph | None] = lambda graph: None,
+    ) -> None:
         self.graph = graph
         """The body with its dynamic sizes."""
         self._compile = compile_static
+        self._stand_in = _StandIn(graph, stand_in)
         self._lock = threading.Lock()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
         self._rows = threading.local()
@@ -38,11 +55,23 @@ class SpecializedSubgraph(CompiledSubgraph):
         with self._lock:
             return tuple(self._kept)
 
+    @property
+    def stood_in(self) -> int:
+        """How many calls were served without compiling."""
+        return self._stand_in.calls
+
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """Run the subgraph of this size. Two threads that need a new size compile it once."""
+        shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
+        kept = self._find(shapes)
+        if kept is None:
+            results, self._rows.last = self._stand_in.run(shapes, inputs, out)
+            return results
+        return self._run(kept, inputs, out)
+
+    def _run(self, kept: _Kept, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
         from accelerators.units import guarded_run
 
-        kept = self._find(tuple([tuple(getattr(value, "shape", ())) for value in inputs]))
         made = kept.ready(self.graph, self._compile)
         there = made.memory == "host"
         read = inputs if there else [made.upload(value) for value in inputs]
@@ -55,15 +84,20 @@ class SpecializedSubgraph(CompiledSubgraph):
         """The rows of this thread's last run."""
         return tuple(getattr(self._rows, "last", ()))
 
-    def _find(self, shapes: Shapes) -> _Kept:
+    def _find(self, shapes: Shapes) -> _Kept | None:
+        """The subgraph of this size; None if the stand-in is to serve it."""
         with self._lock:
             kept = self._kept.get(shapes)
-            if kept is None:
-                kept = self._kept[shapes] = _Kept(shapes)
-                if len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
-            else:
+            if kept is not None:
                 self._kept.move_to_end(shapes)
+                return kept
+            times = [kept.seconds for kept in self._kept.values()]
+        if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
+            return None
+        with self._lock:
+            kept = self._kept.setdefault(shapes, _Kept(shapes))
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
             return kept
 
 
@@ -72,15 +106,62 @@ class _Kept:
 
     def __init__(self, shapes: Shapes) -> None:
         self.lock = threading.Lock()
+        self.seconds = 0.0
+        """How long it took to compile."""
         self._shapes = shapes
         self._made: CompiledSubgraph | None = None
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
         with self.lock:
             if self._made is None:
+                start = time.perf_counter()
                 given = dict(zip((node.name for node in graph.inputs), self._shapes, strict=True))
                 self._made = compile_static(infer(graph, given, strict=False))
+                self.seconds = time.perf_counter() - start
             return self._made
+
+
+class _StandIn:
+    """What takes any size without compiling, and what it has taken for each."""
+
+    def __init__(self, graph: Graph, make: Callable[[Graph], CompiledSubgraph | None]) -> None:
+        self.calls = 0
+        """How many it has served."""
+        self._graph = graph
+        self._make = make
+        self._made: CompiledSubgraph | None = None
+        self._asked = False
+        self._lock = threading.Lock()
+        self._spent: OrderedDict[Shapes, float] = OrderedDict()
+
+    def serves(self, shapes: Shapes, compiling: float) -> bool:
+        """Is it to serve these sizes, if compiling takes so many seconds?"""
+        if compiling < LONG:
+            return False
+        with self._lock:
+            if not self._asked:
+                self._made, self._asked = self._make(self._graph), True
+            if self._made is None or self._spent.get(shapes, 0.0) < compiling:
+                return self._made is not None
+            del self._spent[shapes]
+            return False
+
+    def run(
+        self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> tuple[Sequence[Any], Sequence[ProfileRow]]:
+        """The outputs, and the rows of the run."""
+        from accelerators.units import guarded_run
+
+        assert self._made is not None
+        start = time.perf_counter()
+        results = guarded_run(self._made, inputs, out)
+        seconds = time.perf_counter() - start
+        with self._lock:
+            self.calls += 1
+            self._spent[shapes] = self._spent.pop(shapes, 0.0) + seconds
+            if len(self._spent) > COUNTED:
+                self._spent.popitem(last=False)
+        return results, self._made.profile_rows()
 
 
 def is_static(graph: Graph) -> bool:

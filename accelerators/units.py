@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,10 @@ import numpy as np
 from accelerators.cache.compiling import compile_cached
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
-from accelerators.interface import CompiledSubgraph
+from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.layout import HOST, is_laid_out, laid_out
 from accelerators.output_check import OutputCheck
+from accelerators.registry import accelerator as accelerator_named
 from accelerators.specialized import SpecializedSubgraph, is_static
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -97,11 +99,16 @@ def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence
     return compiled.run(inputs, out)
 
 
-def compile_unit(name: str, device: Device, body: Graph, config: Mapping[str, Any]) -> Unit:
-    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError."""
+def compile_unit(
+    name: str, device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
+) -> Unit:
+    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError.
+
+    Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
+    all of the body at any size, or else to `reference`."""
     start = time.perf_counter()
     try:
-        compiled = _compiled(device, body, config)
+        compiled = _compiled(device, body, config, stand_ins)
     except BadConfig:
         raise
     except Exception as error:
@@ -112,24 +119,37 @@ def compile_unit(name: str, device: Device, body: Graph, config: Mapping[str, An
     return Unit(name, device, body, compiled, time.perf_counter() - start, config)
 
 
-def _compiled(device: Device, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+def _compiled(
+    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]]
+) -> CompiledSubgraph:
     accelerator = device.accelerator
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
-        return compile_cached(accelerator, graph, config, lambda: compile_now(graph))
+        return compile_cached(accelerator, graph, config, lambda: _compile_now(accelerator, graph, config))
 
-    def compile_now(graph: Graph) -> CompiledSubgraph:
-        shown = accelerator.transform(graph)
-        if not isinstance(shown, Graph) or _border(shown) != _border(graph):
-            raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
-        made = accelerator.compile(shown, config)
-        if not isinstance(made, CompiledSubgraph):
-            raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
-        return made
+    def stand_in(graph: Graph) -> CompiledSubgraph | None:
+        reference = accelerator_named("reference")
+        perf_count = {"PERF_COUNT": config.get("PERF_COUNT", False)}
+        choices = [(other.accelerator, {**values, **perf_count}) for other, values in stand_ins]
+        for other, values in [*choices, (reference, reference.full_config(perf_count))]:
+            with contextlib.suppress(PartitaError):
+                if other.dynamic_shapes and all(answer is True for answer in other.query(graph).values()):
+                    return _compile_now(other, graph, values)
+        return None
 
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
-    return SpecializedSubgraph(body, compile_static)
+    return SpecializedSubgraph(body, compile_static, stand_in)
+
+
+def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    shown = accelerator.transform(graph)
+    if not isinstance(shown, Graph) or _border(shown) != _border(graph):
+        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
+    made = accelerator.compile(shown, config)
+    if not isinstance(made, CompiledSubgraph):
+        raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
+    return made
 
 
 def _border(graph: Graph) -> tuple[int, int]:

@@ -1,43 +1,156 @@
-"""BERT with any number of tokens on the TVM device, against onnxruntime."""
+"""Sizes that vary: BERT with any number of tokens on the TVM device, against onnxruntime; what is compiled and what is not."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import partita as pt
+from accelerators import specialized
 from accelerators.registry import accelerator
-from accelerators.specialized import KEPT
+from accelerators.specialized import KEPT, SpecializedSubgraph
+from graph.rewrite import rewrite
+from graph.types import TensorType, dtype_name
+from tests.accelerators.package.models import dynamic_net, inputs_of
 
 BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
 
 
-def check_lengths(lengths):
+def longer_bert(tokens):
+    """The small BERT with more positions than it was trained with."""
+    grown = {
+        "embeddings.position_embeddings.weight": np.random.default_rng(5).standard_normal((tokens, 32), np.float32) / 8,
+        "embeddings.position_ids": np.arange(tokens)[None],
+        "expand": np.zeros((1, tokens), np.int64),
+    }
+
+    def visit(node, rewriter):
+        value = grown.get(node.name) if node.is_constant else None
+        if value is not None:
+            made = TensorType(dtype_name(value.dtype), value.shape)
+            rewriter.keep(node, node.evolve(value=value, output_types=(made,)))
+        else:
+            rewriter.keep(node)
+
+    return rewrite(pt.load(BERT), visit)
+
+
+def check_lengths(graph, devices, lengths, tmp_path, forbid=None):
     engine = pytest.importorskip("onnxruntime")
-    try:
-        accelerator("cpu")
-    except pt.AcceleratorUnavailable as error:
-        pytest.skip(str(error))
-    session = engine.InferenceSession(BERT)
-    model = pt.compile(pt.load(BERT), "cpu")
+    for name in devices.removeprefix("HETERO:").split(","):
+        try:
+            accelerator(name)
+        except pt.AcceleratorUnavailable as error:
+            pytest.skip(str(error))
+    pt.save(graph, tmp_path / "bert.onnx")
+    session = engine.InferenceSession(tmp_path / "bert.onnx")
+    model = pt.compile(graph, devices, forbid=forbid)
     random = np.random.default_rng(0)
-    seen = set()
+    seen, times = set(), []
     for n in lengths:
         feed = {"input_ids": random.integers(0, 20, (1, n)), "attention_mask": np.ones((1, n), np.int64)}
         seen.add(n)
-        for a, b in zip(model(feed), session.run(None, feed), strict=True):
+        start = time.perf_counter()
+        outputs = model(feed)
+        times.append(time.perf_counter() - start)
+        for a, b in zip(outputs, session.run(None, feed), strict=True):
             assert a.shape == b.shape
             assert np.abs(a - b).max() <= 1e-5 * np.abs(b).max(), f"{n} tokens"
+    print(f"{devices}: {len(seen)} lengths in {sum(times):.1f} s, slowest {max(times):.2f} s, median {np.median(times):.4f} s")
+    specialized_units = [unit.compiled for unit in model.units if isinstance(unit.compiled, SpecializedSubgraph)]
+    assert all(len(made.sizes) == min(len(seen), KEPT) for made in specialized_units)
+    return model
+
+
+def test_bert_with_two_lengths(tmp_path):
+    model = check_lengths(pt.load(BERT), "cpu", [5, 2, 5], tmp_path)
     assert len(model.units) == 1, "the symbolic graph is cut once"
-    assert len(model.units[0].compiled.sizes) == min(len(seen), KEPT)
 
 
-def test_bert_with_two_lengths():
-    check_lengths([5, 2, 5])
+MIXES = [
+    ("cpu", None), ("onnxruntime", None), ("openvino", None), ("HETERO:cpu,onnxruntime", {"LayerNormalization": "cpu"}),
+    ("HETERO:openvino,cpu", {"Softmax": "openvino"}),
+]  # fmt: skip
 
 
 @pytest.mark.slow
-def test_bert_with_many_lengths():
-    check_lengths(np.random.default_rng(1).permutation(np.arange(1, 33)).tolist())
+@pytest.mark.parametrize("devices, forbid", MIXES)
+def test_bert_with_1_to_128_tokens_in_random_order(devices, forbid, tmp_path):
+    lengths = np.random.default_rng(1).permutation(np.arange(1, 129)).tolist()
+    check_lengths(longer_bert(128), devices, lengths, tmp_path, forbid)
+
+
+class Slow(pt.Accelerator):
+    """Compiles for one size, and takes its time."""
+
+    name = "slow"
+    dynamic_shapes = False
+    compiled: ClassVar[list] = []
+
+    def supports(self, node, graph):
+        return True
+
+    def compile(self, graph, config):
+        time.sleep(0.03)
+        self.compiled.append(graph.inputs[0][0].type.shape[0])
+        return accelerator("reference").compile(graph, {"PERF_COUNT": False})
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setattr(specialized, "LONG", 0.02)
+    Slow.compiled.clear()
+    pt.register_accelerator(Slow)
+    yield Slow
+    pt.unregister_accelerator("slow")
+
+
+def test_a_size_that_varies_with_every_call_is_not_compiled_with_every_call(slow):
+    graph = dynamic_net()
+    model, wanted = pt.compile(graph, "slow"), pt.compile(graph, "reference")
+    sizes = [*range(1, 101), 3, 3]
+    for n in sizes:
+        x = inputs_of(graph, n=n)
+        np.testing.assert_array_equal(model(x)[0], wanted(x)[0])
+    subgraph = model.units[0].compiled
+    assert slow.compiled == list(range(1, KEPT + 1)), "the first sizes are compiled when they first come"
+    assert len(subgraph.sizes) == KEPT and subgraph.sizes[-1] == ((3, 16),)
+    assert subgraph.stood_in == 100 - KEPT
+
+
+def test_a_size_that_comes_often_is_compiled_in_the_end(slow, monkeypatch):
+    graph = dynamic_net()
+    model = pt.compile(graph, "slow")
+    for n in range(1, KEPT + 1):
+        model(inputs_of(graph, n=n))
+    x, calls = inputs_of(graph, n=50), 0
+    while 50 not in slow.compiled:
+        model(x)
+        calls += 1
+        assert calls < 100_000
+    assert calls > 1, "not at the first call"
+    assert ((50, 16),) in model.units[0].compiled.sizes
+    assert ((1, 16),) not in model.units[0].compiled.sizes, "the one not used for longest went"
+
+
+def test_what_compiles_fast_is_compiled_for_every_size(slow, monkeypatch):
+    monkeypatch.setattr(specialized, "LONG", 10.0)
+    model = pt.compile(dynamic_net(), "slow")
+    for n in range(1, 12):
+        model(inputs_of(model.graph, n=n))
+    assert slow.compiled == list(range(1, 12))
+
+
+def test_the_next_device_of_hetero_stands_in(slow):
+    pytest.importorskip("onnxruntime")
+    graph = dynamic_net()
+    model = pt.compile(graph, "HETERO:slow,onnxruntime", config={"slow": {"PERF_COUNT": True}})
+    for n in range(1, KEPT + 2):
+        model(inputs_of(graph, n=n))
+    subgraph = model.units[0].compiled
+    assert subgraph.stood_in == 1
+    assert {row.exec_type for row in model.profile().rows if row.status == "EXECUTED"} == {"CPUExecutionProvider"}
