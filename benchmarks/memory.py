@@ -1,0 +1,123 @@
+"""How much memory a model takes while it is compiled and while it runs, as multiples of its weights.
+
+    python -m benchmarks.memory resnet50.onnx bert.onnx --devices cpu onnxruntime openvino HETERO:cpu,onnxruntime
+
+Each figure is of a fresh process: the most that it held at once, over what it held when the graph was loaded (the graph's own
+weights are in that). On several devices each tenth of the ops goes to the next one in turn."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import module_command, run_json
+
+MEGA = 1 << 20
+
+DEVICES = ["cpu", "onnxruntime", "openvino", "HETERO:cpu,onnxruntime"]
+
+SECONDS = 3600.0
+"""How long one process may take."""
+
+
+def main() -> None:
+    """Measure each model on each device."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", help='ONNX files, or "zoo:NAME"')
+    parser.add_argument("--devices", nargs="+", default=DEVICES)
+    parser.add_argument("--child", nargs=2, metavar=("TASK", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(_child(arguments.models[0], arguments.devices[0], *arguments.child)))
+        return
+    titles = ("weights", "compiling", "running", "compiling again", "running", "importing", "running")
+    print(f"{'':<16}{'':<26}" + "".join(f"{title:>17}" for title in titles))
+    for model in arguments.models:
+        for device in arguments.devices:
+            with tempfile.TemporaryDirectory(prefix="partita-memory-") as folder:
+                found = [_measured(model, device, task, folder) for task in ("compile", "compile", "import")]
+            weights = found[0]["weights"]
+            values = [f"{row[name] / weights:.2f}" for row in found for name in ("making", "running")]
+            shown = [f"{weights / MEGA:.0f} MB", *values]
+            print(f"{Path(model).stem:<16}{device:<26}" + "".join(f"{value:>17}" for value in shown), flush=True)
+
+
+def _measured(model: str, device: str, task: str, folder: str) -> dict[str, float]:
+    """One task in a process of its own."""
+    command = module_command("benchmarks.memory", [model, "--devices", device, "--child", task, folder])
+    return dict(run_json(command, SECONDS))
+
+
+def _child(model: str, device: str, task: str, folder: str) -> dict[str, float]:
+    """Bytes over what was held before: `making` the model, and then `running` it three times."""
+    import partita as pt
+
+    path, cache = Path(folder) / "net.partita", str(Path(folder) / "cache")
+    graph = pt.load(model) if task == "compile" else None
+    for name in _names(device):
+        pt.query(pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)))]), name)
+    _settle()
+    before = _held("VmRSS")
+    if graph is not None:
+        weights = float(sum(node.value.nbytes for node in graph.nodes if node.value is not None))
+        (Path(folder) / "weights").write_text(str(weights))
+        made = pt.compile(_spread(graph, device), device, config={name: {"CACHE_DIR": cache} for name in _names(device)})
+    else:
+        weights = float((Path(folder) / "weights").read_text())
+        made = pt.import_model(path)
+    making = _held("VmHWM") - before
+    _settle()
+    given = made.example_inputs()
+    for _ in range(3):
+        made(*given)
+    running = _held("VmHWM") - before
+    if task == "compile" and not path.exists():
+        made.export(path)
+    return {"weights": weights, "making": making, "running": running}
+
+
+def _names(device: str) -> list[str]:
+    return device.removeprefix("HETERO:").split(",")
+
+
+def _spread(graph: Any, device: str) -> Any:
+    """On several devices: each tenth of the ops on the next device that takes the op."""
+    import partita as pt
+
+    names = _names(device)
+    if len(names) == 1:
+        return graph
+    placement = pt.query(graph, device)
+    ops = [node.name for node in graph.nodes if node.is_op]
+    for i, name in enumerate(ops):
+        wanted = names[i * 10 // len(ops) % len(names)]
+        with contextlib.suppress(pt.PartitaError):
+            placement[name] = wanted
+    return placement.apply(graph)
+
+
+def _settle() -> None:
+    """What is free goes back to the system, and the high-water mark begins anew."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _held(field: str) -> float:
+    """VmRSS: what this process holds; VmHWM: the most that it held since the mark began."""
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    if found is None:
+        sys.exit(f"this system does not tell {field}")
+    return int(found[1]) * 1024.0
+
+
+if __name__ == "__main__":
+    main()
