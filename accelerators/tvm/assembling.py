@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from accelerators.errors import NotSupported
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built, compile_kernels
 from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import quiet, refused
 from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.linking import link, load
 from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
 from graph.graph import Graph
@@ -39,19 +42,36 @@ class Assembled:
     """A whole subgraph for TVM's virtual machine."""
 
     executable: Any
-    """TVM's executable, with the kernels' libraries imported. It takes the subgraph's inputs, then the weights."""
+    """TVM's executable, or the library that was loaded of it. It takes the subgraph's inputs, then the weights."""
     weights: tuple[Array, ...]
     """The constants that the kernels read."""
     steps: tuple[Step, ...]
     """The kernel launches in order."""
     outputs: tuple[int | Array, ...]
     """Where each of the subgraph's outputs comes from: a result of the executable; ~i: its input i; or a constant."""
+    library: bytes | None = None
+    """The shared library, if the executable was loaded from one."""
 
 
 def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
     """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
     with lock, quiet(), refused("assembly"):
-        return _Assembly(graph, bodies, machine).run()
+        made = _Assembly(graph, bodies, machine).run()
+    return _linked(made, {id(built): built for _, built in bodies.values()}.values(), machine)
+
+
+def _linked(made: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
+    """With the kernels: linked to it, or where no linker works in TVM's memory."""
+    objects = [built.code for built in bodies if built.code]
+    if objects:
+        try:
+            library = link(made.executable, objects, machine.target)
+            return attrs.evolve(made, executable=load(library), library=library)
+        except NotSupported as error:
+            warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
+    for built in bodies:
+        made.executable.mod.import_module(built.library)
+    return made
 
 
 class _Assembly:
@@ -63,7 +83,6 @@ class _Assembly:
         self.values: dict[NodeEntry, Any] = {}
         self.steps: list[Step] = []
         self.kernels: dict[str, Any] = {}
-        self.libraries: dict[int, Any] = {}
         self.weights: dict[int, tuple[Any, Array]] = {}
 
     def run(self) -> Assembled:
@@ -109,7 +128,6 @@ class _Assembly:
 
     def _call(self, node: Node, body: Body, built: Built) -> None:
         lowered = built.lowered
-        self.libraries.setdefault(id(built.library), built.library)
         values = [self.values[entry] for entry in node.inputs if entry is not None]
         weights = list(body.weights)
         for i, pack in lowered.packs.items():
@@ -154,10 +172,7 @@ class _Assembly:
             module = tvm().transform.Sequential(passes)(self.builder.get())
         builder = relax.ExecBuilder()
         relax.vm_build._vmcodegen(builder, module)
-        made = relax.vm_build.VMExecutable(ffi.VMLink(builder, self.machine.target, None, [], {}))
-        for library in self.libraries.values():
-            made.mod.import_module(library)
-        return made
+        return relax.vm_build.VMExecutable(ffi.VMLink(builder, self.machine.target, None, [], {}))
 
 
 class _Evaluating:

@@ -1,46 +1,103 @@
-"""From scheduled kernels to machine code, each structure once in a process."""
+"""From scheduled kernels to machine code, each structure once in a process, several at a time."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
 from typing import Any
 
-import attrs
-
 from accelerators.tvm.bodies import Body
-from accelerators.tvm.importing import quiet, refused
-from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.codegen import generate, object_code
+from accelerators.tvm.importing import quiet
+from accelerators.tvm.library import lock
+from accelerators.tvm.linking import can_link
 from accelerators.tvm.lowering import Lowered, lower, nameless
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine import Machine, usable_cores
 
 
-@attrs.frozen(slots=True, eq=False)
 class Built:
-    """A body's kernels as machine code."""
+    """A body's kernels as machine code: an object file if there is a linker for it, else a module of TVM's."""
 
-    lowered: Lowered
-    """What they were made of."""
-    library: Any
-    """The runtime module that holds them."""
+    def __init__(self, lowered: Lowered, machine: Machine) -> None:
+        self.lowered = lowered
+        """What they were made of."""
+        self.machine = machine
+        """What they were made for."""
+        self._guard = threading.Lock()
+        self._library: Any = None
+        self.code = b""
+        """The object file; empty where there is none."""
+        made = _generated(lowered.kernels(), machine.target)
+        if machine.kind == "cpu" and can_link():
+            self.code = object_code(made)
+        else:
+            self._library = made
+            if machine.kind == "cpu":
+                for symbol in lowered.symbols.values():
+                    made[symbol]  # Now LLVM makes its machine code, while other threads work.
+
+    @property
+    def library(self) -> Any:
+        """The runtime module that holds them. Where they are an object file it is made now: it takes far more memory."""
+        with self._guard:
+            if self._library is None:
+                self._library = _generated(self.lowered.kernels(), self.machine.target)
+            return self._library
 
 
-def build(body: Body, machine: Machine) -> Built:
-    """The body's machine code; a body of equal structure is compiled once, and the last CACHED stay known."""
-    key = (body.key, machine)
-    with _guard:
-        known = _built.get(key)
+class Workers:
+    """Threads that make machine code while the kernels of the next body are drafted."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._pool = ThreadPoolExecutor(max(1, usable_cores()), "partita-codegen")
+        self._running: dict[str, Future[Built]] = {}
+
+    def build(self, body: Body) -> Future[Built]:
+        """The body's machine code, when it is there; bodies of equal structure share it, and the last CACHED stay known."""
+        made = self._running.get(body.key)
+        if made is None:
+            made = self._running[body.key] = self._started(body)
+        return made
+
+    def _started(self, body: Body) -> Future[Built]:
+        known = _known(body, self.machine)
         if known is not None:
-            _built.move_to_end(key)
-            return known
-    lowered = lower(body, machine)
-    made = Built(lowered, compile_kernels(lowered.kernels(), machine.target))
+            made: Future[Built] = Future()
+            made.set_result(known)
+            return made
+        return self._pool.submit(_finished, body, self.machine, lower(body, self.machine))
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._pool.shutdown(cancel_futures=error is not None)
+
+
+def _finished(body: Body, machine: Machine, lowered: Lowered) -> Built:
+    made = Built(lowered, machine)
     with _guard:
-        _built[key] = made
+        _built[body.key, machine] = made
         while len(_built) > CACHED:
             _built.popitem(last=False)
     return made
+
+
+def build(body: Body, machine: Machine) -> Built:
+    """One body's machine code, now."""
+    return _known(body, machine) or _finished(body, machine, lower(body, machine))
+
+
+def _known(body: Body, machine: Machine) -> Built | None:
+    with _guard:
+        known = _built.get((body.key, machine))
+        if known is not None:
+            _built.move_to_end((body.key, machine))
+    return known
 
 
 def is_built(body: Body, machine: Machine) -> bool:
@@ -51,9 +108,12 @@ def is_built(body: Body, machine: Machine) -> bool:
 
 def compile_kernels(kernels: Mapping[str, Any], target: Any) -> Any:
     """A runtime module of these kernels under their names."""
-    named = {name: nameless(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
-    with lock, quiet(), refused("code generation"):
-        return part("tirx").build(tvm().IRModule(named), target=target)
+    with lock, quiet():
+        return _generated(kernels, target)
+
+
+def _generated(kernels: Mapping[str, Any], target: Any) -> Any:
+    return generate({name: nameless(kernel) for name, kernel in kernels.items()}, target)
 
 
 CACHED = 2048

@@ -79,7 +79,7 @@ class CompiledTvm(CompiledSubgraph):
         self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
-        self.library: bytes | None = None
+        self.library: bytes | None = assembled.library
         """The shared library that it was read from."""
         self.cubins: Mapping[str, bytes] = {}
         """The code for a GPU that came with it: by digest of its source."""

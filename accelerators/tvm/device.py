@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import attrs
@@ -13,7 +14,7 @@ from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.tvm import extensions
 from accelerators.tvm.assembling import assemble
 from accelerators.tvm.bodies import Body, make_body
-from accelerators.tvm.building import Built, build
+from accelerators.tvm.building import Built, Workers
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
 from accelerators.tvm.indices import check_indices
@@ -75,11 +76,18 @@ class TvmAccelerator(Accelerator):
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
         isolation = Isolation(machine, float(config["ISOLATE_SECONDS"])) if config["ISOLATE"] else None
+        running: dict[Node, Future[Built]] = {}
         built: dict[Node, tuple[Body, Built]] = {}
-        with progress, isolation or contextlib.nullcontext():
+        with progress, isolation or contextlib.nullcontext(), Workers(machine) as workers:
             for node, body in bodies.items():
                 progress.step(body.key, node.name)
-                built[node] = body, _build(node, body, machine, isolation)
+                with _blamed_on(node, machine):
+                    if isolation is not None:
+                        isolation.check(body)
+                    running[node] = workers.build(body)
+            for node, body in bodies.items():
+                with _blamed_on(node, machine):
+                    built[node] = body, running[node].result()
         assembled = assemble(fused, built, machine)
         named = {node.name: (attrs.evolve(body, weights=()), made, _ops(node)) for node, (body, made) in built.items()}
         launches = [Launch(step.runs, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
@@ -130,11 +138,11 @@ def _layer(body: Body) -> str:
     return "+".join(str(node.op) for node in body.ops)
 
 
-def _build(node: Node, body: Body, machine: Machine, isolation: Isolation | None) -> Built:
+@contextlib.contextmanager
+def _blamed_on(node: Node, machine: Machine) -> Iterator[None]:
+    """An error inside names the nodes that cannot be compiled."""
     try:
-        if isolation is not None:
-            isolation.check(body)
-        return build(body, machine)
+        yield
     except PartitaError as error:
         raise CompileError(
             error.cause,

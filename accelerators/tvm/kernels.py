@@ -31,7 +31,7 @@ class Kernel:
     machine: Machine
     """What it was compiled for."""
     _function: Any
-    _library: Any
+    _built: Built
 
     @property
     def tir(self) -> str:
@@ -41,8 +41,9 @@ class Kernel:
     @property
     def source(self) -> str:
         """What TVM generated: assembly for a processor, CUDA source for a GPU."""
-        device = next(iter(self._library.imports), None)
-        return str(self._library.inspect_source("asm") if device is None else device.inspect_source("cuda"))
+        library = self._built.library
+        device = next(iter(library.imports), None)
+        return str(library.inspect_source("asm") if device is None else device.inspect_source("cuda"))
 
     @property
     def assembly(self) -> str:
@@ -54,4 +55,4 @@ def make_kernel(step: Step, machine: Machine, body: Body, built: Built, nodes: t
     """The kernel of one step."""
     lowered, symbol = built.lowered, step.symbol
     function, schedule = lowered.kernels()[symbol], lowered.schedules[symbol]
-    return Kernel(step.call, symbol, nodes, body.graph, schedule, machine, function, built.library)
+    return Kernel(step.call, symbol, nodes, body.graph, schedule, machine, function, built)

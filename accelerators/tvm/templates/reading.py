@@ -110,8 +110,10 @@ class _Reader:
             raise _unreadable(node)
 
     def _declare(self, node: ast.AnnAssign, names: Names) -> None:
-        """`name: T.int32 = value` and `name: T.let = value` name a value, once. (TVM's parser makes a variable of the first,
-        which TVM's arithmetic cannot see through, and whose place it asks the system for: such kernels take longer to compile.)"""
+        """`name: T.int32 = value` and `name: T.let = value` name a value, once.
+
+        TVM's parser makes a variable of the first, which TVM's arithmetic cannot see through, and whose place it asks the system
+        for: such kernels take longer to compile."""
         assert isinstance(node.target, ast.Name) and node.value is not None
         value = self.value(node.value, names)
         value = part("tirx").const(value) if isinstance(value, (int, float)) else value

@@ -1,0 +1,60 @@
+"""Scheduled kernels as machine code.
+
+Most of a compilation is LLVM's time, and LLVM lets other threads run: whoever compiles many kernels calls `generate` on several
+threads. TVM checks every argument of a kernel each time it is called, in code that is longer than many a kernel; the virtual
+machine calls ours with what they were compiled for, so these checks are left out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerators.tvm.importing import refused
+from accelerators.tvm.library import function, part, tvm
+
+
+def generate(kernels: Mapping[str, Any], target: Any) -> Any:
+    """A runtime module of these kernels under their names. For a processor, LLVM makes machine code of it when it is needed."""
+    named = {name: _called(kernel, name) for name, kernel in kernels.items()}
+    with refused("code generation"):
+        module = tvm().IRModule(named)
+        if str(target.kind.name) != "llvm":
+            return part("tirx").build(module, target=target)
+        tirx = part("tirx")
+        pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
+        module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
+        return function("target.build.llvm")(finalize()(_without_checks(module)), target)
+
+
+def object_code(module: Any) -> bytes:
+    """The module as a file that a linker takes."""
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder, refused("code generation"):
+        path = Path(folder) / "kernels.o"
+        module.write_to_file(str(path))
+        return path.read_bytes()
+
+
+def _called(kernel: Any, name: str) -> Any:
+    return kernel.with_attr("global_symbol", name)
+
+
+def _without_checks(module: Any) -> Any:
+    """The functions without the checks of their arguments; those that kernels make themselves stay."""
+    made = {var: kernel.with_body(_unchecked(kernel.body)) for var, kernel in module.functions.items()}
+    return tvm().IRModule(made, attrs=module.attrs)
+
+
+def _unchecked(statement: Any) -> Any:
+    """TVM checks argument after argument, and puts the kernel's own body innermost."""
+    tirx = part("tirx")
+    if isinstance(statement, tirx.AssertStmt):
+        return tirx.Evaluate(0)
+    if isinstance(statement, tirx.SeqStmt):
+        return tirx.SeqStmt([_unchecked(inner) for inner in statement.seq])
+    if isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
+        return tirx.IfThenElse(statement.condition, _unchecked(statement.then_case), None)
+    if isinstance(statement, tirx.AttrStmt) and statement.attr_key != "compute_scope":
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, _unchecked(statement.body))
+    return statement

@@ -1,0 +1,62 @@
+"""Object files and the virtual machine's program as one shared library, which is loaded at once.
+
+Without a linker TVM makes the machine code a second time in memory when a kernel first runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from accelerators.errors import NotSupported
+from accelerators.tvm.importing import first_line
+from accelerators.tvm.library import function, lock, part, tvm
+from accelerators.tvm.runtime import load_library
+
+NEEDED = "It needs a C++ compiler: g++ or clang++ on the PATH, or CXX"
+
+
+@cache
+def can_link() -> bool:
+    """Is there a linker?"""
+    found = part("support.cc").get_cc()
+    return bool(found) and shutil.which(str(found).split()[0]) is not None and os.name == "posix"
+
+
+def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
+    """The shared library of an executable that has no kernels imported, and of these."""
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        path = Path(folder) / "library.so"
+        try:
+            with lock:
+                files = [_program(executable, target, Path(folder))]
+            for number, code in enumerate(objects):
+                files.append(Path(folder) / f"kernels{number}.o")
+                files[-1].write_bytes(code)
+            part("support.cc").create_shared(str(path), list(map(str, files)))
+        except Exception as error:
+            raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
+        return path.read_bytes()
+
+
+def load(library: bytes) -> Any:
+    """The library in this process; its file is gone once it is mapped."""
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        path = Path(folder) / "library.so"
+        path.write_bytes(library)
+        return load_library(str(path))
+
+
+def _program(executable: Any, target: Any, folder: Path) -> Path:
+    """The virtual machine's program as an object file. It says that its kernels are in the library that it is loaded from,
+    because an empty module of machine code stands for them."""
+    empty = function("target.build.llvm")(tvm().IRModule({}), target)
+    executable.mod.import_module(empty)
+    path = folder / "program.o"
+    said = str(empty.get_function("_get_target_string")())
+    part("runtime._ffi_api").ModulePackImportsToLLVM(executable.mod, False, said, "").write_to_file(str(path))
+    return path

@@ -1,0 +1,100 @@
+"""Machine code: made on several threads, linked into one library, and in memory where nothing links."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import NotSupported
+from accelerators.tvm import assembling, building
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.codegen import generate, object_code
+from accelerators.tvm.cpu import CpuAccelerator
+from accelerators.tvm.lowering import lower
+from accelerators.tvm.machine import host_machine
+from accelerators.tvm.templates.script import kernel
+from tests.accelerators.tvm.running import check, compiled
+
+pytest.importorskip("tvm")
+
+RNG = np.random.default_rng(5)
+
+
+def layers(count: int = 6) -> pt.Graph:
+    """Products of several sizes, one kernel each."""
+    x = pt.variable("x", "float32", (3, 24))
+    y = x
+    for i in range(count):
+        weight = RNG.standard_normal((24 + 8 * i, 32 + 8 * i)).astype("float32") / 10
+        y = pt.op("Relu", pt.op("MatMul", y, pt.constant(weight)))
+    return pt.Graph([y], inputs=[x])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_built() -> None:
+    building.forget()
+
+
+def values() -> list[np.ndarray]:
+    return [RNG.standard_normal((3, 24)).astype("float32")]
+
+
+def test_linked() -> None:
+    assert check(layers(), values()).library is not None
+
+
+def test_without_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "can_link", lambda: False)
+    assert check(layers(), values()).library is None
+
+
+def test_a_linker_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> bytes:
+        raise NotSupported("TVM cannot link its kernels into a library: no crti.o")
+
+    monkeypatch.setattr(assembling, "link", fails)
+    with pytest.warns(UserWarning, match="kernels are compiled once more in memory: TVM cannot link .* no crti.o"):
+        made = check(layers(), values())
+    assert made.library is None
+
+
+def test_one_thread_or_several_the_code_is_the_same() -> None:
+    machine = host_machine(2)
+    bodies = {body.key: body for body in (make_body(pt.Graph([n], inputs=[n.inputs[0].node])) for n in _products())}
+    lowered = [lower(body, machine).kernels() for body in bodies.values()]
+    alone = [object_code(generate(kernels, machine.target)) for kernels in lowered]
+    with ThreadPoolExecutor(4) as pool:
+        several = [pool.submit(lambda k: object_code(generate(k, machine.target)), k) for k in lowered * 3]
+    assert [future.result() for future in several] == alone * 3
+
+
+def _products() -> list[pt.Node]:
+    made = []
+    for i in range(4):
+        x = pt.variable("x", "float32", (5, 16 + 8 * i))
+        made.append(pt.op("MatMul", x, pt.constant(np.ones((16 + 8 * i, 40), "float32"))))
+    return made
+
+
+def test_arguments_are_not_checked_and_what_a_kernel_asserts_is() -> None:
+    text = ['assert x0[0] > T.float32(0.0), "it is not positive"', "y0[0] = x0[0]"]
+    made = kernel([("x0", (1,), "float32"), ("y0", (1,), "float32")], text)
+    found = generate({"k": made}, host_machine(1).target).inspect_source("ll")
+    assert "it is not positive" in found
+    assert "Mismatched" not in found
+
+
+def test_several_callers_compile_at_once() -> None:
+    graphs = [layers(2 + i % 3) for i in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(compiled, graphs))
+    x = values()
+    for graph, one in zip(graphs, made, strict=True):
+        assert np.array_equal(one.run(x)[0], CpuAccelerator().compile(graph, _config()).run(x)[0])
+
+
+def _config() -> dict[str, object]:
+    return CpuAccelerator().full_config({})
