@@ -25,7 +25,18 @@ def import_body(graph: Graph) -> Any:
     with lock, quiet(), refused("importer"):
         model = to_model(graph)
         opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-        return importer({}, {}, sanitize=False).from_onnx(model.graph, opset)
+        importing = importer({}, {}, sanitize=False)
+        try:
+            return importing.from_onnx(model.graph, opset)
+        except Failure:
+            _close(importing.bb)
+            raise
+
+
+def _close(builder: Any) -> None:
+    """End the block that a failed import leaves open: TVM warns of it on the screen otherwise."""
+    with contextlib.suppress(Failure):
+        builder._end_block()
 
 
 def legalize(module: Any, target: Any) -> Any:
