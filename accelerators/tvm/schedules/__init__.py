@@ -6,6 +6,14 @@ from typing import Any
 
 from accelerators.tvm.machine import Machine
 
+PARALLEL = 65_536
+"""Fewer steps than this are one thread's work: to start the others takes as long."""
+
+
+def for_threads(machine: Machine, steps: int) -> bool:
+    """Is it work for several threads?"""
+    return machine.threads > 1 and steps >= PARALLEL
+
 
 def schedule(function: Any, machine: Machine) -> tuple[Any, str]:
     """The scheduled kernel, and the schedule's name."""

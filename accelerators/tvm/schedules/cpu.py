@@ -12,9 +12,7 @@ import attrs
 
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
-
-PARALLEL = 16_384
-"""A block of fewer steps than this runs on one thread: starting the others costs more."""
+from accelerators.tvm.schedules import for_threads
 
 STRIP = 4
 """A reduction keeps at most so many vectors of sums."""
@@ -49,7 +47,7 @@ class _Rule:
         """Each block's outermost loop in parallel, where it may be."""
         for block in self._blocks():
             loops = self.schedule.get_loops(block)
-            if loops and _kinds(self.schedule.get(block))[:1] == [_SPATIAL] and self._steps(loops) >= PARALLEL:
+            if loops and _kinds(self.schedule.get(block))[:1] == [_SPATIAL] and for_threads(self.machine, self._steps(loops)):
                 self.schedule.parallel(loops[0])
 
     def _blocks(self) -> list[Any]:
@@ -95,9 +93,9 @@ class _Rule:
         rest, vector = self._vector(inner)
         if rest is not None:
             outer = [*outer, rest]
-        if outer and steps >= PARALLEL:
+        if outer and for_threads(self.machine, steps):
             self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
-        elif not outer and steps >= PARALLEL and vector is None:
+        elif not outer and for_threads(self.machine, steps) and vector is None:
             self.schedule.parallel(inner)
 
     def _strips(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
@@ -113,7 +111,7 @@ class _Rule:
         if not outer:
             outer = [schedule.add_unit_loop(reduction[0])]
         whole = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
-        if steps >= PARALLEL:
+        if for_threads(self.machine, steps):
             schedule.parallel(whole)
         schedule.reverse_compute_at(local, whole, preserve_unit_loops=True)
         self._vector(strip)
@@ -130,9 +128,9 @@ class _Rule:
         if self._extent(last) % lanes == 0 and self._extent(last) >= 2 * lanes and len(reduction) == 1 and whole is not None:
             _, lane = schedule.split(last, [None, lanes])
             partial = schedule.rfactor(lane, 1)
-            if steps >= PARALLEL:
+            if for_threads(self.machine, steps):
                 schedule.parallel(schedule.get_loops(partial)[0])
-        elif whole is not None and steps >= PARALLEL:
+        elif whole is not None and for_threads(self.machine, steps):
             schedule.parallel(whole)
 
     def _vector(self, loop: Any) -> tuple[Any, Any]:

@@ -16,14 +16,15 @@ import attrs
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.formulas import DEAR, Formula, formula
 from graph.node import Node, NodeEntry
 
 Shape = tuple[int, ...]
 
-SERIAL = 16_384
-"""Fewer numbers than this are one thread's work."""
+DEAR_STEPS = 8
+"""How many cheap steps a dear one is worth."""
 
 UNROLLED = 4
 """Vectors that are worked on at a time, so that one's latency hides another's."""
@@ -45,7 +46,8 @@ def chain(body: Body, machine: Machine) -> Draft | None:
         return None
     flat = _Flat.of(body, shape)
     function = _function(body, flat, formulas)
-    return Draft(_scheduled(function, flat, machine), "chain", shapes=dict(enumerate(flat.operands)), results=(flat.shape,))
+    scheduled = _scheduled(function, flat, machine, _steps(body, shape))
+    return Draft(scheduled, "chain", shapes=dict(enumerate(flat.operands)), results=(flat.shape,))
 
 
 @attrs.frozen(slots=True)
@@ -108,7 +110,12 @@ def _step(node: Node, compute: Formula, number: Callable[[NodeEntry | None, Sequ
     return lambda *indices: compute(node, [number(entry, indices) for entry in node.inputs])
 
 
-def _scheduled(function: Any, flat: _Flat, machine: Machine) -> Any:
+def _steps(body: Body, shape: Shape) -> int:
+    """How much work it is, for all numbers."""
+    return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in DEAR else 1 for node in body.ops) // 4)
+
+
+def _scheduled(function: Any, flat: _Flat, machine: Machine, steps: int) -> Any:
     schedule = part("s_tir").Schedule(function)
     out = schedule.get_sblock("out")
     named = [(block, schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
@@ -135,7 +142,7 @@ def _scheduled(function: Any, flat: _Flat, machine: Machine) -> Any:
             schedule.set_scope(block, 0, "local")
             if extent % lanes == 0:
                 schedule.vectorize(schedule.get_loops(block)[-1])
-    if outer and math.prod(flat.shape) >= SERIAL:
+    if outer and for_threads(machine, steps):
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     return schedule.mod["main"]
 

@@ -12,16 +12,13 @@ from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.indices import INDICES, is_indices
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.schedules import schedule
+from accelerators.tvm.schedules import for_threads, schedule
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.script import Lines, kernel, local, loop
 from graph.build import CALL_DOMAIN
 
 PIECES = 16
 """Into so many parts long lists are cut, one thread's work each."""
-
-SERIAL = 65_536
-"""Fewer indices than this are one thread's work."""
 
 
 @template("cpu", "cuda", ops=frozenset({f"{CALL_DOMAIN}.{INDICES}"}))
@@ -36,11 +33,11 @@ def indices(body: Body, machine: Machine) -> Draft | None:
     if machine.kind == "cuda":
         return Draft(*schedule(_clamped(shape, dtype, sizes), machine))
     flat = (rows, len(sizes))
-    made = kernel([("x0", flat, dtype), ("y0", flat, dtype)], _checked(rows, dtype, sizes))
+    made = kernel([("x0", flat, dtype), ("y0", flat, dtype)], _checked(rows, dtype, sizes, machine))
     return Draft(made, "indices", shapes={0: flat}, results=(flat,))
 
 
-def _checked(rows: int, dtype: str, sizes: list[int]) -> Lines:
+def _checked(rows: int, dtype: str, sizes: list[int], machine: Machine) -> Lines:
     lines: Lines = []
     for j, size in enumerate(sizes):
         lines += [
@@ -54,7 +51,7 @@ def _checked(rows: int, dtype: str, sizes: list[int]) -> Lines:
         counted = [f"i: T.let = {start} + k", *lines]
         return [local("bad", 1, "int32"), "bad[0] = 0", *loop("k", count, counted), f"assert bad[0] == 0, {said}"]
 
-    if rows * len(sizes) < SERIAL:
+    if not for_threads(machine, rows * len(sizes)):
         return watched("0", rows)
     each = -(-rows // PIECES)
     return loop("p", PIECES, watched(f"p * {each}", f"T.max(T.min({each}, {rows} - p * {each}), 0)"), "parallel")

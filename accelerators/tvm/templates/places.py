@@ -10,11 +10,9 @@ import math
 
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.script import Lines, indent, kernel, local, loop
-
-SERIAL = 16_384
-"""Fewer numbers than this are one thread's work."""
 
 STRIPS = 4
 """Vectors whose best numbers are kept at a time."""
@@ -39,7 +37,7 @@ def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
     width = machine.lanes * STRIPS
     lines = _along_rows(size, width, dtype, sign) if inner == 1 else _across(size, inner, width, dtype, sign)
     pieces = outer if inner == 1 else outer * -(-inner // width)
-    kind = "parallel" if outer * size * inner >= SERIAL and pieces > 1 else "serial"
+    kind = "parallel" if for_threads(machine, outer * size * inner) and pieces > 1 else "serial"
     made = kernel([("x0", (outer, size, inner), dtype), ("y0", (outer, inner), "int64")], loop("p", pieces, lines, kind))
     return Draft(made, "places", shapes={0: (outer, size, inner)}, results=((outer, inner),))
 

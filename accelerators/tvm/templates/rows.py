@@ -10,14 +10,12 @@ import math
 
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.row_text import Place, Row
 from accelerators.tvm.templates.script import Lines, Vectors, kernel, local, loop
 from graph.node import Node
 from graph.types import TensorType
-
-SERIAL = 16_384
-"""Fewer numbers than this are one thread's work."""
 
 REDUCTIONS = {
     "ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceSumSquare": "square",
@@ -46,7 +44,7 @@ def softmax(body: Body, machine: Machine) -> Draft | None:
     else:
         lines += _exps(row, machine)
         lines += row.each(lambda p: [f"{p.row('y0')} = {p.row('y0')} * {p.all('m[1]')}"])
-    return _draft(body, size, row, lines, "softmax")
+    return _draft(body, size, row, machine, lines, "softmax")
 
 
 def _exps(row: Row, machine: Machine) -> Lines:
@@ -105,7 +103,7 @@ def normalization(body: Body, machine: Machine) -> Draft | None:
         text = f"{centred(p)} * {p.all('m[1]')} * {p.flat(scale)}"
         return [f"{p.row('y0')} = {text}{f' + {p.flat(bias)}' if bias else ''}"]
 
-    return _draft(body, size, row, [*lines, *row.each(result)], "normalization")
+    return _draft(body, size, row, machine, [*lines, *row.each(result)], "normalization")
 
 
 def _centred(p: Place) -> str:
@@ -134,7 +132,7 @@ def reduction(body: Body, machine: Machine) -> Draft | None:
         lines.append(f"m[0] = m[0] * T.float32({1 / size!r})")
     if node.op == "ReduceL2":
         lines.append("m[0] = T.sqrt(m[0])")
-    return _draft(body, size, row, [*lines, "y0[r, 0] = m[0]"], "reduction", result=1)
+    return _draft(body, size, row, machine, [*lines, "y0[r, 0] = m[0]"], "reduction", result=1)
 
 
 def _reduced(node: Node, shape: tuple[int, ...], version: int) -> int | None:
@@ -153,7 +151,9 @@ def _reduced(node: Node, shape: tuple[int, ...], version: int) -> int | None:
     return math.prod(shape[last[0] :]) if last == list(range(last[0], len(shape))) else None
 
 
-def _draft(body: Body, size: int, row: Row, lines: Lines, name: str, result: int | None = None) -> Draft | None:
+def _draft(
+    body: Body, size: int, row: Row, machine: Machine, lines: Lines, name: str, result: int | None = None
+) -> Draft | None:
     """The kernel that does the lines for every row."""
     whole = math.prod(_shape(body.ops[0]) or (0,))
     if whole == 0:
@@ -164,7 +164,7 @@ def _draft(body: Body, size: int, row: Row, lines: Lines, name: str, result: int
     shapes = {0: (rows, size), **dict.fromkeys(range(1, len(names)), (size,))}
     params = [(name, shapes[i], "float32") for i, name in enumerate(names)]
     inner = [*row.buffers, local("m", 3), *lines]
-    kind = "parallel" if whole >= SERIAL and rows > 1 else "serial"
+    kind = "parallel" if for_threads(machine, whole) and rows > 1 else "serial"
     function = kernel([*params, ("y0", (rows, width), "float32")], loop("r", rows, inner, kind))
     return Draft(function, name, shapes=shapes, results=((rows, width),))
 
