@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all lint docs clean
+.PHONY: help demo test check-all lint docs page clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -27,6 +27,9 @@ lint:  ## ruff and mypy alone
 docs:  ## the documentation as a site, in build/site; a warning is an error
 	@.ci/venv .venv docs
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
+page:  ## build the report page's program from its sources (needs npm); the result is kept in the repository
+	@cd partita/page/web && npm ci --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
 
 clean:  ## remove the environments, the caches and what was built
 	rm -rf .venv .venv-all build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

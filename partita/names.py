@@ -53,6 +53,7 @@ from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify
 from graph.writers import save
+from partita.page import report_page
 from partition import (
     ANY,
     CONST,
@@ -138,6 +139,7 @@ __all__ = [
     "register_pass",
     "register_pipeline",
     "register_property",
+    "report_page",
     "save",
     "unregister_accelerator",
     "unregister_op",

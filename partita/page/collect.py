@@ -1,0 +1,137 @@
+"""From a graph, a plan, a placement or a compiled model to what the page shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from accelerators import CompiledModel, Placement, Profile
+from accelerators.report import CompileReport, move_lines
+from graph.errors import GraphError
+from graph.graph import Graph
+from graph.summary import summarize
+from partita.page.boxes import Boxes, count_ops
+from partita.page.kernels import add_kernels
+from partita.page.reasons import outside, refused, refused_in, walls
+from partita.page.scene import NOWHERE, Bar, Refusal, Scene, Subgraph, Wall
+from partita.page.sections import add_sections, open_some
+from partita.page.times import add_times
+from partita.page.transfers import OUTSIDE, transfers
+from partition import AffinityProperty, PartitionReport, Plan
+from passes import apply_pass
+
+Subject = Graph | Plan | Placement | CompiledModel
+"""What a page can show."""
+
+
+def collect(subject: Subject, profile: Profile | None = None) -> Scene:
+    """Everything that the page shows. Linear, save for the sorting."""
+    if isinstance(subject, CompiledModel):
+        return _of_model(subject, profile)
+    if isinstance(subject, Placement):
+        placed = subject.apply(subject.graph).evolve(attrs={})
+        placed = apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), growth="largest")
+        return _Collector(placed, f"placed on {', '.join(subject.devices)}", profile).scene(placement=subject)
+    if isinstance(subject, Plan):
+        if subject.graph is None:
+            remedy = "Show the partitioned graph: plan.apply(graph)"
+            raise GraphError("the plan was read from a file, without its graph", where="report_page", remedy=remedy)
+        return _Collector(subject.apply(subject.graph), "a plan", profile).scene()
+    if isinstance(subject, Graph):
+        calls = sum(node.is_call for node in subject.nodes)
+        return _Collector(subject, "a partitioned graph" if calls else "a graph", profile).scene()
+    raise GraphError(
+        f"a page shows a Graph, Plan, Placement or CompiledModel, not {type(subject).__name__}",
+        where="report_page",
+    )
+
+
+def _of_model(model: CompiledModel, profile: Profile | None) -> Scene:
+    made = _Collector(model.graph, f"compiled for {', '.join(model.properties.devices) or 'no device'}", profile)
+    add_kernels(made.boxes, model)
+    seconds = {unit.name: unit.seconds for unit in model.units}
+    report = model.report
+    if isinstance(report, CompileReport):
+        made.notes += [*report.notes, *move_lines(report.moves)]
+        return made.scene(placement=report.placement, partition=report.partition, seconds=seconds)
+    made.notes += report.notes
+    return made.scene(imported=report.data.get("placement", {}), seconds=seconds)
+
+
+class _Collector:
+    """Gathers the parts of one scene."""
+
+    def __init__(self, graph: Graph, subtitle: str, profile: Profile | None) -> None:
+        found = graph.attrs.get("partition_report")
+        self.graph = graph
+        self.subtitle = subtitle
+        self.profile = profile
+        self.partition: PartitionReport | None = found if isinstance(found, PartitionReport) else None
+        chosen = zip(self.partition.calls, self.partition.groups, strict=True) if self.partition else ()
+        self.boxes = Boxes(graph, {call: group.device or group.property for call, group in chosen})
+        self.notes: list[str] = []
+
+    def scene(
+        self,
+        placement: Placement | None = None,
+        partition: PartitionReport | None = None,
+        imported: dict[str, Any] | None = None,
+        seconds: dict[str, float] | None = None,
+    ) -> Scene:
+        boxes, report = self.boxes, partition or self.partition
+        borders: list[Wall] = []
+        refusals: list[Refusal] = []
+        if report is not None:
+            borders = walls(report, boxes.by_name)
+            refusals = outside(report, boxes.by_name)
+            self.notes = [*report.notes, *self.notes]
+        if placement is not None:
+            refusals = refused(placement, boxes.by_name) + refusals
+        elif imported:
+            refusals = refused_in(imported.get("refusals", {}), boxes.by_name) + refusals
+        bars: list[Bar] = [] if self.profile is None else add_times(boxes, self.profile)
+        crossing = transfers(boxes)
+        subgraphs = [
+            Subgraph(box, count_ops(node.subgraph), (seconds or {}).get(node.name, NOWHERE))
+            for box, node in boxes.calls
+            if node.subgraph is not None
+        ]
+        facts = self._facts(borders)
+        add_sections(boxes)
+        open_some(boxes.items)
+        return Scene(
+            title=self.graph.name,
+            subtitle=self.subtitle,
+            placed_by="device" if any(node.affinity for _, node in boxes.calls) or not boxes.calls else "property",
+            places=self._places(placement),
+            facts=facts,
+            notes=tuple(self.notes),
+            items=boxes.items,
+            values=boxes.values,
+            edges=boxes.edges,
+            walls=borders,
+            refusals=refusals,
+            transfers=crossing,
+            subgraphs=subgraphs,
+            bars=bars,
+            run="" if self.profile is None else self.profile.inputs,
+            total_us=0.0 if self.profile is None else self.profile.total_us,
+        )
+
+    def _facts(self, borders: list[Wall]) -> tuple[tuple[str, str], ...]:
+        kinds = Counter(item.kind for item in self.boxes.items)
+        summary = summarize(self.graph)
+        return (
+            ("ops", f"{kinds['op']:,}"),
+            ("subgraphs", f"{len(self.boxes.calls):,}"),
+            ("borders", f"{len(borders):,}"),
+            ("parameters", f"{summary.parameters:,}"),
+            *(("input", name if kind is None else f"{name}: {kind}") for name, kind in summary.inputs),
+            *(("output", name if kind is None else f"{name}: {kind}") for name, kind in summary.outputs),
+        )
+
+    def _places(self, placement: Placement | None) -> tuple[str, ...]:
+        """Devices in the order in which they were asked, then the others by how much is there."""
+        found = Counter(item.place for item in self.boxes.items if item.kind == "op" and item.place)
+        asked = () if placement is None else placement.devices
+        return tuple(dict.fromkeys([*asked, *(place for place, _ in found.most_common()), OUTSIDE]))

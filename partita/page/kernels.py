@@ -1,0 +1,47 @@
+"""The second level: the ops that a device computes in one kernel, in a box of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accelerators import CompiledModel
+from partita.page.boxes import Boxes
+from partita.page.scene import Item
+from partita.page.sections import children
+
+
+def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
+    """Put ops that share a kernel into one box, in those subgraphs whose devices show their kernels. Linear."""
+    inside = children(boxes.items)
+    sources = _sources(boxes)
+    for (box, _), unit in zip(boxes.calls, model.units, strict=True):
+        kernels = unit.compiled.kernels()
+        by_name = {boxes.items[i].name: i for i in inside.get(box, ())}
+        kernel_of = {by_name[name]: k for k, kernel in enumerate(kernels) for name in kernel.nodes if name in by_name}
+        for i in inside.get(box, ()) if kernels else ():
+            if i not in kernel_of and len(sources.get(i, ())) == 1:
+                (source,) = sources[i]
+                if source in kernel_of:  # its numbers were folded into those of what it reads
+                    kernel_of[i] = kernel_of[source]
+        members: dict[int, list[int]] = {}
+        for i, k in sorted(kernel_of.items()):
+            members.setdefault(k, []).append(i)
+        for k, ops in members.items():
+            if len(ops) > 1:
+                _enclose(boxes, box, kernels[k], ops)
+
+
+def _sources(boxes: Boxes) -> dict[int, set[int]]:
+    """For each box those that it reads from."""
+    found: dict[int, set[int]] = {}
+    for value, reader in boxes.edges:
+        found.setdefault(reader, set()).add(boxes.values[value].source)
+    return found
+
+
+def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int]) -> None:
+    shown = [boxes.items[i].label for i in ops if boxes.items[i].name in kernel.nodes]
+    what = "+".join(shown[:4]) + ("+…" if len(shown) > 4 else "")
+    boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].place, (f"schedule {kernel.schedule}",)))
+    for i in ops:
+        boxes.items[i].parent = len(boxes.items) - 1

@@ -1,0 +1,213 @@
+"""What the page shows, as plain records, and their form as JSON: a list for each field, texts written once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+NOWHERE = -1
+"""The number of an item, device or type that is not there."""
+
+
+@attrs.define(slots=True, eq=False)
+class Item:
+    """A box: an op, an input or output, or something that holds others (a call, a body, a kernel, a section)."""
+
+    kind: str
+    """input, output, op, call, body, kernel or section."""
+    name: str
+    """The node's name."""
+    label: str
+    """What it is: the op, or what is inside."""
+    parent: int
+    """The item that holds it; -1: none."""
+    place: str = ""
+    """What it is coloured by: its device, else the property that chose its subgraph."""
+    details: tuple[str, ...] = ()
+    """Its weights and attributes, a line each."""
+    us: float = NOWHERE
+    """Microseconds that it took in the run."""
+    is_open: bool = False
+    """Does the page begin with its inside shown?"""
+
+
+@attrs.frozen(slots=True)
+class Value:
+    """What one item makes and others read."""
+
+    source: int
+    """The item that makes it."""
+    name: str
+    """The value's name."""
+    type: str
+    """Its type in words; empty where unknown."""
+    nbytes: int
+    """Its size; -1 where unknown."""
+
+
+@attrs.frozen(slots=True)
+class Wall:
+    """An edge that ends at a subgraph's border, and why."""
+
+    producer: int
+    """The item that makes the value."""
+    consumer: int
+    """The item that reads it."""
+    inside: str
+    """The subgraph whose border it is."""
+    rule: str
+    """The kind of reason."""
+    text: str
+    """The reason in words."""
+
+
+@attrs.frozen(slots=True)
+class Refusal:
+    """One reason for which some items are not where they were wanted."""
+
+    what: str
+    """What refused them: "not on cuda", "in no subgraph"."""
+    rule: str
+    """The kind of reason; empty where there is none."""
+    text: str
+    """The reason in words."""
+    items: tuple[int, ...]
+    """The items refused."""
+
+
+@attrs.frozen(slots=True)
+class Transfer:
+    """What goes from one place to another."""
+
+    source: str
+    """From where."""
+    target: str
+    """To where."""
+    values: int
+    """How many values."""
+    nbytes: int
+    """Their size together, of those whose size is known."""
+    unknown: int
+    """How many have no known size."""
+
+
+@attrs.frozen(slots=True)
+class Bar:
+    """A stretch of a run: a subgraph, a copy, or a kernel inside."""
+
+    name: str
+    """What ran."""
+    what: str
+    """Its op, or what ran it."""
+    place: str
+    """Where."""
+    start_us: float
+    """When it began."""
+    us: float
+    """How long it took."""
+    depth: int
+    """0 for a step of the run, 1 for what is inside."""
+    item: int
+    """Its box; -1: none."""
+
+
+@attrs.frozen(slots=True)
+class Subgraph:
+    """One call."""
+
+    item: int
+    """Its box."""
+    ops: int
+    """How many ops it has."""
+    seconds: float
+    """How long it took to compile; -1: unknown."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Scene:
+    """All that the page needs."""
+
+    title: str
+    """The model's name."""
+    subtitle: str
+    """What is shown, in a few words."""
+    placed_by: str
+    """What colours stand for: "device" or "property"."""
+    places: tuple[str, ...]
+    """Devices or properties, in the order in which colours are given out."""
+    facts: tuple[tuple[str, str], ...]
+    """The overview: what, how much."""
+    notes: tuple[str, ...]
+    """What else happened."""
+    items: list[Item]
+    """The boxes."""
+    values: list[Value]
+    """What they make."""
+    edges: list[tuple[int, int]]
+    """Numbers of a value and of an item that reads it."""
+    walls: list[Wall]
+    """Borders."""
+    refusals: list[Refusal]
+    """Reasons, those of most items first."""
+    transfers: list[Transfer]
+    """What crosses from place to place."""
+    subgraphs: list[Subgraph]
+    """The calls, in order."""
+    bars: list[Bar]
+    """The run, in order."""
+    run: str
+    """What was run on; empty where nothing was."""
+    total_us: float
+    """What the run took."""
+
+    def to_json(self) -> str:
+        """The scene as JSON. A field of a list of records is a list of its own; texts are numbers of `texts`."""
+        texts = _Texts()
+        content = {
+            "title": self.title,
+            "subtitle": self.subtitle,
+            "placed_by": self.placed_by,
+            "places": list(self.places),
+            "facts": [list(fact) for fact in self.facts],
+            "notes": list(self.notes),
+            "items": texts.columns(Item, self.items),
+            "values": texts.columns(Value, self.values),
+            "edges": [list(column) for column in zip(*self.edges)] or [[], []],
+            "walls": texts.columns(Wall, self.walls),
+            "refusals": texts.columns(Refusal, self.refusals),
+            "transfers": texts.columns(Transfer, self.transfers),
+            "subgraphs": texts.columns(Subgraph, self.subgraphs),
+            "bars": texts.columns(Bar, self.bars),
+            "run": self.run,
+            "total_us": self.total_us,
+            "texts": texts.listed,
+        }
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class _Texts:
+    """Every text once."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+        self._number: dict[str, int] = {}
+
+    def columns(self, record: type[attrs.AttrsInstance], rows: Iterable[Any]) -> dict[str, list[Any]]:
+        """A list for each field of the record."""
+        rows = list(rows)
+        return {field.name: [self._plain(getattr(row, field.name)) for row in rows] for field in attrs.fields(record)}
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, str):
+            number = self._number.setdefault(value, len(self.listed))
+            if number == len(self.listed):
+                self.listed.append(value)
+            return number
+        if isinstance(value, tuple):
+            return [self._plain(item) for item in value]
+        if isinstance(value, float):
+            return round(value, 3)
+        return int(value)

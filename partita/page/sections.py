@@ -1,0 +1,156 @@
+"""Long lists of boxes cut into sections, so that no more than a screenful is laid out at once.
+
+A section is a stretch of a topological order, so sections close no cycles. It ends where few values cross."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import accumulate
+
+from partita.page.boxes import Boxes
+from partita.page.scene import NOWHERE, Item
+
+MOST = 240
+"""More boxes than this in one are cut into sections."""
+
+SHORTEST, LONGEST = 24, 60
+"""How many boxes a section has."""
+
+SCREENFUL = 300
+"""The page begins with about so many boxes shown."""
+
+
+def add_sections(boxes: Boxes) -> None:
+    """Cut every box with too many inside, then the sections, until none has. O(n log n)."""
+    items = boxes.items
+    inside = children(items)
+    scopes = _scopes(items)
+    waiting = list(inside)
+    while waiting:
+        parent = waiting.pop()
+        members = inside[parent]
+        if len(members) <= MOST:
+            continue
+        position = positions(items, parent, members)
+        edges = [(position[boxes.values[v].source], position[box]) for v, box in boxes.edges]
+        order = _topological(len(members), edges)
+        members = [members[i] for i in order]
+        rank = {old: new for new, old in enumerate(order)}
+        edges = [(rank[u], rank[v]) for u, v in edges if u >= 0 and v >= 0]
+        made = []
+        for start, stop in _stretches(len(members), edges):
+            section = members[start:stop]
+            items.append(Item("section", _name(scopes, section, start), f"{len(section)} boxes", parent, _place(items, section)))
+            made.append(len(items) - 1)
+            for box in section:
+                items[box].parent = made[-1]
+            scopes.append(scopes[section[0]])
+        inside[parent] = made
+        waiting.append(parent)
+
+
+def children(items: Sequence[Item]) -> dict[int, list[int]]:
+    """The boxes in each box, in order."""
+    found: dict[int, list[int]] = {}
+    for i, item in enumerate(items):
+        found.setdefault(item.parent, []).append(i)
+    return found
+
+
+def positions(items: Sequence[Item], parent: int, members: Sequence[int]) -> list[int]:
+    """For each item the place, among these members, of the one that it is in; -1: it is in none of them."""
+    found: list[int | None] = [None] * len(items)
+    found_outside = NOWHERE
+    for place, box in enumerate(members):
+        found[box] = place
+    for start in range(len(items)):
+        chain = []
+        at = start
+        while at >= 0 and at != parent and found[at] is None:
+            chain.append(at)
+            at = items[at].parent
+        known = found[at] if at >= 0 and at != parent else None
+        for box in chain:
+            found[box] = found_outside if known is None else known
+    return [found_outside if place is None else place for place in found]
+
+
+def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """The numbers below `count` in an order that the edges agree with, the lowest of the ready ones first. Those on a cycle,
+    which there should be none of, come last."""
+    readers: list[set[int]] = [set() for _ in range(count)]
+    for u, v in edges:
+        if u >= 0 and v >= 0 and u != v:
+            readers[u].add(v)
+    waiting = [0] * count
+    for v in (v for after in readers for v in after):
+        waiting[v] += 1
+    ready = [v for v in range(count) if not waiting[v]]
+    done: list[int] = []
+    while ready:
+        u = heapq.heappop(ready)
+        done.append(u)
+        for v in readers[u]:
+            waiting[v] -= 1
+            if not waiting[v]:
+                heapq.heappush(ready, v)
+    return [*done, *sorted(set(range(count)).difference(done))]
+
+
+def _stretches(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Cut 0..count at the places that the fewest edges cross, each stretch as long as it may be and no shorter than it must."""
+    change = [0] * (count + 1)
+    for u, v in edges:
+        if u < v:
+            change[u + 1] += 1
+            change[v + 1] -= 1
+    crossing = list(accumulate(change))  # crossing[i]: the edges from before i to i and after
+    found = []
+    start = 0
+    while count - start > LONGEST:
+        last = min(start + LONGEST, count - SHORTEST)
+        stop = min(range(start + SHORTEST, last + 1), key=lambda i: (crossing[i], -i))
+        found.append((start, stop))
+        start = stop
+    return [*found, (start, count)]
+
+
+def _name(scopes: Sequence[str], section: Sequence[int], start: int) -> str:
+    """The scopes of the first and of the last op in it, if ops are named by scopes; else its boxes' numbers."""
+    found = [scopes[box] for box in section if scopes[box]]
+    if not found:
+        return f"{start + 1}–{start + len(section)}"
+    return found[0] if found[0] == found[-1] else f"{found[0]} … {found[-1]}"
+
+
+def _scopes(items: Sequence[Item]) -> list[str]:
+    """For each box what the name of its first op says before the last / or dot."""
+    found = [""] * len(items)
+    for i, item in enumerate(items):
+        if item.kind == "op":
+            scope = item.name[: max(item.name.rfind("/"), item.name.rfind("."), 0)].strip("/.")
+            while i >= 0 and not found[i]:
+                found[i] = scope
+                i = items[i].parent
+    return found
+
+
+def _place(items: Sequence[Item], section: Sequence[int]) -> str:
+    places = {items[box].place for box in section if items[box].kind not in ("input", "output")}
+    return places.pop() if len(places) == 1 else ""
+
+
+def open_some(items: Sequence[Item]) -> None:
+    """Mark what the page shows open at first: level by level from the outermost, as long as there is room for the whole level."""
+    inside = children(items)
+    level = inside.get(NOWHERE, [])
+    shown = len(level)
+    while level:
+        holders = [box for box in level if box in inside and items[box].kind != "kernel"]
+        level = [box for holder in holders for box in inside[holder]]
+        shown += len(level)
+        if shown > SCREENFUL:
+            return
+        for holder in holders:
+            items[holder].is_open = True

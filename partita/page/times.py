@@ -1,0 +1,60 @@
+"""A profile, told of boxes: the bars of the run, and what each box took."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from accelerators.profile import EXECUTED, Profile, Row, Span
+from partita.page.boxes import Boxes
+from partita.page.scene import NOWHERE, Bar, Item
+
+MOST_BARS = 20_000
+"""So many bars at most; beyond, only the steps of the run are shown."""
+
+
+def add_times(boxes: Boxes, profile: Profile) -> list[Bar]:
+    """Give every box that ran its time; -> the bars in order."""
+    items = boxes.items
+    calls = {items[box].name: box for box, _ in boxes.calls}
+    ops: dict[str, dict[str, int]] = defaultdict(dict)
+    for i, item in enumerate(items):
+        if item.kind in ("op", "call"):
+            ops[_outermost(items, i)].setdefault(item.name, i)
+    with_rows = len(profile.rows) <= MOST_BARS
+    bars = []
+    for span in profile.spans:
+        home = calls.get(span.name, NOWHERE)
+        bars.append(Bar(span.name, _what(span), span.device, span.start_us, span.real_us, 0, home))
+        if home >= 0:
+            _add_time(items, home, span.real_us)
+        start = span.start_us
+        for row in span.rows if with_rows and home >= 0 else ():
+            if row.status != EXECUTED or row.node == span.name:
+                continue
+            box = _timed(items, ops[span.name].get(row.node, NOWHERE))
+            bars.append(Bar(row.node, row.layer_type, span.device, start, row.real_us, 1, box))
+            start += row.real_us
+            if box >= 0:
+                _add_time(items, box, row.real_us)
+    return bars
+
+
+def _outermost(items: Sequence[Item], box: int) -> str:
+    while items[box].parent >= 0:
+        box = items[box].parent
+    return items[box].name
+
+
+def _timed(items: Sequence[Item], box: int) -> int:
+    """The kernel that the op is in, else the op."""
+    return items[box].parent if box >= 0 and items[box].parent >= 0 and items[items[box].parent].kind == "kernel" else box
+
+
+def _add_time(items: Sequence[Item], box: int, us: float) -> None:
+    items[box].us = us + max(items[box].us, 0.0)
+
+
+def _what(span: Span) -> str:
+    rows: tuple[Row, ...] = span.rows
+    return rows[0].exec_type if len(rows) == 1 else f"{len(rows)} rows"

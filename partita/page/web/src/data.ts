@@ -1,0 +1,49 @@
+// The scene as Python wrote it: a list for each field, texts as numbers.
+
+export interface Item {
+  kind: string; name: string; label: string; parent: number; place: string; details: string[]; us: number; is_open: boolean;
+}
+export interface Value { source: number; name: string; type: string; nbytes: number }
+export interface Wall { producer: number; consumer: number; inside: string; rule: string; text: string }
+export interface Refusal { what: string; rule: string; text: string; items: number[] }
+export interface Transfer { source: string; target: string; values: number; nbytes: number; unknown: number }
+export interface Subgraph { item: number; ops: number; seconds: number }
+export interface Bar { name: string; what: string; place: string; start_us: number; us: number; depth: number; item: number }
+
+export interface Scene {
+  title: string; subtitle: string; placed_by: string; places: string[]; facts: [string, string][]; notes: string[];
+  items: Item[]; values: Value[]; edges: [value: number, reader: number][];
+  walls: Wall[]; refusals: Refusal[]; transfers: Transfer[]; subgraphs: Subgraph[]; bars: Bar[];
+  run: string; total_us: number;
+}
+
+type Columns = Record<string, any[]>;
+
+function records<T>(columns: Columns, texts: string[], named: string[], listed: string[] = []): T[] {
+  const fields = Object.keys(columns);
+  return columns[fields[0]].map((_, i) => {
+    const row: any = {};
+    for (const field of fields) {
+      const value = columns[field][i];
+      if (named.includes(field)) row[field] = texts[value];
+      else row[field] = listed.includes(field) ? value.map((n: number) => texts[n]) : value;
+    }
+    return row as T;
+  });
+}
+
+export function read(json: string): Scene {
+  const raw = JSON.parse(json);
+  const texts: string[] = raw.texts;
+  return {
+    ...raw,
+    items: records(raw.items, texts, ["kind", "name", "label", "place"], ["details"]),
+    values: records(raw.values, texts, ["name", "type"]),
+    edges: raw.edges[0].map((value: number, i: number) => [value, raw.edges[1][i]]),
+    walls: records(raw.walls, texts, ["inside", "rule", "text"]),
+    refusals: records(raw.refusals, texts, ["what", "rule", "text"]),
+    transfers: records(raw.transfers, texts, ["source", "target"]),
+    subgraphs: records(raw.subgraphs, texts, []),
+    bars: records(raw.bars, texts, ["name", "what", "place"]),
+  };
+}

@@ -1,0 +1,167 @@
+// Where everything is: each open box laid out by itself, the innermost first, then put together.
+
+import { inColumns } from "./columns";
+import { layered, port, type Inside, type Point, type Rect, type Size } from "./layered";
+import { seenEdges, Tree } from "./tree";
+
+/** `heads`: how wide a box is at least when it is open. */
+export interface Job { parents: Int32Array; pairs: Int32Array; widths: Float32Array; heights: Float32Array; heads: Float32Array }
+export interface Placed extends Rect { box: number; open: boolean; depth: number }
+export interface Drawn { from: number; to: number; edges: number[]; points: Point[] }
+export interface Picture { width: number; height: number; boxes: Placed[]; lines: Drawn[] }
+
+const HEAD = 30;
+const PAD = 16;
+const ROOT = -1;
+
+interface Local { pairs: Map<string, [string, string]>; ports: Set<string> }
+
+/** What a layout rests on, the same for boxes with the same things inside; and each key's number in it. */
+function structure(sizes: Map<string, Size>, { pairs, ports }: Local, aspect: number): { key: string; number: Map<string, number> } {
+  const number = new Map([...sizes.keys(), ...ports].map((key, i) => [key, i]));
+  const ways = [...ports].map((key) => key.split(" ")[0]).join();
+  const ends = [...pairs.values()].map(([from, to]) => `${number.get(from)}>${number.get(to)}`).join();
+  return { key: `${aspect};${[...sizes.values()].map(({ width, height }) => `${width}x${height}`).join()};${ways};${ends}`, number };
+}
+
+/** A layout, for whatever has the same structure: networks repeat their blocks. */
+class Kept {
+  private readonly names: string[];
+
+  constructor(private readonly inside: Inside, number: Map<string, number>) {
+    this.names = [...number.keys()];
+  }
+
+  numbered(number: Map<string, number>): Inside {
+    const renamed = new Map([...number.keys()].map((key, i) => [this.names[i], key]));
+    const { width, height, boxes, lines } = this.inside;
+    const made: Inside = { width, height, boxes: new Map(), lines: new Map() };
+    for (const [key, rect] of boxes) made.boxes.set(renamed.get(key)!, rect);
+    for (const { from, to, points } of lines.values()) {
+      const [a, b] = [renamed.get(from)!, renamed.get(to)!];
+      made.lines.set(`${a}>${b}`, { from: a, to: b, points });
+    }
+    return made;
+  }
+}
+
+/** Lays out one scene again and again, and remembers what did not change. */
+export class Layouter {
+  private readonly tree: Tree;
+  private readonly kept = new Map<string, Kept>();
+
+  constructor(private readonly job: Job) {
+    this.tree = new Tree(job.parents);
+  }
+
+  picture(opened: number[], aspect: number): Picture {
+    const open = new Set(opened.filter((box) => this.tree.holds(box)));
+    const edges = seenEdges(this.tree, this.job.pairs, open);
+    const ways = new Map<string, { home: number; key: string }[]>();
+    const locals = this.localEdges(edges, ways);
+    const insides = new Map<number, Inside>();
+    for (const box of this.innermostFirst(open)) insides.set(box, this.inside(box, locals, insides, open, aspect));
+    return this.composed(edges, ways, insides, open);
+  }
+
+  /** What every open box has to lay out, and for each edge the pieces that it consists of, from producer to consumer. */
+  private localEdges(edges: ReturnType<typeof seenEdges>, ways: Map<string, { home: number; key: string }[]>): Map<number, Local> {
+    const locals = new Map<number, Local>();
+    const { tree } = this;
+    const add = (home: number, from: string, to: string) => {
+      let local = locals.get(home);
+      if (!local) locals.set(home, (local = { pairs: new Map(), ports: new Set() }));
+      for (const end of [from, to]) if (end.includes(" ")) local.ports.add(end);
+      local.pairs.set(`${from}>${to}`, [from, to]);
+      return { home, key: `${from}>${to}` };
+    };
+    for (const [name, { from, to }] of edges) {
+      const home = tree.meet(from, to);
+      const way = [];
+      let at = from;
+      while (tree.parents[at] !== home) {
+        way.push(add(tree.parents[at], String(at), port("out", from)));
+        at = tree.parents[at];
+      }
+      const start = at;
+      const down = [];
+      at = to;
+      while (tree.parents[at] !== home) {
+        down.push(add(tree.parents[at], port("in", from), String(at)));
+        at = tree.parents[at];
+      }
+      way.push(add(home, String(start), String(at)), ...down.reverse());
+      ways.set(name, way);
+    }
+    return locals;
+  }
+
+  private innermostFirst(open: Set<number>): number[] {
+    const reached = [ROOT];
+    for (const box of reached) for (const child of this.tree.inside(box)) if (open.has(child)) reached.push(child);
+    return reached.reverse();
+  }
+
+  private inside(box: number, locals: Map<number, Local>, insides: Map<number, Inside>, open: Set<number>, aspect: number): Inside {
+    const local = locals.get(box) ?? { pairs: new Map(), ports: new Set<string>() };
+    const sizes = new Map<string, Size>();
+    for (const child of this.tree.inside(box)) sizes.set(String(child), this.size(child, insides, open));
+    const { key, number } = structure(sizes, local, aspect);
+    const known = this.kept.get(key);
+    if (known) return known.numbered(number);
+    const inside = inColumns(layered(sizes, local.pairs, local.ports), aspect);
+    this.kept.set(key, new Kept(inside, number));
+    return inside;
+  }
+
+  private size(box: number, insides: Map<number, Inside>, open: Set<number>): Size {
+    if (!open.has(box)) return { width: this.job.widths[box], height: this.job.heights[box] };
+    const inside = insides.get(box)!;
+    return { width: Math.max(inside.width + 2 * PAD, this.job.heads[box]), height: inside.height + HEAD + 2 * PAD };
+  }
+
+  private composed(edges: ReturnType<typeof seenEdges>, ways: Map<string, { home: number; key: string }[]>,
+                   insides: Map<number, Inside>, open: Set<number>): Picture {
+    const boxes: Placed[] = [];
+    const origins = new Map<number, Point>([[ROOT, { x: 0, y: 0 }]]);
+    const reached = [ROOT];
+    for (const home of reached) {
+      const { x, y } = origins.get(home)!;
+      const inside = insides.get(home)!;
+      for (const child of this.tree.inside(home)) {
+        const rect = inside.boxes.get(String(child))!;
+        const isOpen = open.has(child);
+        boxes.push({ box: child, x: x + rect.x, y: y + rect.y, width: rect.width, height: rect.height, open: isOpen, depth: this.tree.depth[child] });
+        if (isOpen) {
+          const slack = (rect.width - insides.get(child)!.width) / 2;
+          origins.set(child, { x: x + rect.x + slack, y: y + rect.y + HEAD + PAD });
+          reached.push(child);
+        }
+      }
+    }
+    const lines: Drawn[] = [];
+    for (const [name, { from, to, edges: numbers }] of edges) {
+      const pieces = ways.get(name)!.map(({ home, key }) => {
+        const { x, y } = origins.get(home)!;
+        return insides.get(home)!.lines.get(key)!.points.map((p) => ({ x: p.x + x, y: p.y + y }));
+      });
+      lines.push({ from, to, edges: numbers, points: joined(pieces, ways.get(name)!.map(({ key }) => key.includes(">out "))) });
+    }
+    const { width, height } = insides.get(ROOT)!;
+    return { width, height, boxes, lines };
+  }
+}
+
+/** The pieces of one line, end to end: where it crosses the border of a box, it does so at the port. */
+function joined(pieces: Point[][], leaves: boolean[]): Point[] {
+  const found: Point[] = [...pieces[0]];
+  pieces.slice(1).forEach((piece, i) => {
+    const last = found[found.length - 1];
+    if (leaves[i]) found.push({ x: last.x, y: piece[0].y }, ...piece.slice(1));
+    else {
+      last.x = piece[0].x;
+      found.push(...piece);
+    }
+  });
+  return found;
+}

@@ -1,0 +1,85 @@
+"""The page as one file: the scene, the program that shows it and the styles, with nothing to fetch and nothing else to run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from accelerators import Profile
+from accelerators.atomic import write_text
+from partita.page.collect import Subject, collect
+
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; worker-src blob:; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""What a browser lets the page do: run this one program, use these styles, and nothing more."""
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="Partita">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<noscript>This page draws a graph and needs JavaScript for it.</noscript>
+<script type="application/json" id="scene">{scene}</script>
+<script id="program">{script}</script>
+<!--
+{licences}
+-->
+</body>
+</html>
+"""
+
+
+def report_page(subject: Subject, path: str | os.PathLike[str], *, profile: Profile | None = None) -> Path:
+    """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and why they are there.
+
+    With a `profile` (`model.profile()`) also what each part of that run took. The file needs no network. -> its path
+
+        report_page(model, "report.html", profile=model.profile())"""
+    target = Path(path)
+    write_text(target, page_text(subject, profile))
+    return target
+
+
+def page_text(subject: Subject, profile: Profile | None = None) -> str:
+    """The page's text."""
+    scene = collect(subject, profile)
+    script, style = _built("app.js"), _built("app.css")
+    policy = POLICY.format(script=_digest(script), style=_digest(style))
+    return PAGE.format(
+        policy=escape(policy),
+        title=escape(f"{scene.title} · Partita"),
+        style=style,
+        scene=inert(scene.to_json()),
+        script=script,
+        licences=_built("licences.txt").replace("--", "- -").strip(),
+    )
+
+
+def inert(json: str) -> str:
+    """JSON that means the same and can end no script element, open no comment, and break no line."""
+    for character in "<>&\u2028\u2029":
+        json = json.replace(character, f"\\u{ord(character):04x}")
+    return json
+
+
+@cache
+def _built(name: str) -> str:
+    return files("partita.page").joinpath("built", name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
