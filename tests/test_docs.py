@@ -29,7 +29,7 @@ BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```$)?|^```console\n(?P<console>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 COLUMNS = "100"
 """How wide the terminal of the console blocks is."""
@@ -85,6 +85,14 @@ def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         if example.wanted:
             place = f"{page.relative_to(ROOT)}:{example.line + 1}"
             assert is_as_said(example.wanted, printed), f"{place} prints\n{printed}\nand the page says\n{example.wanted}"
+
+
+def test_the_picture_is_what_the_command_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = next(example.code for example in examples((ROOT / "README.md").read_text("utf-8")) if example.is_command)
+    assert main([*shlex.split(command.replace("\\\n", " "))[1:], "--quiet"]) == 0
+    kept = ROOT / "docs" / "pictures" / "googlenet.svg"
+    assert Path("googlenet.svg").read_bytes() == kept.read_bytes(), "run README's first command in docs/pictures"
 
 
 def test_the_reference_has_every_public_name() -> None:

@@ -31,8 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to write")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="the partitioned model")
     group.add_argument("--report", metavar="PAGE.html", help="a page to look at it in a browser")
-    group.add_argument("--dot", metavar="FILE", help="a drawing for Graphviz")
-    group.add_argument("--svg", metavar="FILE", help="a drawing")
+    group.add_argument("--dot", metavar="FILE", help="a drawing for Graphviz, small calls open")
+    group.add_argument("--svg", metavar="FILE", help="a drawing, a box for each call; the same on every machine")
     group.add_argument("--plan", metavar="FILE", help="the plan as JSON: pt.Plan.from_json reads it back")
     group.add_argument("--all", action="store_true", help=f"list all subgraphs, not only {SHOWN}")
 
@@ -67,7 +67,11 @@ def _write(name: str, path: str, made: Partitioned) -> None:
         report_page(made.graph, path)
     elif name == "plan":
         write_text(path, made.report.plan.to_json())
-    else:
-        from graph.pictures import to_dot, to_svg
+    elif name == "dot":
+        from graph.pictures import to_dot
 
-        write_text(path, to_dot(made.graph) if name == "dot" else to_svg(made.graph))
+        write_text(path, to_dot(made.graph))
+    else:
+        from graph.pictures.layered import layered_svg
+
+        write_text(path, layered_svg(made.graph))
