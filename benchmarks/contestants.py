@@ -8,7 +8,6 @@ import selectors
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -141,16 +140,17 @@ LOADING = 180.0
 class Contest:
     """The engines that could be loaded, and for the others why not. Closes them at its end."""
 
-    def __init__(self, model: Model, threads: int, inputs: Mapping[str, np.ndarray], limit: float) -> None:
+    def __init__(
+        self, engines: Mapping[str, Engine], model: Model, threads: int, inputs: Mapping[str, np.ndarray], limit: float
+    ) -> None:
+        self.engines = {name: engine for name, engine in engines.items() if not engine.only or model.name in engine.only}
         self.model, self.threads, self.inputs, self.limit = model, threads, inputs, limit
         self.loaded: dict[str, Contestant] = {}
         self.missing: dict[str, str] = {}
-        self.loading: dict[str, float] = {}
 
     def load(self, name: str) -> Contestant | None:
         """Load an engine; a failure is its own, and noted."""
-        engine = ENGINES[name]
-        start = time.perf_counter()
+        engine = self.engines[name]
         try:
             made: Contestant
             if engine.alone:
@@ -163,7 +163,6 @@ class Contest:
             self.missing[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         else:
             self.loaded[name] = made
-            self.loading[name] = time.perf_counter() - start
             return made
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,60 +17,69 @@ import numpy as np
 
 from benchmarks import publish, results
 from benchmarks.agreement import TOLERANCE, error
-from benchmarks.contestants import ENGINES, Contest
+from benchmarks.contestants import ENGINES, Contest, Engine
 from benchmarks.machine import OtherLoad, usable_cores
 from benchmarks.models import NAMES, Model, model
 from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, say
-from benchmarks.timing import interleaved, ratio, summary
+from benchmarks.timing import Ratio, interleaved, ratio, summary
 
 OURS, ORACLE = "partita", "onnxruntime"
 
 
-def compete(made: Model, threads: int, names: Sequence[str], seconds: float, limit: float) -> list[results.Row]:
-    """A row for each engine on this model, in this process."""
-    inputs = made.inputs()
-    case = {"model": made.name, "batch": made.batch, "threads": threads}
+def compete(
+    engines: Mapping[str, Engine],
+    made: Model,
+    threads: int,
+    inputs: Mapping[str, np.ndarray],
+    reference: Sequence[np.ndarray],
+    seconds: float,
+    limit: float,
+) -> list[results.Row]:
+    """A row for each engine on this model, in this process. Without a reference, onnxruntime's outputs are it."""
     load = OtherLoad()
-    errors: dict[str, float] = {}
     found: dict[str, list[float]] = {}
-    names = [name for name in names if not ENGINES[name].only or made.name in ENGINES[name].only]
-    with Contest(made, threads, inputs, limit) as contest:
-        reference: Sequence[np.ndarray] = []
-        for name in sorted(names, key=lambda name: name != ORACLE):
-            if ENGINES[name].is_slow:
-                continue
-            if not (loaded := contest.load(name)):
-                continue
-            try:
-                made_now = loaded.outputs()
-            except (CutOff, Failed, RuntimeError) as failed:
-                contest.drop(name, str(failed))
-                continue
-            reference = reference or made_now
-            errors[name] = error(made_now, reference)
-        found |= interleaved({name: contest.loaded[name].seconds for name in names if name in contest.loaded}, seconds)
-        for name in names:
-            if ENGINES[name].is_slow and (loaded := contest.load(name)):
-                try:
-                    errors[name] = error(loaded.outputs(), reference)
-                    found[name] = loaded.seconds(1)
-                except (CutOff, Failed) as failed:
-                    contest.drop(name, str(failed))
-        missing = contest.missing
-    others = load.cores()
+    with Contest(engines, made, threads, inputs, limit) as contest:
+        errors = {}
+        for name in sorted(contest.engines, key=lambda name: (contest.engines[name].is_slow, name != ORACLE)):
+            outputs = first_outputs(contest, name)
+            if outputs is not None:
+                reference = reference or outputs
+                errors[name] = error(outputs, reference)
+        turns = {name: contest.loaded[name].seconds for name in engines if name in contest.loaded and not engines[name].is_slow}
+        found |= interleaved(turns, seconds)
+        for name in contest.loaded.keys() - turns.keys():
+            found[name] = contest.loaded[name].seconds(1)
+    case = {"model": made.name, "batch": made.batch, "threads": threads}
+    extra = {"others_cores": load.cores()}
 
     def row(name: str) -> results.Row:
         if name not in found:
-            return results.Row(case, name, note=missing[name])
-        against = None
-        if name != OURS and OURS in found:
-            ours = found[OURS]
-            against = ratio(ours, found[name] * (len(ours) if ENGINES[name].is_slow else 1))
+            return results.Row(case, name, note=contest.missing[name])
         note = "" if errors[name] <= TOLERANCE else f"wrong: {errors[name]:.0e}"
-        return results.Row(case, name, summary(found[name]), against, errors[name], note, {"others_cores": others})
+        return results.Row(case, name, summary(found[name]), _over(found, name), errors[name], note, extra)
 
-    return list(map(row, names))
+    return [row(name) for name in engines if name in contest.engines]
+
+
+def first_outputs(contest: Contest, name: str) -> Sequence[np.ndarray] | None:
+    """Load an engine and call it; None where either fails, and the contest then knows why."""
+    loaded = contest.load(name)
+    if loaded is None:
+        return None
+    try:
+        return loaded.outputs()
+    except (CutOff, Failed, RuntimeError) as failed:
+        contest.drop(name, str(failed))
+        return None
+
+
+def _over(found: Mapping[str, list[float]], name: str) -> Ratio | None:
+    """Our time over another's; one that took no turns is compared with all of ours."""
+    if name == OURS or OURS not in found:
+        return None
+    ours, theirs = found[OURS], found[name]
+    return ratio(ours, theirs if len(theirs) == len(ours) else [statistics.median(theirs)] * len(ours))
 
 
 def skipped(name: str, case: Mapping[str, Any], rows: Sequence[results.Row], limit: float) -> results.Row | None:
@@ -124,8 +134,9 @@ def main() -> None:
     publish.add_options(parser)
     args = parser.parse_args()
     if args.case:
-        case = args.case
-        found = compete(model(case["model"], case["batch"]), case["threads"], args.engines, args.seconds, args.limit)
+        made = model(args.case["model"], args.case["batch"])
+        engines = {name: ENGINES[name] for name in args.engines}
+        found = compete(engines, made, args.case["threads"], made.inputs(), [], args.seconds, args.limit)
         print(json.dumps(list(map(attrs.asdict, found))))
         return
     if args.tiny:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.results import Row, Section, distinct
-from benchmarks.timing import Ratio, geometric_mean
+from benchmarks.timing import geometric_mean
 
 Cells = Sequence[object]
 
@@ -165,7 +165,8 @@ def compiling(made: Section) -> str:
         exported = found["partita import"].extra.get("MiB") if "partita import" in found else None
         lines.append([model, *cells, "" if exported is None else f"{exported:.1f}"])
     table = markdown(["model", *engines, "export MiB"], lines)
-    return f"Seconds from the file to a model that is ready to run, in a fresh process.\n\n{table}\n\n{notes}{about(made)}"
+    says = "Seconds from the ONNX file to the first output, in a fresh process, the package already imported."
+    return f"{says}\n\n{table}\n\n{notes}{about(made)}"
 
 
 def _compile_cell(row: Row, notes: Footnotes) -> str:
@@ -206,11 +207,6 @@ def summary(latest: Mapping[str, Section]) -> str:
             f"Seconds to partition a graph of {largest:,} nodes (empty: cut off):\n\n{markdown(['shape', *engines], lines)}"
         )
     return "\n\n".join(parts)
-
-
-def ratio_text(found: Ratio | None) -> str:
-    """For a list of changes."""
-    return "none" if found is None else str(found)
 
 
 def case_text(case: Mapping[str, Any]) -> str:

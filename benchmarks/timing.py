@@ -12,8 +12,11 @@ import attrs
 WORTHLESS = 0.3
 """A ratio whose spread is more than this part of it is not shown."""
 
-PAUSE = 0.003
+PAUSE = 0.005
 """Seconds between two contestants: the threads of the first stop spinning."""
+
+ALONE = 0.15
+"""The spread that a single measurement is taken to have: it shows none of its own."""
 
 TURN = 0.02
 """A contestant's turn is repeated calls for about so many seconds."""
@@ -44,7 +47,7 @@ def summary(seconds: Sequence[float]) -> Times:
 def spread(values: Sequence[float]) -> float:
     """Half the distance between the 10th and the 90th percentile, as a part of the median."""
     if len(values) < 2:
-        return 0.0
+        return ALONE
     tenths = statistics.quantiles(values, n=10, method="inclusive")
     return (tenths[-1] - tenths[0]) / 2 / statistics.median(values)
 

@@ -1,8 +1,9 @@
-"""Partita: the device `cpu`, or `cuda`."""
+"""Partita: the device `cpu`; on a GPU `cuda`, or an export of it that lies beside the ONNX file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -11,5 +12,11 @@ def load(path: str, model: tuple[str, int], threads: int) -> Callable[[Mapping[s
     """Compile it, or take it from Partita's own cache."""
     import partita as pt
 
-    made = pt.compile(pt.load(path), "cpu", {"NUM_THREADS": threads}) if threads else pt.compile(pt.load(path), "cuda")
+    exported = Path(path).with_suffix(".partita")
+    if threads:
+        made = pt.compile(pt.load(path), "cpu", {"NUM_THREADS": threads})
+    elif exported.exists():
+        made = pt.import_model(exported)
+    else:
+        made = pt.compile(pt.load(path), "cuda")
     return lambda inputs: list(made(dict(inputs)))

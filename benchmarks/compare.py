@@ -1,0 +1,111 @@
+"""What changed between two results files, and by how much: python -m benchmarks.compare OLD.json NEW.json [--all]
+
+Where both files have a ratio (Partita's time over a peer's, taken side by side) these are compared, for what the machine did to
+both is in them; else the times. A change counts where it is more than the two spreads together; --all shows the rest too."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from benchmarks import results, tables
+from benchmarks.results import Row
+
+
+@attrs.frozen
+class Change:
+    """One figure, before and after."""
+
+    section: str
+    """The benchmark."""
+    name: str
+    """Case and engine."""
+    what: str
+    """"ratio", or "seconds"."""
+    old: float
+    """Before."""
+    new: float
+    """After."""
+    allowed: float
+    """The difference that the spreads explain."""
+
+    @property
+    def counts(self) -> bool:
+        """Is it more than the spreads explain?"""
+        return abs(self.new - self.old) > self.allowed
+
+    @property
+    def relative(self) -> float:
+        """The difference as a part of the old figure."""
+        return self.new / self.old - 1
+
+    def cells(self) -> list[str]:
+        """A line of the table."""
+        remark = "" if self.counts else "within the spread"
+        return [f"{self.section}: {self.name}", self.what, f"{self.old:.3g}", f"{self.new:.3g}", f"{self.relative:+.0%}", remark]
+
+
+def changes(old: dict[str, results.Section], new: dict[str, results.Section]) -> Iterator[Change]:
+    """Every figure that both files have."""
+    for section, made in new.items():
+        before = {tables.case_key(row): row for row in old[section].rows} if section in old else {}
+        for row in made.rows:
+            was = before.get(tables.case_key(row))
+            found = was and change(section, was, row)
+            if found:
+                yield found
+
+
+def change(section: str, old: Row, new: Row) -> Change | None:
+    """One row's; None where there is nothing to compare."""
+    name = f"{tables.case_text(new.case)}: {new.engine}"
+    if old.ratio and new.ratio and not (old.ratio.is_worthless or new.ratio.is_worthless):
+        allowed = old.ratio.value * old.ratio.spread + new.ratio.value * new.ratio.spread
+        return Change(section, name, "ratio", old.ratio.value, new.ratio.value, allowed)
+    if old.ratio or new.ratio or not (old.times and new.times):
+        return None
+    allowed = old.times.median * old.times.spread + new.times.median * new.times.spread
+    return Change(section, name, "seconds", old.times.median, new.times.median, allowed)
+
+
+def differences(old: dict[str, results.Section], new: dict[str, results.Section]) -> list[str]:
+    """Rows whose notes changed: what is wrong, cut off or missing now and was not, or the other way round."""
+    said = []
+    for section, made in new.items():
+        before = {tables.case_key(row): row.note for row in old[section].rows} if section in old else {}
+        for row in made.rows:
+            was = before.get(tables.case_key(row), row.note)
+            if was != row.note:
+                said.append(f"{section}: {tables.case_text(row.case)}: {row.engine}: {was or 'fine'} -> {row.note or 'fine'}")
+    return said
+
+
+def report(old: dict[str, results.Section], new: dict[str, results.Section], everything: bool) -> str:
+    """The changes, largest first, and how much agrees."""
+    found = sorted(changes(old, new), key=lambda change: -abs(change.relative))
+    shown = [change for change in found if everything or change.counts]
+    lines = [c.cells() for c in shown]
+    parts = [tables.markdown(["", "", "old", "new", "change", ""], lines)] if lines else []
+    for what in ("ratio", "seconds"):
+        of_kind = [c for c in found if c.what == what]
+        if of_kind:
+            agree = sum(not c.counts for c in of_kind)
+            parts.append(f"{agree} of {len(of_kind)} {'ratios' if what == 'ratio' else 'times'} agree within their spreads.")
+    return "\n\n".join([*parts, *differences(old, new)])
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--all", action="store_true", help="show what agrees too")
+    args = parser.parse_args()
+    print(report(results.read(args.old), results.read(args.new), args.all))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The latency of models on a GPU, side by side: python -m benchmarks.gpu [--models NAME ...]
+
+    python -m benchmarks.gpu --carry FOLDER [--arch sm_90]     compiles here, GPU or not, and leaves all that the run needs
+    python -m benchmarks.gpu --carried FOLDER                  runs it where there is a GPU; TVM's runtime alone will do
+
+Partita's `cuda` against torch, torch.compile and onnxruntime's CUDA provider, each where it is installed; from arrays in the
+host's memory to arrays in the host's memory. Where there is no GPU the run says so and measures nothing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from benchmarks import publish, results
+from benchmarks.contestants import ENGINES, Engine
+from benchmarks.latency import CASE_LIMIT, compete
+from benchmarks.machine import OtherLoad, usable_cores
+from benchmarks.models import NAMES, Model, model
+from benchmarks.processes import CutOff, Failed, module_command, run_json
+from benchmarks.progress import Progress, say
+
+ON_GPU = ("partita", "onnxruntime", "torch", "torch.compile")
+
+
+def engines(names: Sequence[str]) -> dict[str, Engine]:
+    """Those that can use a GPU; torch from this environment where it is here, else from its own."""
+    here = importlib.util.find_spec("torch") is not None
+    return {name: attrs.evolve(ENGINES[name], environment=None) if here else ENGINES[name] for name in names}
+
+
+def gpu_name() -> str | None:
+    """The GPU that is here; None where there is none."""
+    from accelerators.tvm.runtime import exists, gpu, name_of
+
+    device = gpu(0)
+    return name_of(device) if exists(device) else None
+
+
+def expected(made: Model, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+    """What onnxruntime computes on the processor."""
+    from benchmarks.peers.onnxruntime import load
+
+    return load(str(made.path), (made.name, made.batch), usable_cores())(inputs)
+
+
+def carry(made: Model, folder: Path, arch: str) -> Path:
+    """Leave an export, the inputs and the expected outputs; the file that holds the export."""
+    import partita as pt
+
+    inputs = made.inputs()
+    held: dict[str, Any] = {f"input {name}": array for name, array in inputs.items()}
+    held |= {f"output {i}": array for i, array in enumerate(expected(made, inputs))}
+    np.savez(carried_path(folder, made, ".npz"), **held)
+    path = carried_path(folder, made, ".partita")
+    pt.compile(pt.load(made.path), "cuda", {"ARCH": arch} if arch else None).export(path, bodies=False)
+    return path
+
+
+def carried_path(folder: Path, made: Model, suffix: str) -> Path:
+    """A file of what was carried."""
+    return folder / f"{made.name}-{made.batch}{suffix}"
+
+
+def read_carried(folder: Path, made: Model) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+    """Inputs and expected outputs."""
+    with np.load(carried_path(folder, made, ".npz")) as held:
+        inputs = {name.removeprefix("input "): held[name] for name in held if name.startswith("input ")}
+        return inputs, [held[name] for name in held if name.startswith("output ")]
+
+
+def run_case(args: argparse.Namespace, name: str, batch: int) -> list[results.Row]:
+    """One model, in this process."""
+    if args.carried:
+        made = Model(name, batch, args.carried / f"{name}-{batch}.onnx")
+        inputs, reference = read_carried(args.carried, made)
+    else:
+        made = model(name, batch)
+        inputs = made.inputs()
+        reference = list(expected(made, inputs))
+    return compete(engines(args.engines), made, 0, inputs, reference, args.seconds, CASE_LIMIT)
+
+
+def measure(args: argparse.Namespace) -> list[results.Row]:
+    """Each model in a process of its own."""
+    cases = [(name, batch) for batch in args.batch for name in args.models]
+    if args.carried:
+        cases = [(name, batch) for name, batch in cases if (args.carried / f"{name}-{batch}.partita").exists()]
+    progress = Progress(len(cases), "gpu")
+    rows: list[results.Row] = []
+    for name, batch in cases:
+        progress.step(f"{name}, batch {batch}")
+        words = ["--case", name, str(batch), "--engines", *args.engines, "--seconds", str(args.seconds)]
+        words += ["--carried", str(args.carried.resolve())] if args.carried else []
+        try:
+            rows += map(results.row, run_json(module_command("benchmarks.gpu", words), CASE_LIMIT))
+        except (CutOff, Failed) as failed:
+            case = {"model": name, "batch": batch, "threads": 0}
+            rows += [results.Row(case, engine, note=f"failed: {failed}") for engine in args.engines]
+    return rows
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--engines", nargs="+", default=list(ON_GPU), choices=ON_GPU, metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=4.0, help="to spend on the turns of one case")
+    parser.add_argument("--carry", type=Path, metavar="FOLDER", help="compile into this folder instead of running")
+    parser.add_argument("--arch", default="", help='what to compile for, as "sm_90"; by default the GPU that is here')
+    parser.add_argument("--carried", type=Path, metavar="FOLDER", help="run what was carried here in this folder")
+    parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
+    publish.add_options(parser)
+    args = parser.parse_args()
+    if args.tiny:
+        args.models, args.batch, args.seconds = ["squeezenet"], [1], 0.1
+    if args.case:
+        print(json.dumps(list(map(attrs.asdict, run_case(args, args.case[0], int(args.case[1]))))))
+    elif args.carry:
+        args.carry.mkdir(parents=True, exist_ok=True)
+        for name, batch in ((name, batch) for batch in args.batch for name in args.models):
+            say(f"carried: {carry(model(name, batch), args.carry, args.arch)}")
+    elif (found := gpu_name()) is None:
+        print("There is no GPU here, so nothing was measured. To compile here and run elsewhere: --carry, then --carried.")
+    else:
+        load = OtherLoad()
+        rows = measure(args)
+        publish.finish("gpu", results.section(rows, gpu=found, seconds=args.seconds, others_cores=load.cores()), args)
+
+
+if __name__ == "__main__":
+    main()
