@@ -8,7 +8,6 @@ weights are in that). On several devices each tenth of the ops goes to the next 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import gc
 import json
@@ -16,9 +15,9 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from benchmarks.processes import module_command, run_json
+from benchmarks.travel import spread
 
 MEGA = 1 << 20
 
@@ -69,7 +68,7 @@ def _child(model: str, device: str, task: str, folder: str) -> dict[str, float]:
     if graph is not None:
         weights = float(sum(node.value.nbytes for node in graph.nodes if node.value is not None))
         (Path(folder) / "weights").write_text(str(weights))
-        made = pt.compile(_spread(graph, device), device, config={name: {"CACHE_DIR": cache} for name in _names(device)})
+        made = pt.compile(spread(graph, device), device, config={name: {"CACHE_DIR": cache} for name in _names(device)})
     else:
         weights = float((Path(folder) / "weights").read_text())
         made = pt.import_model(path)
@@ -86,22 +85,6 @@ def _child(model: str, device: str, task: str, folder: str) -> dict[str, float]:
 
 def _names(device: str) -> list[str]:
     return device.removeprefix("HETERO:").split(",")
-
-
-def _spread(graph: Any, device: str) -> Any:
-    """On several devices: each tenth of the ops on the next device that takes the op."""
-    import partita as pt
-
-    names = _names(device)
-    if len(names) == 1:
-        return graph
-    placement = pt.query(graph, device)
-    ops = [node.name for node in graph.nodes if node.is_op]
-    for i, name in enumerate(ops):
-        wanted = names[i * 10 // len(ops) % len(names)]
-        with contextlib.suppress(pt.PartitaError):
-            placement[name] = wanted
-    return placement.apply(graph)
 
 
 def _settle() -> None:

@@ -114,62 +114,66 @@ class Package:
     def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
         self.where = os.fspath(path)
         """Its path."""
-        self._data = memoryview(_mapped(self.where))
-        start, size = _unsealed(self._data, key, self.where)
+        self._data, found = _opened(self.where, key)
+        start, size = _placed(found, len(self._data), self.where)
         self.manifest = _manifest(bytes(self._data[start : start + size]), self.where)
         """What the exporter wrote down."""
         self._end = start
 
     def member(self, name: str) -> memoryview:
-        """The bytes of a member, checked once more by themselves."""
+        """The bytes of a member; they are under the seal."""
         try:
-            start, size, digest = self.manifest["members"][name]
-            data = self._data[start : start + size]
+            start, size, _ = self.manifest["members"][name]
             fits = min(start, size) >= 0 and start + size <= self._end
         except (KeyError, TypeError, ValueError):
             raise PackageError(f"it has no member {name!r}", where=self.where) from None
-        if not fits or hashlib.sha256(data).hexdigest() != digest:
-            raise PackageError(f"member {name!r} is not what the manifest says", where=self.where, remedy=_AGAIN)
-        return data
+        if not fits:
+            raise PackageError(f"member {name!r} is not where the manifest says", where=self.where, remedy=_AGAIN)
+        return self._data[start : start + size]
 
 
 _AGAIN = "Copy the file once more, or export the model again"
 
 
-def _mapped(path: str) -> mmap.mmap:
+def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
+    """The file, mapped, and its seal, once that is found to be right. It is checked through a small buffer: what nobody reads
+    afterwards does not come into memory."""
     try:
         with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _LENGTH))
+            found = _SEAL.fullmatch(file.read())
+            if found is None:
+                cause = "this is no package of Partita's, or it was cut short or added to" if size else "it is empty"
+                raise PackageError(cause, where=path, remedy=_AGAIN)
+            _check(file, size, found, key, path)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)), found
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is empty"
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise PackageError(f"the package cannot be read: {reason}", where=path) from None
 
 
-def _unsealed(data: memoryview, key: bytes | None, where: str) -> tuple[int, int]:
-    """Where the manifest lies, once the seal is found to be right."""
-    found = _SEAL.fullmatch(bytes(data[-_LENGTH:]))
-    if found is None:
-        raise PackageError("this is no package of Partita's, or it was cut short or added to", where=where, remedy=_AGAIN)
-    if hashlib.sha256(data[:-64]).hexdigest().encode() != found[5]:
+def _check(file: BinaryIO, size: int, found: re.Match[bytes], key: bytes | None, where: str) -> None:
+    if _fed(hashlib.sha256(), file, size - 64).hexdigest().encode() != found[5]:
         raise PackageError("the package was altered or damaged: its checksum is wrong", where=where, remedy=_AGAIN)
     if int(found[1]) != FORMAT:
         remedy = "Install another version of Partita, or export the model again"
         raise PackageError(f"its format is version {int(found[1])}, and this is version {FORMAT}", where=where, remedy=remedy)
-    if key is not None:
-        _check_signature(data, key, found[4], where)
-    start, size = int(found[2]), int(found[3])
-    if start + size > len(data) - _LENGTH:
-        raise PackageError("its manifest lies outside the file", where=where, remedy=_AGAIN)
-    return start, size
-
-
-def _check_signature(data: memoryview, key: bytes, found: bytes, where: str) -> None:
-    if found == b"-" * 64:
+    if key is None:
+        return
+    if found[4] == b"-" * 64:
         remedy = "Export it with key=, or import it without if you trust the file"
         raise PackageError("the package is not signed", where=where, remedy=remedy)
-    made = hmac.new(key, data[:-_SIGNED], hashlib.sha256).hexdigest().encode()
-    if not hmac.compare_digest(made, found):
+    if not hmac.compare_digest(_signature(key, file, size - _SIGNED), found[4]):
         raise PackageError("the package was signed with another key, or altered by somebody without it", where=where)
+
+
+def _placed(found: re.Match[bytes], size: int, where: str) -> tuple[int, int]:
+    """Where the manifest lies."""
+    start, length = int(found[2]), int(found[3])
+    if start + length > size - _LENGTH:
+        raise PackageError("its manifest lies outside the file", where=where, remedy=_AGAIN)
+    return start, length
 
 
 def _manifest(data: bytes, where: str) -> dict[str, Any]:
@@ -193,6 +197,8 @@ def _fed(digest: Any, file: BinaryIO, end: int) -> Any:
     left = end
     while left:
         piece = file.read(min(left, _PIECE))
+        if not piece:
+            break
         digest.update(piece)
         left -= len(piece)
     file.seek(end)

@@ -1,0 +1,33 @@
+"""Whole models exported on every device and imported in a fresh process: the same answers."""
+
+from __future__ import annotations
+
+import pytest
+
+import partita as pt
+from accelerators.registry import accelerator
+from benchmarks.travel import DEVICES, SMALL, all_models, travel
+
+
+def check(model, device):
+    for name in device.removeprefix("HETERO:").split(","):
+        try:
+            accelerator(name)
+        except pt.AcceleratorUnavailable as error:
+            pytest.skip(str(error))
+    made = travel(model, device)
+    print(made)
+    assert made.difference <= 1e-6
+    assert made.subgraphs > ("HETERO" in device)
+
+
+@pytest.mark.parametrize("device", ["onnxruntime", "reference", "HETERO:onnxruntime,reference"])
+def test_a_small_bert(device):
+    check(str(SMALL[0]), device)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", all_models())
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_model_on_each_device(model, device):
+    check(model, device)
