@@ -20,7 +20,7 @@ from passes.infer import infer
 KEPT = 8
 """So many sizes stay compiled; the one not used for longest goes."""
 
-LONG = 0.5
+LONG = 0.1
 """Seconds: what compiles faster than this is compiled for every size."""
 
 COUNTED = 4096

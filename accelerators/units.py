@@ -139,7 +139,15 @@ def _compiled(
 
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
+    _check_cut(accelerator, body)
     return SpecializedSubgraph(body, compile_static, stand_in)
+
+
+def _check_cut(accelerator: Accelerator, body: Graph) -> None:
+    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it."""
+    for name, answer in accelerator.query(body).items():
+        if answer is not True:
+            raise AcceleratorError(f"in this part of the graph {name!r} is not what it runs: {answer}")
 
 
 def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

@@ -23,10 +23,12 @@ from accelerators.package.plan import is_skeleton
 from accelerators.query import Support
 from graph.graph import Graph
 from graph.node import Node
-from graph.writers.onnx.files import EXTERNAL_ABOVE
 
 NEWEST = {"": 21, "ai.onnx.ml": 3}
 """What the engine's ONNX reader is written for. It takes newer numbers and reads the ops as the older ones."""
+
+FILES_FROM = 1 << 26
+"""From so many bytes on the engine reads the weights from a file, which it maps: in a message they are there three times."""
 
 _HINTS = {name: name for name in ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")}
 _PRECISIONS = {name: name for name in ("f32", "f16", "bf16")}
@@ -182,8 +184,8 @@ class OpenVinoAccelerator(Accelerator):
         return {**properties, **config["PROPERTIES"]}
 
     def _read(self, model: EngineModel) -> Any:
-        """The engine's model; more than a message can hold goes through files that are gone afterwards."""
-        if sum(array.nbytes for array in model.weights.values()) < EXTERNAL_ABOVE:
+        """The engine's model; large ones go through files that are gone afterwards."""
+        if sum(array.nbytes for array in model.weights.values()) < FILES_FROM:
             return self._core.read_model(model.complete())
         with tempfile.TemporaryDirectory(prefix="partita-openvino-") as folder:
             return self._core.read_model(str(model.write(Path(folder))))
