@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from accelerators.tvm.attentions import AttentionProperty
 from accelerators.tvm.matrices import MatrixProperty
+from accelerators.tvm.merging import merge_projections
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
@@ -81,8 +83,8 @@ class SingleProperty(PatternProperty):
 
 def fuse(graph: Graph) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are."""
-    properties: list[SubgraphProperty] = [ConvolutionProperty(), MatrixProperty(), ChainProperty(), SingleProperty()]
-    return partition_graph(graph, subgraph_property=properties)
+    kinds = AttentionProperty, ConvolutionProperty, MatrixProperty, ChainProperty, SingleProperty
+    return partition_graph(merge_projections(graph), subgraph_property=[kind() for kind in kinds])
 
 
 def _moves_numbers(node: Node) -> bool:

@@ -1,8 +1,8 @@
 """All templates, in the order in which they are asked."""
 
 # isort: off
-from accelerators.tvm.templates import chain, convolution, gemm, rows
+from accelerators.tvm.templates import attention, chain, convolution, gemm, rows
 from accelerators.tvm.templates import division, extremes, indices, maxpool, places
 # isort: on
 
-__all__ = ["chain", "convolution", "gemm", "rows", "division", "extremes", "indices", "maxpool", "places"]
+__all__ = ["attention", "chain", "convolution", "gemm", "rows", "division", "extremes", "indices", "maxpool", "places"]

@@ -20,6 +20,9 @@ LATENCY = 4.0
 PORTS = 2
 """Products, and loads, that start in one cycle."""
 
+FUSED = 8
+"""Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""
+
 UNROLLED = 4
 """Steps of the depth that are written out one after another."""
 
@@ -107,7 +110,7 @@ def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
     spreads too many numbers ahead, and spills."""
     for vectors in range(1, machine.registers):
         for rows in range(1, machine.registers // 2 + 1):
-            beside = vectors + 1 if rows > 1 else 4
+            beside = vectors + 1 + (machine.lanes < FUSED) if rows > 1 else 4
             if rows * vectors + beside <= machine.registers:
                 yield PanelTile(rows, vectors, machine.lanes)
 

@@ -1,0 +1,126 @@
+"""Products of one input that feed one attention become one product: its queries, keys and values then stand side by side.
+
+One large product uses the processor better than three, and the attention reads the parts where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.attentions import attentions
+from accelerators.tvm.templates.attention_pattern import Attention, Readers, readers_of
+from accelerators.tvm.templates.epilogue import static_shape
+from graph.build import constant, op
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Projection:
+    """A product by a constant matrix, and a bias."""
+
+    result: NodeEntry
+    """What it makes."""
+    nodes: tuple[Node, ...]
+    """The product, and the addition of the bias if that is an op of its own."""
+    weight: Array
+    """The matrix, depth by columns."""
+    bias: Array | None
+    """A number for each column."""
+
+    @property
+    def given(self) -> NodeEntry:
+        """What is multiplied."""
+        entry = self.nodes[0].inputs[0]
+        assert entry is not None
+        return entry
+
+
+def merge_projections(graph: Graph) -> Graph:
+    """The graph with one product where an attention has several of one input. Linear."""
+    found = attentions(graph)
+    if not found:
+        return graph
+    readers = readers_of(graph)
+    groups = [group for made in found for group in _groups(made, readers)]
+    leader = {node: group for group in groups for part in group for node in part.nodes}
+    done: set[Node] = set()
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        group = leader.get(node)
+        if group is None:
+            rewriter.keep(node)
+        elif group[0].nodes[0] not in done:
+            done.add(group[0].nodes[0])
+            made = _merged(group, rewriter)
+            for part, entry in zip(group, made.outputs, strict=True):
+                rewriter.replace(part.result, entry)
+
+    return rewrite(graph, visit)
+
+
+def _groups(found: Attention, readers: Readers) -> list[list[Projection]]:
+    """The attention's projections of one input that nobody else reads, where there are several."""
+    made: dict[tuple[NodeEntry, bool], list[Projection]] = {}
+    for entry in dict.fromkeys(operand.source for operand in (found.query, found.key, found.value)):
+        part = _projection(entry, readers)
+        if part is not None and all(reader in found.nodes for reader in readers[entry]):
+            made.setdefault((part.given, part.bias is None), []).append(part)
+    return [group for group in made.values() if len(group) > 1]
+
+
+def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
+    """The projection that makes this value."""
+    last = result.node
+    if last.op == "Add" and not last.domain:
+        for inner, bias in (last.inputs, last.inputs[::-1]):
+            product = None if inner is None or len(readers[inner]) != 1 else _projection(inner, readers)
+            if product is not None and product.bias is None and bias is not None and _is_row(bias.node.value, product.weight):
+                assert bias.node.value is not None
+                return attrs.evolve(product, result=result, nodes=(*product.nodes, last), bias=bias.node.value.reshape(-1))
+        return None
+    if last.op not in ("MatMul", "Gemm") or last.domain or static_shape(result) is None or last.attrs.get("transA", 0):
+        return None
+    given, weight = last.inputs[0], None if last.inputs[1] is None else last.inputs[1].node.value
+    if given is None or weight is None or weight.ndim != 2 or last.attrs.get("alpha", 1.0) != 1.0:
+        return None
+    matrix = weight.T if last.attrs.get("transB", 0) else weight
+    third = last.inputs[2] if len(last.inputs) > 2 else None
+    if third is not None and (not _is_row(third.node.value, matrix) or last.attrs.get("beta", 1.0) != 1.0):
+        return None
+    row = None if third is None or third.node.value is None else third.node.value.reshape(-1)
+    return Projection(result, (last,), matrix, row)
+
+
+def _is_row(bias: Array | None, weight: Array) -> bool:
+    return bias is not None and bias.size == bias.shape[-1] == weight.shape[1] and bias.dtype == np.float32
+
+
+def _merged(group: Sequence[Projection], rewriter: Rewriter) -> Node:
+    """A split of one product into the parts."""
+    first = group[0].nodes[0]
+    shape = static_shape(group[0].result)
+    assert shape is not None
+    widths = [part.weight.shape[1] for part in group]
+    whole = TensorType("float32", (*shape[:-1], sum(widths)))
+    given = rewriter.value(group[0].given)
+    weight = constant(np.concatenate([part.weight for part in group], axis=1), f"{first.name}_weights")
+    made = op("MatMul", given, weight, name=first.name).evolve(output_types=(whole,))
+    biases = [part.bias for part in group if part.bias is not None]
+    if biases:
+        last = group[0].nodes[-1]
+        name = last.name if last is not first else f"{first.name}_bias"
+        bias = constant(np.concatenate(biases), f"{name}_numbers")
+        made = op("Add", made, bias, name=name).evolve(output_types=(whole,))
+    types = tuple(TensorType("float32", (*shape[:-1], width)) for width in widths)
+    sizes = constant(np.array(widths, np.int64), f"{first.name}_widths")
+    names = tuple(part.result.name for part in group)
+    split = op("Split", made, sizes, name=f"{first.name}_parts", output_names=names, axis=-1)
+    return split.evolve(output_types=types)

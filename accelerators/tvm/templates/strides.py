@@ -1,0 +1,122 @@
+"""Ops that only look at numbers in another order: where each number of their result stands in memory.
+
+numpy works it out, on arrays of one byte a number that nobody fills: a reshape, transpose or slice of such an array is a view of
+it or it is none, and its strides count numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies import shape_of
+from graph.node import Node, NodeEntry
+
+Ghost = np.ndarray[Any, np.dtype[np.uint8]]
+"""An array that stands for a tensor's places, not its numbers."""
+
+RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
+MOVES = RESHAPES | frozenset("Transpose Split Slice Gather Expand".split())
+"""Ops that may be views of their first input."""
+
+
+@attrs.frozen(slots=True)
+class Strides:
+    """Where the numbers of a tensor stand in a flat buffer."""
+
+    offset: int
+    """The first one's place."""
+    steps: tuple[int, ...]
+    """By dimension, how far its neighbours are apart."""
+
+    def at(self, indices: Sequence[str]) -> str:
+        """Text of a number's place."""
+        terms = [str(self.offset)] if self.offset else []
+        terms += [index if step == 1 else f"({index}) * {step}" for index, step in zip(indices, self.steps, strict=True) if step]
+        return " + ".join(terms) or "0"
+
+
+def ghost(shape: tuple[int, ...]) -> Ghost:
+    """A tensor of this shape, its numbers in order."""
+    return np.empty(shape, np.uint8)
+
+
+def strides_in(view: Ghost, whole: Ghost) -> Strides:
+    """Where the view's numbers stand in the whole."""
+    start = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    return Strides(start, tuple([step if size > 1 else 0 for step, size in zip(view.strides, view.shape)]))
+
+
+def followed(view: Ghost, path: Sequence[Node], end: NodeEntry) -> Ghost | None:
+    """What the ops of the path make of the view, one after another, up to the value `end`; None if one of them copies."""
+    for i, node in enumerate(path):
+        value = end if i == len(path) - 1 else next(e for e in path[i + 1].reads if e.node is node)
+        made = _moved(view, node, value)
+        if made is None or made.shape != shape_of(value):
+            return None
+        view = made
+    return view
+
+
+def undone(view: Ghost, path: Sequence[Node]) -> Ghost | None:
+    """The view of what the path's reshapes and transposes begin with, given the view of what they make."""
+    for node in reversed(path):
+        assert node.inputs[0] is not None
+        if node.op == "Transpose":
+            view = view.transpose(np.argsort(_order(node, view.ndim)))
+        else:
+            made = _reshaped(view, shape_of(node.inputs[0]))
+            if made is None:
+                return None
+            view = made
+    return view
+
+
+def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
+    if node.op in RESHAPES:
+        return _reshaped(view, shape_of(value))
+    if node.op == "Transpose":
+        return view.transpose(_order(node, view.ndim))
+    if node.op == "Expand":
+        return np.broadcast_to(view, shape_of(value))
+    if node.op == "Split":
+        axis = node.attrs.get("axis", 0) % view.ndim
+        first = sum(shape_of(node[i])[axis] for i in range(value.index))
+        return view[(slice(None),) * axis + (slice(first, first + shape_of(value)[axis]),)]
+    if node.op == "Gather":
+        return _gathered(view, node)
+    if node.op == "Slice":
+        return _sliced(view, node)
+    return view
+
+
+def _order(node: Node, rank: int) -> tuple[int, ...]:
+    return tuple(node.attrs.get("perm") or reversed(range(rank)))
+
+
+def _reshaped(view: Ghost, shape: tuple[int, ...]) -> Ghost | None:
+    made = view.reshape(shape)
+    return made if made.size and np.may_share_memory(made, view) else None
+
+
+def _gathered(view: Ghost, node: Node) -> Ghost | None:
+    index = None if node.inputs[1] is None else node.inputs[1].node.value
+    if index is None or index.ndim:
+        return None
+    return view[(slice(None),) * (node.attrs.get("axis", 0) % view.ndim) + (int(index),)]
+
+
+def _sliced(view: Ghost, node: Node) -> Ghost | None:
+    given = [None if entry is None else entry.node.value for entry in node.inputs[1:]]
+    if len(given) < 2 or any(value is None for value, entry in zip(given, node.inputs[1:]) if entry is not None):
+        return None
+    starts, ends, axes, steps = [*(None if v is None else v.tolist() for v in given), None, None][:4]
+    assert starts is not None and ends is not None
+    taken = [slice(None)] * view.ndim
+    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts)):
+        if step < 1:
+            return None
+        taken[axis] = slice(start, end, step)
+    return view[tuple(taken)]

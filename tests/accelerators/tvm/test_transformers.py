@@ -1,0 +1,233 @@
+"""What transformers are made of: products with all that follows them, and attention, as exporters write them."""
+
+from __future__ import annotations
+
+import math
+import platform
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.building import build
+from accelerators.tvm.machine import Machine
+from tests.accelerators.tvm.running import check, compiled, schedules
+
+pytest.importorskip("tvm")
+
+RNG = np.random.default_rng(13)
+LIMIT = 5e-6
+
+some = settings(max_examples=12, deadline=None, derandomize=True)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def number(value: float) -> pt.Node:
+    return pt.constant(np.float32(value))
+
+
+def ints(*values: int) -> pt.Node:
+    return pt.constant(np.array(values, np.int64))
+
+
+def reshaped(x: Any, *shape: int) -> pt.Node:
+    return pt.op("Reshape", x, ints(*shape))
+
+
+# -- products and what follows ----------------------------------------------------------------------------
+
+
+def gelu_by_erf(x: pt.Node) -> pt.Node:
+    """As the older exporter writes it."""
+    inner = pt.op("Add", pt.op("Erf", pt.op("Div", x, number(math.sqrt(2)))), number(1.0))
+    return pt.op("Mul", pt.op("Mul", x, inner), number(0.5))
+
+
+def gelu_by_tanh(x: pt.Node) -> pt.Node:
+    """As GPT-2 spells it."""
+    cube = pt.op("Mul", pt.op("Pow", x, number(3.0)), number(0.044715))
+    inner = pt.op("Tanh", pt.op("Mul", pt.op("Add", x, cube), number(math.sqrt(2 / math.pi))))
+    return pt.op("Mul", pt.op("Mul", x, number(0.5)), pt.op("Add", inner, number(1.0)))
+
+
+@pytest.mark.parametrize("spelled", [gelu_by_erf, gelu_by_tanh])
+def test_an_activation_in_pieces_is_worked_into_the_product(spelled: Any) -> None:
+    x = pt.variable("x", "float32", (7, 24))
+    y = pt.op("Add", pt.op("MatMul", x, pt.constant(normal(24, 37))), pt.constant(normal(37)))
+    assert schedules(check(pt.Graph([spelled(y)], inputs=[x]), [normal(7, 24)], LIMIT)) == ["gemm"]
+
+
+def test_a_chain_runs_through_reshapes() -> None:
+    x, rest = pt.variable("x", "float32", (10, 24)), pt.variable("rest", "float32", (2, 5, 40))
+    y = reshaped(pt.op("Gemm", x, pt.constant(normal(24, 40)), pt.constant(normal(40))), 2, 5, 40)
+    g = pt.Graph([reshaped(pt.op("Add", rest, gelu_by_tanh(y)), 10, 40)], inputs=[x, rest])
+    assert schedules(check(g, [normal(10, 24), normal(2, 5, 40)], LIMIT)) == ["gemm"]
+
+
+def test_a_value_that_others_need_too_is_written_as_well() -> None:
+    x = pt.variable("x", "float32", (10, 24))
+    y = pt.op("Add", pt.op("MatMul", x, pt.constant(normal(24, 40))), pt.constant(normal(40)))
+    assert schedules(check(pt.Graph([y, pt.op("Sigmoid", y)], inputs=[x]), [normal(10, 24)], LIMIT)) == ["gemm"]
+
+
+def test_the_embedding_turned_is_the_last_matrix() -> None:
+    table, x = pt.constant(normal(131, 24)), pt.variable("x", "float32", (9, 24))
+    g = pt.Graph([pt.op("MatMul", x, pt.op("Transpose", table, perm=[1, 0]))], inputs=[x])
+    assert schedules(check(g, [normal(9, 24)], LIMIT)) == ["gemm"]
+
+
+@some
+@given(st.integers(1, 90), st.integers(16, 130), st.integers(1, 70), st.integers(1, 3))
+def test_products_shared_out_among_threads(rows: int, columns: int, depth: int, threads: int) -> None:
+    x = pt.variable("x", "float32", (rows, depth))
+    g = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(normal(depth, columns))))], inputs=[x])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.templates.gemm.SERIAL", 0)
+        patch.setattr("accelerators.tvm.templates.gemm.CACHED", 700)
+        check(g, [normal(rows, depth)], LIMIT, NUM_THREADS=threads)
+
+
+# -- attention --------------------------------------------------------------------------------------------
+
+
+def heads(x: Any, tokens: int, count: int, width: int) -> pt.Node:
+    return pt.op("Transpose", reshaped(x, 1, tokens, count, width), perm=[0, 2, 1, 3])
+
+
+def scores_of(query: pt.Node, key: pt.Node, factor: float) -> pt.Node:
+    """Both scaled, as torch does it for the sake of halves."""
+    turned = pt.op("Transpose", key, perm=[0, 1, 3, 2])
+    return pt.op("MatMul", pt.op("Mul", query, number(factor)), pt.op("Mul", turned, number(factor)))
+
+
+def guarded(weights: pt.Node) -> pt.Node:
+    return pt.op("Where", pt.op("IsNaN", weights), number(0.0), weights)
+
+
+def merged(mixed: pt.Node, tokens: int, whole: int) -> pt.Node:
+    return reshaped(pt.op("Transpose", mixed, perm=[0, 2, 1, 3]), 1, tokens, whole)
+
+
+def attention(tokens: int, count: int, width: int, keys: int | None = None, guard: bool = False) -> pt.Graph:
+    """With a mask that is a value, and as many keys as told."""
+    keys = tokens if keys is None else keys
+    x, memory = pt.variable("x", "float32", (1, tokens, count * width)), pt.variable("m", "float32", (1, keys, count * width))
+    mask = pt.variable("mask", "float32", (1, 1, 1, keys))
+    query, key = heads(x, tokens, count, width), heads(memory, keys, count, width)
+    weights = pt.op("Softmax", pt.op("Add", scores_of(query, key, 0.5), mask), axis=-1)
+    mixed = pt.op("MatMul", guarded(weights) if guard else weights, key)
+    return pt.Graph([merged(mixed, tokens, count * width)], inputs=[x, memory, mask])
+
+
+@some
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(16, 37), st.integers(16, 70), st.integers(1, 3))
+def test_attention_of_any_sizes(tokens: int, count: int, width: int, keys: int, threads: int) -> None:
+    g = attention(tokens, count, width, keys)
+    inputs = [normal(1, tokens, count * width), normal(1, keys, count * width), normal(1, 1, 1, keys)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.templates.attention.SERIAL", 0)
+        patch.setattr("accelerators.tvm.templates.attention.BLOCK", 300)
+        assert schedules(check(g, inputs, LIMIT, NUM_THREADS=threads)) == ["attention"]
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_rows_that_are_masked_altogether(guard: bool) -> None:
+    mask = np.full((1, 1, 1, 20), -np.inf, "float32")
+    (found,) = compiled(attention(20, 2, 16, guard=guard)).run([normal(1, 20, 32), normal(1, 20, 32), mask])
+    assert (found == 0).all() if guard else np.isnan(found).all()
+
+
+def test_a_score_that_is_no_number_spoils_its_row_alone() -> None:
+    x, mask = normal(1, 20, 32), np.zeros((1, 1, 1, 20), "float32")
+    x[0, 3, 5] = np.nan
+    (found,) = compiled(attention(20, 2, 16)).run([x, normal(1, 20, 32), mask])
+    assert np.isnan(found[0, 3, :16]).all() and np.isfinite(np.delete(found, 3, 1)).all() and np.isfinite(found[0, 3, 16:]).all()
+
+
+def layer(tokens: int, count: int, width: int, causal: bool) -> tuple[pt.Graph, int]:
+    """Three projections, attention, and the projection back, as BERT and ViT have them."""
+    whole = count * width
+    x = pt.variable("x", "float32", (1, tokens, whole))
+
+    def projected(name: str) -> pt.Node:
+        made = pt.op("MatMul", x, pt.constant(normal(whole, whole) / 6), name=name)
+        return pt.op("Add", made, pt.constant(normal(whole)), name=f"{name}_bias")
+
+    query, key, value = (heads(projected(name), tokens, count, width) for name in "qkv")
+    scores = scores_of(query, key, 0.4)
+    if causal:
+        scores = pt.op("Add", scores, pt.constant(np.triu(np.full((1, 1, tokens, tokens), -3e38, "float32"), 1)))
+    mixed = merged(pt.op("MatMul", guarded(pt.op("Softmax", scores, axis=-1)), value), tokens, whole)
+    return pt.Graph([pt.op("Add", pt.op("MatMul", mixed, pt.constant(normal(whole, whole))), x)], inputs=[x]), whole
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_projections_of_one_input_are_one_product(causal: bool) -> None:
+    g, whole = layer(19, 3, 16, causal)
+    made = check(g, [normal(1, 19, whole)], 2e-5)
+    assert schedules(made) == ["gemm", "attention", "gemm"]
+    assert made.launches[0].nodes[0] == "q"
+
+
+def test_parts_of_one_product_are_read_in_place() -> None:
+    """GPT-2's way: one Gemm, split in three; a mask chosen by Where."""
+    x = pt.variable("x", "float32", (18, 32))
+    whole = reshaped(pt.op("Gemm", x, pt.constant(normal(32, 96)), pt.constant(normal(96))), 1, 18, 96)
+    parts = pt.op("Split", whole, axis=2, num_outputs=3, n_outputs=3)
+    query, key, value = (heads(parts[i], 18, 2, 16) for i in range(3))
+    scores = pt.op("Div", pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 1, 3, 2])), number(4.0))
+    causal = pt.constant(np.tril(np.ones((1, 1, 18, 18), bool)))
+    weights = pt.op("Softmax", pt.op("Where", causal, scores, number(-3e38)), axis=-1)
+    g = pt.Graph([merged(pt.op("MatMul", weights, value), 18, 32)], inputs=[x])
+    assert schedules(check(g, [normal(18, 32)], 2e-5)) == ["gemm", "attention"]
+
+
+def test_parts_taken_by_an_index() -> None:
+    """timm's way: queries, keys and values are a dimension."""
+    x = pt.variable("x", "float32", (2, 17, 96))
+    moved = pt.op("Transpose", reshaped(x, 2, 17, 3, 2, 16), perm=[2, 0, 3, 1, 4])
+    query, key, value = (pt.op("Gather", moved, pt.constant(np.array(i)), axis=0) for i in range(3))
+    scores = pt.op("MatMul", pt.op("Mul", query, number(0.25)), pt.op("Transpose", key, perm=[0, 1, 3, 2]))
+    mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), value)
+    g = pt.Graph([reshaped(pt.op("Transpose", mixed, perm=[0, 2, 1, 3]), 2, 17, 32)], inputs=[x])
+    assert schedules(check(g, [normal(2, 17, 96)], LIMIT)) == ["attention"]
+
+
+def test_weights_that_others_need_are_made() -> None:
+    x = pt.variable("x", "float32", (1, 2, 20, 16))
+    weights = pt.op("Softmax", pt.op("MatMul", x, pt.op("Transpose", x, perm=[0, 1, 3, 2])), axis=-1)
+    g = pt.Graph([pt.op("MatMul", weights, x), weights], inputs=[x])
+    assert "attention" not in schedules(check(g, [normal(1, 2, 20, 16)], LIMIT))
+
+
+def test_keys_that_others_need_stay_outside() -> None:
+    x, y = pt.variable("x", "float32", (1, 20, 32)), pt.variable("y", "float32", (1, 20, 32))
+    key = heads(pt.op("Relu", y), 20, 2, 16)
+    scores = pt.op("MatMul", heads(x, 20, 2, 16), pt.op("Transpose", key, perm=[0, 1, 3, 2]))
+    mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), heads(x, 20, 2, 16))
+    made = check(pt.Graph([merged(mixed, 20, 32), key], inputs=[x, y]), [normal(1, 20, 32), normal(1, 20, 32)], LIMIT)
+    assert "attention" in schedules(made)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 processors")
+@pytest.mark.parametrize(
+    ("arch", "lanes", "registers", "vector"),
+    [("znver4", 16, 32, "%zmm"), ("haswell", 8, 16, "%ymm"), ("nehalem", 4, 16, "%xmm")],
+)
+def test_code_for_other_processors(arch: str, lanes: int, registers: int, vector: str) -> None:
+    machine = Machine("cpu", arch, 1, lanes, registers)
+    product = "mulps" if arch == "nehalem" else "vfmadd"
+    x = pt.variable("x", "float32", (48, 64))
+    product_alone = pt.Graph([pt.op("MatMul", x, pt.constant(normal(64, 96)))], inputs=[x])
+    for g, spilled in ((attention(48, 2, 64), 40), (product_alone, 4 if lanes > 4 else 12)):
+        text = build(make_body(pt.apply_pass(g, ("InferShape",))), machine).library.inspect_source("asm")
+        body = text[text.index(product) : text.rindex(product)].splitlines()
+        assert sum(vector in line and product in line for line in body) >= 24
+        assert sum(f", {vector}" in line and "(%rsp)" in line for line in body) <= spilled
