@@ -1,0 +1,248 @@
+"""The page in a browser: what a click, a key, a search and a finger do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import partita as pt
+from tests.page.graphs import HOSTILE, long, small
+
+Opened = Callable[..., Any]
+
+
+def shown(page: Any) -> list[str]:
+    """What is written in the boxes and on the open ones."""
+    return sorted(page.locator(".picture .box .what, .picture .box .name, .picture .title").all_text_contents())
+
+
+def gone(page: Any, selector: str, text: str = "") -> None:
+    """Wait until no such element, or none with that text, is there. (The page's own policy forbids Playwright's way.)"""
+    page.locator(selector, has_text=text).first.wait_for(state="detached")
+
+
+def settled(page: Any) -> None:
+    page.wait_for_selector(".stage[aria-busy=false]")
+    page.wait_for_timeout(120)
+
+
+def box(page: Any, name: str) -> Any:
+    return page.locator(".picture .box", has_text=name).first
+
+
+def click_box(page: Any, name: str, **options: Any) -> None:
+    """As a person does: with the mouse, where the box is."""
+    place = box(page, name).bounding_box()
+    page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2, **options)
+
+
+def selection(page: Any) -> str:
+    return page.locator(".panel-body").inner_text()
+
+
+def placed_by_two() -> pt.CompiledModel:
+    graph = pt.apply_pass(small(), "InlineSubgraphs")
+    placement = pt.query(graph, "HETERO:onnxruntime,reference")
+    placement["pool"] = "reference"
+    return pt.compile(placement.apply(graph), "HETERO:onnxruntime,reference")
+
+
+def test_a_small_graph_is_shown_open(opened: Opened) -> None:
+    page = opened(small())
+    assert page.title() == "small · Partita"
+    assert {"conv_0 · 2 ops", "conv_1 · 2 ops", "Conv", "conv1", "MaxPool", "pool"} <= set(shown(page))
+    assert page.locator(".panel-body").inner_text().startswith("small\n\na partitioned graph")
+
+
+def test_a_click_says_what_a_box_is(opened: Opened) -> None:
+    page = opened(small())
+    click_box(page, "conv2")
+    said = selection(page)
+    for part in ("Conv", "conv2", "conv_1", "pads = [1, 1, 1, 1]", "weight w: float32[3, 3, 3, 3]", "float32[1, 3, 4, 4]"):
+        assert part in said
+    assert page.locator(".chosen").count() == 1
+    assert page.locator("[role=status]").inner_text() == "Conv conv2 on conv"
+
+
+def test_a_click_on_a_border_says_why_it_is_there(opened: Opened) -> None:
+    page = opened(small())
+    assert page.locator(".wire.border").count() >= 2
+    below, above = box(page, "pool").bounding_box(), box(page, "relu1").bounding_box()
+    x = below["x"] + below["width"] / 2
+    page.mouse.click(x, below["y"] - 8)
+    said = selection(page)
+    assert said.startswith("Border")
+    assert "unsupported 'conv' does not take 'pool' (MaxPool)" in said.replace("\n", " ")
+    assert "1 value, 768 B" in said
+    assert above["y"] < below["y"]
+
+
+def test_a_subgraph_closes_and_opens(opened: Opened) -> None:
+    page = opened(small())
+    title = page.locator(".picture .head", has_text="conv_0").bounding_box()
+    page.mouse.click(title["x"] + 6, title["y"] + title["height"] / 2)
+    gone(page, ".picture .box", "conv1")
+    assert "conv_0" in shown(page) and "conv1" not in shown(page)
+    click_box(page, "conv_0", click_count=2)
+    box(page, "conv1").wait_for()
+    page.get_by_role("button", name="Close everything (c)").click()
+    settled(page)
+    assert shown(page) == sorted(["x", "relu2", "conv_0", "2 ops", "conv_1", "2 ops", "MaxPool", "pool"])
+    page.get_by_role("button", name="Open everything (e)").click()
+    settled(page)
+    assert "conv1" in shown(page)
+
+
+def test_search_finds_what_is_hidden(opened: Opened) -> None:
+    page = opened(long(1500))
+    assert not any("op700" in text for text in shown(page))
+    page.get_by_role("combobox").fill("op700")
+    assert page.locator("[role=option]").first.inner_text().startswith("block14.op700")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".box.chosen")
+    assert "block14.op700" in page.locator(".box.chosen").text_content()
+    place, window = page.locator(".box.chosen").bounding_box(), page.locator(".stage").bounding_box()
+    assert window["x"] < place["x"] < window["x"] + window["width"] and window["y"] < place["y"] < window["y"] + window["height"]
+    page.get_by_role("combobox").fill("no such node")
+    assert page.locator(".found").inner_text() == "nothing found"
+
+
+def test_the_keyboard_alone_is_enough(opened: Opened) -> None:
+    page = opened(small())
+    page.keyboard.press("?")
+    assert "to what reads from the chosen box" in page.get_by_role("dialog").inner_text()
+    page.keyboard.press("Escape")
+    for key in ("/", *"pool", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector(".box.chosen")
+    page.keyboard.press("ArrowDown")
+    assert page.locator("[role=status]").inner_text() == "Conv conv2 on conv"
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert page.locator("[role=status]").inner_text() == "Relu relu1 on conv"
+    page.keyboard.press("c")
+    gone(page, ".picture .box", "conv1")
+    assert page.locator("[role=status]").inner_text() == "2 ops conv_0 on conv"
+    page.keyboard.press("Enter")
+    box(page, "conv1").wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator(".chosen").count() == 0
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_tabs_go_by_arrow_keys(opened: Opened) -> None:
+    page = opened(small())
+    page.get_by_role("tab", name="Overview").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab", selected=True).inner_text() == "Subgraphs 2"
+    page.keyboard.press("ArrowRight")
+    page.locator("summary").click()
+    assert "in no subgraph" in selection(page) and "MaxPool pool" in selection(page)
+    page.get_by_role("button", name="MaxPool pool").click()
+    assert page.get_by_role("tab", selected=True).inner_text() == "Selection"
+
+
+def test_a_run_is_shown_on_the_boxes_and_as_a_flame(opened: Opened) -> None:
+    model = placed_by_two()
+    page = opened(model, model.profile())
+    assert page.locator(".flame .bar").count() >= 4
+    assert page.locator(".picture .heat").count() >= 3
+    page.keyboard.press("p")
+    gone(page, ".picture .heat")
+    page.locator(".flame .bar", has_text="reference_1").first.click()
+    assert "took" in selection(page) and "reference" in selection(page)
+    page.get_by_role("tab", name="Refusals").click()
+    assert "not on onnxruntime" in selection(page)
+    page.get_by_role("tab", name="Overview").click()
+    assert "onnxruntime → reference" in selection(page) and "768 B" in selection(page)
+
+
+def test_names_in_a_hostile_model_run_nothing(opened: Opened) -> None:
+    page = opened(small(hostile=True))
+    page.keyboard.press("/")
+    page.get_by_role("combobox").fill("onerror")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".box.chosen")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    assert HOSTILE.split("\u2028", maxsplit=1)[0].strip() in page.locator(".panel-body").text_content()
+    assert page.locator("header h1").text_content() == HOSTILE
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dark_and_light_follow_the_system_and_can_be_read(opened: Opened, scheme: str) -> None:
+    page = opened(small(), color_scheme=scheme)
+    brightness = page.evaluate(CONTRAST)
+    assert (brightness["ground"] < 0.2) == (scheme == "dark")
+    assert min(brightness["contrasts"].values()) >= 4.5, brightness
+
+
+CONTRAST = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+  const linear = c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const light = colour => {
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
+    return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  };
+  const of = (selector, property) => light(getComputedStyle(document.querySelector(selector))[property]);
+  const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  return { ground: of('body', 'backgroundColor'), contrasts: {
+    text: contrast(of('body', 'color'), of('body', 'backgroundColor')),
+    box: contrast(of('.box.p0 .what', 'fill'), of('.box.p0 .face', 'fill')),
+    name: contrast(of('.box.p0 .name', 'fill'), of('.box.p0 .face', 'fill')),
+    muted: contrast(of('.panel .muted', 'color'), of('.panel', 'backgroundColor')),
+    title: contrast(of('.title', 'fill'), of('.frame .face', 'fill')),
+  } };
+}"""
+
+
+def test_on_a_phone_everything_is_within_reach(opened: Opened) -> None:
+    page = opened(small(), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    stage, panel = page.locator(".stage").bounding_box(), page.locator(".panel").bounding_box()
+    assert stage["height"] > 300 and panel["y"] >= stage["y"] + stage["height"] - 1
+    place = box(page, "pool").bounding_box()
+    page.touchscreen.tap(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    assert "MaxPool" in selection(page)
+    assert min(b["height"] for b in (e.bounding_box() for e in page.locator(".tools button").all())) >= 30
+
+
+def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
+    page = opened(long(5000))
+    assert page.locator(".picture .box").count() < 150
+    page.evaluate(
+        """() => {
+          window.longest = 0;
+          let before = performance.now();
+          const tick = now => { window.longest = Math.max(window.longest, now - before); before = now; requestAnimationFrame(tick); };
+          requestAnimationFrame(tick);
+        }"""
+    )
+    page.keyboard.press("/")
+    page.get_by_role("combobox").fill("op4321")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".box.chosen")
+    page.mouse.move(500, 400)
+    for _ in range(20):
+        page.mouse.wheel(0, 60)
+    for _ in range(20):
+        page.mouse.wheel(0, -60)
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.longest") < 1000, "no frame may wait for the layout"
+    assert page.locator(".picture .box").count() < 600
+
+
+def test_names_and_roles_for_those_who_do_not_see_it(opened: Opened) -> None:
+    page = opened(small())
+    assert page.locator("html").get_attribute("lang") == "en"
+    for role in ("application", "toolbar", "tablist", "tabpanel", "status"):
+        assert page.get_by_role(role).count() == 1, role
+    for button in page.get_by_role("button").all():
+        assert (button.get_attribute("aria-label") or button.inner_text()).strip()
+    assert page.locator(".picture").get_attribute("aria-label").startswith("Graph. Arrow keys")

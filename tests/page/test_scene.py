@@ -1,0 +1,257 @@
+"""What the page is told, and that no name in a model can make it do anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import partita as pt
+from partita.page.collect import collect
+from partita.page.scene import Scene
+from partita.page.writing import page_text
+from tests.page.graphs import HOSTILE, long, small
+
+PAGE = Path(__file__).resolve().parents[2] / "partita" / "page"
+
+
+def tree(scene: Scene) -> list[str]:
+    """Each box as a line, indented by what it is in."""
+
+    def depth(box: int) -> int:
+        return 0 if scene.items[box].parent < 0 else 1 + depth(scene.items[box].parent)
+
+    return [f"{'  ' * depth(i)}{item.kind} {item.name}: {item.label} @{item.place}" for i, item in enumerate(scene.items)]
+
+
+def arrows(scene: Scene) -> list[str]:
+    name = [item.name for item in scene.items]
+    return [f"{name[scene.values[value].source]} -> {name[reader]}: {scene.values[value].type}" for value, reader in scene.edges]
+
+
+def test_boxes_and_edges_of_a_partitioned_graph() -> None:
+    scene = collect(small())
+    assert tree(scene) == [
+        "input x: input @",
+        "call conv_0: 2 ops @conv",
+        "  op conv1: Conv @conv",
+        "  op relu1: Relu @conv",
+        "op pool: MaxPool @",
+        "call conv_1: 2 ops @conv",
+        "  op conv2: Conv @conv",
+        "  op relu2: Relu @conv",
+        "output relu2: output @",
+    ]
+    assert arrows(scene) == [
+        "x -> conv1: float32[1, 3, 8, 8]",
+        "conv1 -> relu1: float32[1, 3, 8, 8]",
+        "relu1 -> pool: float32[1, 3, 8, 8]",
+        "pool -> conv2: float32[1, 3, 4, 4]",
+        "conv2 -> relu2: float32[1, 3, 4, 4]",
+        "relu2 -> relu2: float32[1, 3, 4, 4]",
+    ]
+
+
+def test_borders_refusals_and_transfers() -> None:
+    scene = collect(small())
+    name = [item.name for item in scene.items]
+    assert [(name[w.producer], name[w.consumer], w.inside, w.rule, w.text) for w in scene.walls] == [
+        ("relu1", "pool", "conv_0", "unsupported", "'conv' does not take 'pool' (MaxPool)"),
+        ("pool", "conv2", "conv_1", "unsupported", "'conv' does not take 'pool' (MaxPool)"),
+    ]
+    assert [(r.what, r.rule, r.text, [name[i] for i in r.items]) for r in scene.refusals] == [
+        ("in no subgraph", "unsupported", "'conv' does not take the op (MaxPool)", ["pool"])
+    ]
+    assert [(t.source, t.target, t.values, t.nbytes) for t in scene.transfers] == [
+        ("conv", "outside", 1, 3 * 64 * 4),
+        ("outside", "conv", 1, 3 * 16 * 4),
+    ]
+
+
+def test_a_plan_and_a_placement_are_shown_as_what_they_lead_to() -> None:
+    graph = pt.apply_pass(small(), "InlineSubgraphs")
+    assert tree(collect(pt.plan(graph, subgraph_property=pt.PatternProperty(pt.Pattern("Conv", "Relu"), "pair"))))[1] == (
+        "call pair_0: 2 ops @pair"
+    )
+    placement = pt.query(graph, "HETERO:onnxruntime,reference")
+    placement["pool"] = "reference"
+    scene = collect(placement)
+    assert scene.places[:2] == ("onnxruntime", "reference")
+    assert [(r.what, r.text) for r in scene.refusals] == [("not on onnxruntime", "placed by hand")]
+    assert [item.place for item in scene.items if item.kind == "call"] == ["onnxruntime", "reference", "onnxruntime"]
+
+
+def test_a_compiled_model_with_its_run() -> None:
+    graph = pt.apply_pass(small(), "InlineSubgraphs")
+    placement = pt.query(graph, "HETERO:onnxruntime,reference")
+    placement["pool"] = "reference"
+    model = pt.compile(placement.apply(graph), "HETERO:onnxruntime,reference")
+    profile = model.profile()
+    scene = collect(model, profile)
+    assert scene.subtitle == "compiled for onnxruntime, reference"
+    assert [bar.name for bar in scene.bars if not bar.depth] == [item.name for item in scene.items if item.kind == "call"]
+    assert all(scene.items[bar.item].us >= 0 for bar in scene.bars if bar.item >= 0)
+    assert scene.total_us == profile.total_us and scene.run == "inputs made up"
+
+
+def test_ops_that_share_a_kernel_lie_in_one_box() -> None:
+    graph = pt.apply_pass(small(), "InlineSubgraphs")
+    scene = collect(pt.compile(graph, "cpu"))
+    kernels = [line.split(": ")[1] for line in tree(scene) if line.strip().startswith("kernel")]
+    assert kernels == ["Conv+Relu @cpu", "Conv+Relu @cpu"]
+
+
+def test_an_imported_model_keeps_what_was_said_of_it(tmp_path: Path) -> None:
+    graph = pt.apply_pass(small(), "InlineSubgraphs")
+    placement = pt.query(graph, "HETERO:onnxruntime,reference")
+    placement["pool"] = "reference"
+    pt.compile(placement.apply(graph), "HETERO:onnxruntime,reference").export(tmp_path / "m.partita")
+    scene = collect(pt.import_model(tmp_path / "m.partita"))
+    assert [r.what for r in scene.refusals] == ["not on onnxruntime"]
+
+
+def test_bodies_of_control_flow_lie_inside_their_op() -> None:
+    lines = tree(collect(_with_if()))
+    assert sorted(line for line in lines if "body" in line) == ["  body else_branch: 1 op @", "  body then_branch: 1 op @"]
+
+
+def _with_if() -> pt.Graph:
+    import onnx
+    from onnx import TensorProto, helper
+
+    kind = helper.make_tensor_value_info
+    branches = {
+        name: helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [kind(name, TensorProto.FLOAT, [2])])
+        for name, op in (("then_branch", "Relu"), ("else_branch", "Neg"))
+    }
+    body = helper.make_graph(
+        [helper.make_node("If", ["c"], ["y"], name="choose", **branches)],
+        "g",
+        [kind("x", TensorProto.FLOAT, [2]), kind("c", TensorProto.BOOL, [])],
+        [kind("y", TensorProto.FLOAT, [2])],
+    )
+    return pt.load(onnx.helper.make_model(body, opset_imports=[helper.make_opsetid("", 21)]))
+
+
+def test_long_graphs_begin_as_sections_that_close_no_cycle() -> None:
+    scene = collect(long(2000))
+    outermost = [item for item in scene.items if item.parent < 0]
+    assert len(outermost) < 60
+    assert all(item.kind in ("section", "output") for item in outermost)
+    assert outermost[0].name.startswith("block0 … block")
+    assert not any(item.is_open for item in scene.items if item.kind == "call")
+    top = {i: i for i in range(len(scene.items))}
+    for i, item in enumerate(scene.items):
+        while item.parent >= 0:
+            top[i], item = item.parent, scene.items[item.parent]
+    order = {box: n for n, box in enumerate(i for i, item in enumerate(scene.items) if item.parent < 0)}
+    between = {(order[top[scene.values[v].source]], order[top[reader]]) for v, reader in scene.edges}
+    import networkx
+
+    graph = networkx.DiGraph((u, v) for u, v in between if u != v)
+    assert networkx.is_directed_acyclic_graph(graph)
+
+
+def test_the_same_graph_gives_the_same_page() -> None:
+    assert page_text(small()) == page_text(small())
+
+
+def test_too_large_a_graph_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.page.boxes.MOST_OPS", 3)
+    with pytest.raises(pt.GraphError, match="the page can show 3 nodes at the outermost level, and the graph has 4") as caught:
+        collect(small())
+    assert "Partition it into larger subgraphs first" in str(caught.value)
+
+
+def test_what_is_no_subject_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pt.GraphError, match="a page shows a Graph, Plan, Placement or CompiledModel, not str"):
+        pt.report_page("resnet.onnx", tmp_path / "r.html")  # type: ignore[arg-type]
+    plan = pt.Plan.from_json(pt.plan(small(), subgraph_property=pt.PatternProperty(pt.Pattern("MaxPool"), "p")).to_json())
+    with pytest.raises(pt.GraphError, match="the plan was read from a file, without its graph"):
+        pt.report_page(plan, tmp_path / "r.html")
+
+
+# -- the file ---------------------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    """Lists the elements, and the text of scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self.now: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self.now = dict(attrs).get("id") or tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts[self.now or ""] = self.texts.get(self.now or "", "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.now = None
+
+
+def test_no_name_can_leave_its_place_in_the_file(tmp_path: Path) -> None:
+    path = pt.report_page(small(hostile=True), tmp_path / "page.html")
+    harmless, hostile = Elements(), Elements()
+    harmless.feed(page_text(small()))
+    text = path.read_text("utf-8")
+    hostile.feed(text)
+    assert [tag for tag, _ in hostile.found] == [tag for tag, _ in harmless.found]
+    data = hostile.texts["scene"]
+    assert not set("<>&\u2028\u2029") & set(data)
+    assert HOSTILE in json.loads(data)["texts"]
+    assert "https:" not in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).replace("http://www.w3.org", "")
+
+
+def test_the_policy_allows_this_program_and_these_styles_alone() -> None:
+    page = Elements()
+    page.feed(page_text(small()))
+    policy = next(a["content"] for tag, a in page.found if tag == "meta" and "http-equiv" in a)
+    assert policy is not None
+
+    def digest(text: str) -> str:
+        return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src '{digest(page.texts['program'])}'" in policy
+    assert f"style-src '{digest(page.texts['style'])}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_bundle_is_made_of_the_sources_that_lie_here() -> None:
+    web = PAGE / "web"
+    names = ["build.mjs", "package.json", "package-lock.json", "tsconfig.json"]
+    names += [f"src/{path.name}" for path in sorted((web / "src").iterdir())]
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(f"{name}\n".encode() + (web / name).read_bytes())
+    assert (PAGE / "built" / "sources.sha256").read_text().strip() == digest.hexdigest(), "run `make page` and commit the result"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not there to build the page")
+def test_building_it_again_gives_the_same_bundle(tmp_path: Path) -> None:
+    shutil.copytree(PAGE / "web", tmp_path / "web", ignore=shutil.ignore_patterns("node_modules"))
+    subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=tmp_path / "web", check=True)
+    subprocess.run(["npm", "run", "--silent", "check"], cwd=tmp_path / "web", check=True)
+    subprocess.run(["npm", "run", "--silent", "build"], cwd=tmp_path / "web", check=True)
+    for path in sorted((PAGE / "built").iterdir()):
+        assert (tmp_path / "built" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_licences_of_what_is_inside_are_kept() -> None:
+    licences = (PAGE / "built" / "licences.txt").read_text("utf-8")
+    assert "@dagrejs/dagre" in licences and "Permission is hereby granted" in licences
+    assert "Permission is hereby granted" in page_text(small())
