@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
+from accelerators.tvm.layouts.blocked import DOMAIN
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -69,7 +70,7 @@ def _read_inside(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op in SEEN:
             kept.update(entry.node for entry in node.reads if entry.node.value is not None)
-    return kept
+    return kept - {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
 
 
 def _small(array: np.ndarray[Any, Any]) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.machine import Machine, host_cpu, host_machine, usable_cores
 from accelerators.tvm.processor import host_features
 from accelerators.tvm.runtime import version
+from graph.graph import Graph
 
 
 class CpuAccelerator(TvmAccelerator):
@@ -20,6 +22,10 @@ class CpuAccelerator(TvmAccelerator):
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
         return host_machine(int(config["NUM_THREADS"]) or usable_cores())
+
+    def lay_out(self, graph: Graph, machine: Machine) -> Graph:
+        """Blocked layouts where convolutions are."""
+        return block(graph, machine)
 
     def metrics(self) -> dict[str, Any]:
         """The host by LLVM's name."""

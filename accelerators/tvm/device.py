@@ -19,6 +19,7 @@ from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
 from accelerators.tvm.indices import check_indices
 from accelerators.tvm.isolation import Isolation
+from accelerators.tvm.layouts.blocked import origin_of
 from accelerators.tvm.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.preparing import prepare
@@ -71,7 +72,7 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        fused = fuse(check_indices(self.transform(graph)))
+        fused = fuse(self.lay_out(check_indices(self.transform(graph)), machine))
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
@@ -94,6 +95,10 @@ class TvmAccelerator(Accelerator):
         made = CompiledTvm(assembled, launches, named, graph.name, self.place(config), bool(config["PERF_COUNT"]))
         made.check_code()
         return made
+
+    def lay_out(self, graph: Graph, machine: Machine) -> Graph:
+        """The graph with activations as the machine's kernels want them."""
+        return graph
 
     def place(self, config: Mapping[str, Any]) -> Place:
         """Where the configuration runs what was compiled."""
@@ -157,4 +162,4 @@ def _inner(node: Node) -> list[Node]:
 
 
 def _ops(node: Node) -> tuple[str, ...]:
-    return tuple(inner.name for inner in _inner(node))
+    return tuple(origin_of(inner) for inner in _inner(node))

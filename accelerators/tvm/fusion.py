@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from accelerators.tvm.attentions import AttentionProperty
+from accelerators.tvm.layouts.blocked import DOMAIN
 from accelerators.tvm.matrices import MatrixProperty
 from accelerators.tvm.merging import merge_projections
 from graph.graph import Graph
@@ -27,6 +28,8 @@ ELEMENTWISE = frozenset(
 )
 """Ops that compute each number from those at the same place."""
 
+CONVOLUTIONS = "|".join(["Conv", "ConvTranspose", *(f"{DOMAIN}::{op}" for op in ("Conv", "DepthwiseConv"))])
+
 LONGEST_CHAIN = 32
 """A kernel of more element-wise ops than this has more live values than registers."""
 
@@ -35,7 +38,7 @@ class ConvolutionProperty(PatternProperty):
     """A convolution with what follows it number by number."""
 
     def __init__(self) -> None:
-        super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
+        super().__init__(Pattern(CONVOLUTIONS, "Add|Sum?", ACTIVATIONS + "?"), "conv")
 
 
 class ChainProperty(SubgraphProperty):

@@ -2,7 +2,11 @@
 
 # isort: off
 from accelerators.tvm.templates import attention, chain, convolution, gemm, rows
+from accelerators.tvm.templates import blocked_convolution, blocked_pool, depthwise, moves
 from accelerators.tvm.templates import division, extremes, indices, maxpool, places
 # isort: on
 
-__all__ = ["attention", "chain", "convolution", "gemm", "rows", "division", "extremes", "indices", "maxpool", "places"]
+__all__ = [
+    "attention", "chain", "convolution", "gemm", "rows", "blocked_convolution", "blocked_pool", "depthwise", "moves", "division",
+    "extremes", "indices", "maxpool", "places",
+]  # fmt: skip

@@ -10,7 +10,6 @@ are no outputs. A filter of one tap reads a copy in which the columns of a tile 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Array, Draft, template
 from accelerators.tvm.templates.cut import cut_work
-from accelerators.tvm.templates.epilogue import Epilogue, input_name, make_epilogue, output_name
-from accelerators.tvm.templates.formulas import Number
+from accelerators.tvm.templates.epilogue import Epilogue, input_name, make_epilogue, output_name, plus_bias
 from accelerators.tvm.templates.image import Image, make_image
 from accelerators.tvm.templates.script import Lines, kernel, loop
 from accelerators.tvm.templates.tile import Tile, start, starts, tiles
 from accelerators.tvm.templates.walk import Walk, walks
-from graph.node import Node
 
 UNROLLED = 32
 """Filters of more taps than this keep loops over all but their last dimension."""
@@ -44,7 +41,7 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
         return None
     biased = len(root.inputs) > 2 and root.inputs[2] is not None
     beside = {2: (image.outs, *(1,) * rank)} if biased else {}
-    after = make_epilogue(body, root, _start, [(0, 1), (1, 2), (2, 2 + rank)], beside)
+    after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside)
     whole = (image.batch, image.channels, math.prod(image.sizes))
     if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
         return None
@@ -55,11 +52,6 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
     params += [(output_name(i), shape, "float32") for i, shape in enumerate(results)]
     function = kernel(params, layer.text(input_name(source), input_name(weight)), after.functions)
     return Draft(function, "convolution", {weight: layer.pack}, shapes, results)
-
-
-def _start(node: Node, x: Sequence[Number]) -> Number:
-    """The product's number: the sum and the bias."""
-    return x[0] + x[3] if len(x) > 3 and x[3] is not None else x[0]
 
 
 def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:

@@ -119,6 +119,16 @@ def _number(
     return values[wanted]
 
 
+def plus_bias(node: Node, x: Sequence[Any]) -> Any:
+    """What a convolution's epilogue starts with: the sum, and the bias where there is one."""
+    return x[0] + x[3] if len(x) > 3 and x[3] is not None else x[0]
+
+
+def alone(node: Node, x: Sequence[Any]) -> Any:
+    """What an epilogue starts with where the root reads nothing beside its image."""
+    return x[0]
+
+
 def folded(shape: Shape, whole: Shape, groups: Sequence[tuple[int, int]]) -> Shape | None:
     """The shape with each group of dimensions as one; None if a group is neither all of the whole's nor all 1."""
     if len(shape) > len(whole):

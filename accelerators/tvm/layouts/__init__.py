@@ -1,0 +1,1 @@
+"""Layouts of activations, chosen for the machine before kernels are formed."""

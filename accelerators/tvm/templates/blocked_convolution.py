@@ -1,0 +1,347 @@
+"""Convolution on blocked values: [batch, blocks, places, lanes].
+
+The kernel is a matrix product: rows are places, columns are output channels, each step is one tap of one input channel. A tile
+keeps places x vectors of channels in registers; a step loads the vectors of weights, and spreads the image's number at each
+place over the lanes. The places of a tile need not be neighbours: each has an address of its own, so rows, strides and short
+images are all one case.
+
+Work is cut into bands of rows and ranges of panels (a panel is what a tile's vectors cover). Where the window sees padding, a
+task copies its band with zeros around it, which then stays in the core's cache. Where a panel's weights are more than the
+first-level cache holds, the input channels are walked in chunks, and the sums wait in memory of the task meanwhile."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.templates import Draft, template
+from accelerators.tvm.templates.bands import Bands, Shape, cut_bands
+from accelerators.tvm.templates.channels import Channels, channels_of
+from accelerators.tvm.templates.epilogue import (
+    Epilogue,
+    input_name,
+    make_epilogue,
+    output_name,
+    plus_bias,
+    static_shape,
+)
+from accelerators.tvm.templates.script import Lines, Vectors, indent, kernel, local, loop
+from accelerators.tvm.templates.window import Window, window_of
+from graph.node import Node
+
+LINE = 64
+"""Bytes of a line of the cache."""
+
+LEAST_SHARE = 0.4
+"""So many lines of the next panel are fetched for each block of input channels; where it would be fewer, none."""
+
+
+@template("cpu", ops=frozenset({f"{DOMAIN}.Conv"}))
+def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
+    """A convolution that makes a blocked value."""
+    roots = [node for node in body.ops if node.domain == DOMAIN]
+    if len(roots) != 1:
+        return None
+    root = roots[0]
+    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+    source, weight = (positions.get(entry) if entry is not None else None for entry in root.inputs[:2])
+    if source is None or weight is None:
+        return None
+    layer = make_layer(root, machine)
+    blocks, lanes = layer.channels.blocks, machine.lanes
+    beside = {2: (1, blocks, 1, lanes)} if len(root.inputs) > 2 else {}
+    after = make_epilogue(body, root, plus_bias, [(i, i + 1) for i in range(4)], beside)
+    if after is None or weight in after.operands or (source in after.operands and layer.plain):
+        return None
+    text = _Text(layer, after, input_name(source), input_name(weight))
+    shapes = {**after.operands, weight: (layer.channels.weights(layer.window.count),)}
+    packs = {weight: layer.channels.pack}
+    if beside and root.inputs[2] is not None:
+        packs[positions[root.inputs[2]]] = layer.channels.pack_bias
+    given = {i: static_shape(node[0]) or () for i, node in enumerate(body.graph.inputs)}
+    params = [(input_name(i), shapes.get(i, given[i]), "float32") for i in given]
+    params += [(output_name(i), after.results, "float32") for i in range(len(body.graph.outputs))]
+    return Draft(kernel(params, text.lines(), after.functions), "blocked convolution", packs, shapes)
+
+
+@attrs.frozen(slots=True)
+class Layer:
+    """A convolution and how it is cut."""
+
+    batch: int
+    """How many images."""
+    plain: bool
+    """Is the image it reads not blocked?"""
+    window: Window
+    """What it sees."""
+    channels: Channels
+    """Which channels each panel reads and makes."""
+    bands: Bands
+    """How places, panels and input channels are cut."""
+    lanes: int
+    """How many numbers a vector holds."""
+
+
+def make_layer(root: Node, machine: Machine) -> Layer:
+    """The cut of a blocked Conv for a machine."""
+    window, plain = window_of(root), bool(root.attrs["plain"])
+    if window.is_pointwise and not plain:
+        window = window.flat()
+    batch, *_ = static_shape(root[0]) or ()
+    shape = Shape(batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"], plain)
+    bands = cut_bands(shape, machine)
+    channels = channels_of(shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, bands.chunk)
+    return Layer(shape.batch, plain, window, channels, bands, machine.lanes)
+
+
+class _Text:
+    """The text of one convolution."""
+
+    def __init__(self, layer: Layer, after: Epilogue, source: str, weight: str) -> None:
+        self.layer = layer
+        self.after = after
+        self.source = source
+        self.weight = weight
+        self.vectors = Vectors(layer.lanes)
+
+    def lines(self) -> Lines:
+        """The tasks: images, bands of rows, ranges of panels."""
+        bands, layer = self.layer.bands, self.layer
+        count = bands.down * bands.across
+        decoded = [
+            f"n: T.let = task // {count}",
+            f"top: T.let = T.min(task % {count} // {bands.across} * {bands.rows}, {layer.window.out[0] - bands.rows})",
+            f"across: T.let = task % {bands.across}",
+        ]
+        work = [*decoded, *self._buffers(), *self._chunks()]
+        kind = "parallel" if bands.parallel and layer.batch * count > 1 else "serial"
+        return loop("task", layer.batch * count, work, kind)
+
+    # -- what a task keeps ---------------------------------------------------------------------------------
+
+    def _buffers(self) -> Lines:
+        bands, made = self.layer.bands, []
+        if bands.copies:
+            made.append(f'image = T.alloc_buffer(({self._image},), "float32")')
+        if self.layer.channels.chunks > 1:
+            made.append(f'sums = T.alloc_buffer(({self._panels * bands.tiles * self._tile},), "float32")')
+        return made
+
+    @property
+    def _tile(self) -> int:
+        return self.layer.bands.places * self.layer.bands.vectors * self.layer.lanes
+
+    @property
+    def _panels(self) -> int:
+        """The panels of a task, the last and narrower one among them."""
+        return math.ceil(self.layer.channels.panels / self.layer.bands.across) + 1
+
+    @property
+    def _image(self) -> int:
+        return self._inner * self._down * self._wide * (1 if self.layer.plain else self.layer.lanes)
+
+    @property
+    def _inner(self) -> int:
+        """Blocks (or channels of a plain image) in the copy."""
+        channels = self.layer.channels
+        return channels.chunk // (1 if self.layer.plain else self.layer.lanes) if channels.chunks > 1 else channels.whole
+
+    @property
+    def _down(self) -> int:
+        window = self.layer.window
+        return (self.layer.bands.rows - 1) * self._strides[0] + window.span[0]
+
+    @property
+    def _wide(self) -> int:
+        window = self.layer.window
+        return (window.out[1] - 1) * self._strides[1] + window.span[1]
+
+    @property
+    def _strides(self) -> tuple[int, int]:
+        """How far apart neighbouring results read, in the copy if there is one."""
+        return (1, 1) if self.layer.window.is_sampled else self.layer.window.strides
+
+    # -- the copy ------------------------------------------------------------------------------------------
+
+    def _copy(self) -> Lines:
+        """The rows that the band sees, with zeros around them."""
+        if not self.layer.bands.copies:
+            return []
+        window, lanes = self.layer.window, 1 if self.layer.plain else self.layer.lanes
+        every = window.strides if window.is_sampled else (1, 1)
+        left = min(window.before[1], self._wide)
+        inside = max(min(-(-window.sizes[1] // every[1]), self._wide - left), 0)
+        right = self._wide - left - inside
+        first = "chunk * " + str(self._inner) + " + " if self.layer.channels.chunks > 1 else ""
+
+        def place(column: str) -> str:
+            return f"((c * {self._down} + r) * {self._wide} + {column}) * {lanes}"
+
+        def zeros(start: int, count: int) -> Lines:
+            if not count:
+                return []
+            return loop(
+                "z",
+                count * lanes,
+                [f"image[{place(str(start))} + z] = T.float32(0.0)"],
+                "vectorized" if lanes > 1 and count == 1 else "serial",
+            )
+
+        if self.layer.plain:
+            read = [f"image[{place(f'({left} + e)')}] = {self.source}[n, {first}c, row, e * {every[1]}]"]
+        else:
+            number = f"{self.source}[n, {first}c, row * {window.sizes[1]} + e * {every[1]}, l]"
+            read = loop("l", lanes, [f"image[{place(f'({left} + e)')} + l] = {number}"], "vectorized")
+        row = [
+            f"row: T.let = top * {window.strides[0]} + r * {every[0]} - {window.before[0]}",
+            f"if row >= 0 and row < {window.sizes[0]}:",
+            *indent([*zeros(0, left), *loop("e", inside, read), *zeros(left + inside, right)]),
+            "else:",
+            *indent(zeros(0, self._wide)),
+        ]
+        return loop("c", self._inner, loop("r", self._down, row))
+
+    # -- the product ---------------------------------------------------------------------------------------
+
+    def _chunks(self) -> Lines:
+        bands, channels = self.layer.bands, self.layer.channels
+        full, rest = divmod(channels.blocks, bands.vectors)
+        first, end = f"across * {full} // {bands.across}", f"(across + 1) * {full} // {bands.across}"
+        if bands.across == 1:
+            first, end = "0", str(full)
+        begin = [f"first: T.let = {first}"]
+        lines = loop("p_", f"{end} - first", ["panel: T.let = first + p_", *self._tiles(bands.vectors, "p_")]) if full else []
+        if rest:
+            tail = [f"panel: T.let = {full}", *self._tiles(rest, f"({end} - first)")]
+            lines += tail if bands.across == 1 else [f"if across == {bands.across - 1}:", *indent(tail)]
+        lines = [*self._copy(), *lines]
+        return [*begin, *(loop("chunk", channels.chunks, lines) if channels.chunks > 1 else lines)]
+
+    def _tiles(self, vectors: int, local_panel: str) -> Lines:
+        """All tiles of the band for one panel."""
+        bands, channels, window = self.layer.bands, self.layer.channels, self.layer.window
+        pixels = bands.rows * window.out[1]
+        lines = [f"base: T.let = {_start_text('tile', bands.places, pixels)}", *self._addresses()]
+        lines += [local("acc", bands.places * vectors * self.layer.lanes)]
+        clear = [f"{self._acc(p, v, vectors)} = {self.vectors.const(0.0)}" for p, v in self._each(vectors)]
+        work = self._steps(vectors)
+        write = self._write(vectors)
+        if channels.chunks == 1:
+            return loop("tile", bands.tiles, [*lines, *clear, *work, *write])
+        lines += [f"kept: T.let = ({local_panel} * {bands.tiles} + tile) * {self._tile}"]
+        sums = [
+            (self._acc(p, v, vectors), self.vectors.at("sums", f"kept + {(p * vectors + v) * self.layer.lanes}"))
+            for p, v in self._each(vectors)
+        ]
+        lines += ["if chunk == 0:", *indent(clear), "else:", *indent([f"{acc} = {kept}" for acc, kept in sums]), *work]
+        lines += [
+            f"if chunk == {channels.chunks - 1}:",
+            *indent(write),
+            "else:",
+            *indent([f"{kept} = {acc}" for acc, kept in sums]),
+        ]
+        return loop("tile", bands.tiles, lines)
+
+    def _each(self, vectors: int) -> list[tuple[int, int]]:
+        return [(p, v) for p in range(self.layer.bands.places) for v in range(vectors)]
+
+    def _acc(self, place: int, vector: int, vectors: int) -> str:
+        return self.vectors.at("acc", (place * vectors + vector) * self.layer.lanes)
+
+    def _addresses(self) -> Lines:
+        """Where each place of the tile reads the first tap: in the copy, or in the image."""
+        window, bands = self.layer.window, self.layer.bands
+        if window.out[1] == 1 and not bands.copies:
+            return [f"at{p}: T.let = (top + base + {p}) * {window.strides[0]}" for p in range(bands.places)]
+        wide, top = (self._wide, "") if bands.copies else (window.sizes[1], "top + ")
+        down, step = self._strides[0] * wide, self._strides[1]
+        return [
+            f"at{p}: T.let = ({top}(base + {p}) // {window.out[1]}) * {down} + (base + {p}) % {window.out[1]} * {step}"
+            for p in range(bands.places)
+        ]
+
+    def _steps(self, vectors: int) -> Lines:
+        """The loops over input channels and taps."""
+        channels, window = self.layer.channels, self.layer.window
+        lanes, width = self.layer.lanes, vectors * self.layer.lanes
+        lines = []
+        for p, v in self._each(vectors):
+            acc = self._acc(p, v, vectors)
+            vector = self.vectors.at(self.weight, f"at_weight + {v * lanes}")
+            lines.append(f"{acc} = {acc} + {self.vectors.every(self._number(p))} * {vector}")
+        begin = f"{channels.offset(window.count)} + "
+        taps = f"* {window.count} + kh * {window.taps[1]} + kw)"
+        if channels.by_block:
+            lines = [f"at_weight: T.let = {begin}((c {taps} * {lanes} + l) * {width}", *lines]
+            lines = loop("l", lanes, lines, "unroll")
+            count = channels.chunk // lanes
+        else:
+            lines = [f"at_weight: T.let = {begin}(c {taps} * {width}", *lines]
+            count = channels.chunk
+        if window.count > 1:
+            small = not channels.by_block and window.taps[1] <= 8
+            lines = loop("kh", window.taps[0], loop("kw", window.taps[1], lines, "unroll" if small else "serial"))
+        else:
+            lines = ["kh: T.let = 0", "kw: T.let = 0", *lines]
+        return loop("c", count, [*self._channel(), *self._ahead(count, width), *lines])
+
+    def _ahead(self, count: int, width: int) -> Lines:
+        """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory."""
+        channels, window, tiles = self.layer.channels, self.layer.window, self.layer.bands.tiles
+        lines = channels.chunk * window.count * width * 4 // LINE
+        share = lines / (tiles * count)
+        if not channels.by_block or share < LEAST_SHARE:
+            return []
+        share = math.ceil(share)
+        next_panel = f"{channels.offset(window.count)} + {channels.chunk * window.count * width}"
+        at = f"{self.weight}[{next_panel} + ((tile * {count} + c) * {share} + q) * {LINE // 4}]"
+        return loop("q", share, [f'T.evaluate(T.call_intrin("void", "tirx.prefetch", T.address_of({at}), 0, 3, 1))'], "unroll")
+
+    def _channel(self) -> Lines:
+        """Which channel step c reads: `block` and `lane`."""
+        channels = self.layer.channels
+        if channels.by_block:
+            first = channels.first_block("panel")
+            first = (
+                f"{first} + chunk * {channels.chunk // self.layer.lanes}"
+                if channels.chunks > 1 and not self.layer.bands.copies
+                else first
+            )
+            return [f"block: T.let = {first} + c"]
+        if self.layer.plain:
+            return [f"block: T.let = {channels.first('panel')} + c"]
+        return [
+            f"channel: T.let = {channels.first('panel')} + c",
+            f"block: T.let = channel // {self.layer.lanes}",
+            f"lane: T.let = channel % {self.layer.lanes}",
+        ]
+
+    def _number(self, place: int) -> str:
+        """The image's number at a place of the tile, for the tap and the channel of the step."""
+        window, copies = self.layer.window, self.layer.bands.copies
+        lane = "l" if self.layer.channels.by_block else "lane"
+        wide = self._wide if copies else window.sizes[1]
+        at = f"at{place} + kh * {window.dilations[0] * wide} + kw * {window.dilations[1]}" if window.count > 1 else f"at{place}"
+        if copies:
+            lanes = 1 if self.layer.plain else self.layer.lanes
+            return f"image[(block * {self._down * self._wide} + {at}) * {lanes}{'' if self.layer.plain else ' + ' + lane}]"
+        if self.layer.plain:
+            return f"{self.source}[n, block, ({at}) // {window.sizes[1]}, ({at}) % {window.sizes[1]}]"
+        return f"{self.source}[n, block, {at}, {lane}]"
+
+    def _write(self, vectors: int) -> Lines:
+        """The epilogue for every sum of the tile."""
+        lines: Lines = []
+        first = f"top * {self.layer.window.out[1]} + base"
+        for p, v in self._each(vectors):
+            total = f"acc[{(p * vectors + v) * self.layer.lanes} + l]"
+            lines += self.after.store(total, ["n", f"panel * {self.layer.bands.vectors} + {v}", f"{first} + {p}", "l"])
+        return loop("l", self.layer.lanes, lines, "vectorized")
+
+
+def _start_text(tile: str, step: int, size: int) -> str:
+    return f"T.min({tile} * {step}, {size - step})" if size % step else f"{tile} * {step}"

@@ -1,0 +1,124 @@
+"""Which input channels each panel of output channels reads, and how the weights are laid out for it.
+
+A panel is a few blocks of neighbouring output channels. Without groups it reads every input channel. With groups it reads those
+of the groups that it touches; weights that join channels of different groups are zero. All panels read equally many."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.templates import Array
+
+
+@attrs.frozen(slots=True)
+class Channels:
+    """The channels of one convolution."""
+
+    ins: int
+    """Input channels."""
+    outs: int
+    """Output channels."""
+    groups: int
+    """Groups of channels that do not meet."""
+    vectors: int
+    """Blocks of a panel; the last panel may be narrower."""
+    lanes: int
+    """Channels of a block."""
+    plain: bool
+    """Is the input not blocked?"""
+    reach: int
+    """How many input channels a panel reads."""
+    chunk: int
+    """How many of them are read in one go."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the output."""
+        return math.ceil(self.outs / self.lanes)
+
+    @property
+    def panels(self) -> int:
+        """Panels, the narrower one among them."""
+        return math.ceil(self.blocks / self.vectors)
+
+    @property
+    def whole(self) -> int:
+        """Blocks of the input; its channels where it is plain."""
+        return self.ins if self.plain else math.ceil(self.ins / self.lanes)
+
+    @property
+    def chunks(self) -> int:
+        """Into how many chunks the input channels are cut."""
+        return self.reach // self.chunk
+
+    @property
+    def by_block(self) -> bool:
+        """Are the channels read in whole blocks?"""
+        inner = self.ins // self.groups
+        return not self.plain and inner % self.lanes == 0 and self.chunk % self.lanes == 0
+
+    def first(self, panel: str) -> str:
+        """Text of the first input channel that a panel reads."""
+        if self.reach == self.ins:
+            return "0"
+        outs, ins, width = self.outs // self.groups, self.ins // self.groups, self.vectors * self.lanes
+        return f"T.min({panel} * {width} // {outs} * {ins}, {self.ins - self.reach})"
+
+    def first_block(self, panel: str) -> str:
+        """Text of the first input block that a panel reads, where they are read in whole blocks."""
+        first = self.first(panel)
+        return first if first == "0" else f"{first} // {self.lanes}"
+
+    def weights(self, taps: int) -> int:
+        """How many numbers the packed weights are."""
+        return self.blocks * self.lanes * self.reach * taps
+
+    def offset(self, taps: int) -> str:
+        """Text of where the weights of `panel` begin, those of `chunk` where there are several."""
+        panel = f"panel * {self.vectors * self.lanes}"
+        if self.chunks > 1:
+            panel = f"(chunk * {self.blocks * self.lanes} + {panel})"
+        return f"{panel} * {self.chunk * taps}"
+
+    def pack(self, array: Array) -> Array:
+        """The weights [chunk, panel, block of input channels, tap, input lane, output channel of the panel]."""
+        inner, each = array.shape[1], self.outs // self.groups
+        taps = math.prod(array.shape[2:])
+        given = array.reshape(self.outs, inner, taps)
+        pieces = []
+        for start in range(0, self.blocks, self.vectors):
+            low, high = start * self.lanes, min(start + self.vectors, self.blocks) * self.lanes
+            made = np.zeros((self.reach, taps, high - low), array.dtype)
+            first = min(low // each * inner, self.ins - self.reach)
+            for group in range(low // each, (min(high, self.outs) - 1) // each + 1):
+                a, b = max(low, group * each), min(high, (group + 1) * each, self.outs)
+                at = group * inner - first
+                made[at : at + inner, :, a - low : b - low] = given[a:b].transpose(1, 2, 0)
+            if self.by_block:
+                made = made.reshape(-1, self.lanes, taps, high - low).transpose(0, 2, 1, 3)
+            pieces.append(made.reshape(self.chunks, -1))
+        return np.concatenate(pieces, 1).reshape(-1)
+
+    def pack_bias(self, array: Array) -> Array:
+        """A number for each output channel, and zeros to fill up the last block."""
+        made = np.zeros((1, self.blocks, 1, self.lanes), array.dtype)
+        made.reshape(-1)[: self.outs] = array.reshape(-1)
+        return made
+
+
+def channels_of(ins: int, outs: int, groups: int, vectors: int, lanes: int, plain: bool, chunk: int) -> Channels:
+    """The channels for panels of so many vectors; a chunk of 0 is all."""
+    reach = reach_of(ins, outs, groups, vectors * lanes)
+    return Channels(ins, outs, groups, vectors, lanes, plain, reach, chunk or reach)
+
+
+def reach_of(ins: int, outs: int, groups: int, width: int) -> int:
+    """How many input channels a panel of so many output channels reads at most."""
+    if groups == 1:
+        return ins
+    each = outs // groups
+    touched = max((min(low + width, outs) - 1) // each - low // each + 1 for low in range(0, outs, width))
+    return touched * (ins // groups)
