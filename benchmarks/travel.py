@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.errors import NotSupported
 from benchmarks.processes import module_command, run_json
 from benchmarks.venvs import ROOT
 
@@ -70,7 +71,11 @@ def main() -> None:
     journeys = []
     for model in arguments.models:
         for device in arguments.devices:
-            journeys.append(made := travel(model, device))
+            try:
+                journeys.append(made := travel(model, device))
+            except NotSupported as error:
+                print(f"{_title(model):<22}{device:<31} refused: {error.cause.splitlines()[-1].strip()}", flush=True)
+                continue
             print(
                 f"{made.model:<22}{made.device:<31}{made.subgraphs:>13}{made.megabytes:>13.1f}{made.compiling:>13.2f}"
                 f"{made.exporting:>13.2f}{made.importing:>13.2f}{made.first:>13.2f}{made.difference:>13.1e}",
@@ -107,10 +112,12 @@ def travel(model: str, device: str) -> Journey:
             there = [file[name] for name in file.files]
         size = path.stat().st_size / 2**20
     differences = [_difference(a, b) for a, b in zip(compiled(*inputs), there, strict=True)]
-    title = model.removeprefix("zoo:") if model.startswith("zoo:") else Path(model).stem
-    return Journey(
-        title, device, len(compiled.units), size, compiling, exporting, found["importing"], found["first"], max(differences)
-    )
+    times = compiling, exporting, found["importing"], found["first"]
+    return Journey(_title(model), device, len(compiled.units), size, *times, max(differences))
+
+
+def _title(model: str) -> str:
+    return model.removeprefix("zoo:") if model.startswith("zoo:") else Path(model).stem
 
 
 def _arrived(folder: Path) -> dict[str, float]:

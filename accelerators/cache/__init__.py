@@ -35,8 +35,11 @@ class CacheEntry:
     """When it was compiled, in seconds since 1970."""
     used: float
     """When it was last used."""
+    changed: tuple[str, ...]
+    """The parts of the key that differ from those of the entry most like it at the time it was compiled: "body", "shapes",
+    "weights", "target", "options", "versions"; none for the first of its kind, or one that was damaged."""
     because: str
-    """Why it was compiled: which parts of the key differ from those of the entry most like it at the time."""
+    """Why it was compiled, in words."""
 
     def __str__(self) -> str:
         size = f"{self.ops} ops, {self.bytes:,} bytes, {self.seconds:.2f} s"
@@ -52,7 +55,7 @@ def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntr
             found.append(
                 CacheEntry(
                     name, Key(**meta["key"]), meta["subgraph"], len(meta["names"]), meta["bytes"], meta["seconds"],
-                    meta["made"], meta["used"], meta["because"],
+                    meta["made"], meta["used"], tuple(meta["changed"]), meta["because"],
                 )
             )  # fmt: skip
         except (Damaged, OSError, KeyError, TypeError):

@@ -88,13 +88,15 @@ class _Caching:
             warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
             return False
         names = _op_names(self.graph)
+        changed, because = self.reason()
         meta = {
             "key": attrs.asdict(self.key),
             "subgraph": self.graph.name,
             "names": names,
             "made": time.time(),
             "seconds": seconds,
-            "because": self.reason(),
+            "changed": changed,
+            "because": because,
             "process": os.getpid(),
         }
         try:
@@ -104,10 +106,10 @@ class _Caching:
             return False
         return True
 
-    def reason(self) -> str:
-        """Why it had to be compiled: what differs from the entry that is most like it."""
+    def reason(self) -> tuple[tuple[str, ...], str]:
+        """Why it had to be compiled: the parts of the key that differ from the entry most like it, and in words."""
         if self.damage is not None:
-            return f"its entry was damaged: {self.damage}"
+            return (), f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
         other: Key | None = None
         for name in reversed(self.store.names()):
@@ -122,8 +124,8 @@ class _Caching:
             if differing and (closest is None or len(differing) < len(closest)):
                 closest, other = differing, key
         if closest is None or other is None:
-            return "it is the first of its kind"
-        return "; ".join(_change(part, getattr(other, part), getattr(self.key, part)) for part in closest)
+            return (), "it is the first of its kind"
+        return closest, "; ".join(_change(part, getattr(other, part), getattr(self.key, part)) for part in closest)
 
 
 def _change(part: str, before: str, now: str) -> str:

@@ -72,7 +72,8 @@ def test_bert_with_two_lengths(tmp_path):
 
 
 MIXES = [
-    ("cpu", None), ("onnxruntime", None), ("HETERO:openvino,reference", None), ("HETERO:cpu,onnxruntime", {"LayerNormalization": "cpu"}),
+    ("cpu", None), ("onnxruntime", None), ("HETERO:openvino,reference", None),
+    ("HETERO:cpu,onnxruntime", {"LayerNormalization": "cpu"}),
     ("HETERO:openvino,cpu", {"Softmax": "openvino"}),
 ]  # fmt: skip
 
