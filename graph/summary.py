@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+LISTED = 16
+"""So many inputs and outputs the table lists."""
+
+
 @attrs.frozen(slots=True)
 class Summary:
     """What a graph consists of."""
@@ -115,7 +119,8 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _values(values: tuple[tuple[str, Type | None], ...]) -> str:
-    return "\n".join(name if made is None else f"{name}: {made}" for name, made in values)
+    shown = [name if made is None else f"{name}: {made}" for name, made in values[:LISTED]]
+    return "\n".join([*shown, f"... {len(values) - LISTED} more"] if len(values) > LISTED else shown)
 
 
 def _counted(count: int, what: str) -> str:

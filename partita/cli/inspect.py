@@ -12,6 +12,7 @@ from typing import Any
 import partita as pt
 from graph.flops import Flops, count_flops, count_text
 from graph.summary import size_text, summarize, summary_table
+from graph.types import TensorType
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.models import is_package, load_graph
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         f"memory: parameters {size_text(summary.bytes)}, activations{counted} {size_text(memory.peak)}"
     )
     if flops.unknown:
-        screen.warn(_not_counted(flops, summary.symbols, summary.inputs))
+        screen.warn(_not_counted(flops, summary.inputs))
     return exits.OK
 
 
@@ -116,19 +117,17 @@ def _nodes(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
     ]
 
 
-def _not_counted(flops: Flops, symbols: tuple[str, ...], inputs: tuple[tuple[str, Any], ...]) -> str:
+def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
     some = ", ".join(map(repr, flops.unknown[:4])) + (", ..." if len(flops.unknown) > 4 else "")
     text = f"{len(flops.unknown)} ops are not counted: {some}"
-    if not symbols:
+    open_sizes = [(name, kind) for name, kind in inputs if isinstance(kind, TensorType) and kind.shape and not kind.is_static]
+    if not open_sizes:
         return text
-    example = next(
-        (
-            f"{name}={','.join('1' if isinstance(d, str) else str(d) for d in kind.shape)}"
-            for name, kind in inputs
-        ),
-        "",
-    )
-    return f"{text}\n  Sizes are not fixed ({', '.join(symbols)}): give them, like --shape {example}"
+    options = []
+    for name, kind in open_sizes[:4]:
+        sizes = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in kind.shape or ())
+        options.append(f"--shape {name}={sizes}")
+    return f"{text}\n  Sizes are not fixed: give them, like {' '.join(options)}"
 
 
 def _package(path: str, screen: Screen) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,10 @@ from partita.cli.screen import Screen
 
 PACKAGE = ".partita"
 """What the name of a file ends with that `partita compile` wrote."""
+
+
+SYMBOL = "-symbol.json"
+"""What the name of an MXNet symbol ends with; its parameters are in PREFIX-0000.params, where the number is the epoch."""
 
 
 def is_package(model: str) -> bool:
@@ -42,6 +47,10 @@ def read_graph(
 ) -> pt.Graph:
     """A model by name."""
     screen.say(f"reading {model}")
+    if model.endswith(SYMBOL) and params is None:
+        beside = sorted(glob.glob(f"{glob.escape(model.removesuffix(SYMBOL))}-????.params"))
+        for path in beside[-1:]:
+            screen.warn(f"without parameters the weights are inputs: --params {path}")
     return pt.load(model, shapes=shapes or None, params=params)
 
 

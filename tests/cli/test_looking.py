@@ -213,3 +213,5 @@ def test_mxnet_symbols(partita: Command, tmp_path: Path, monkeypatch: pytest.Mon
     Path("net-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}))
     found = partita("inspect", "net-symbol.json", "--shape", "data=2,3", "--json").json
     assert (found["inputs"], found["flops"]) == ({"data": "float32[2, 3]"}, 6)
+    Path("net-0007.params").touch()
+    assert "without parameters the weights are inputs: --params net-0007.params" in partita("inspect", "net-symbol.json").err
