@@ -218,6 +218,13 @@ class CompiledModel:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.notebook import model_html
+        from graph.pictures.html import bundle
+
+        return bundle(self, model_html(self))
+
     def __repr__(self) -> str:
         graph, devices = self.graph, ", ".join(self.properties.devices) or "no device"
         border = f"{', '.join(node.name for node in graph.inputs)} -> {', '.join(graph.output_names)}"

@@ -181,6 +181,13 @@ class Placement(MutableMapping[str, str]):
         lines += [f"  not on {device}: {n} ops: {why}" for (device, why), n in self._reasons().most_common(12)]
         return "\n".join(lines)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.notebook import placement_html
+        from graph.pictures.html import bundle
+
+        return bundle(self, placement_html(self))
+
     def __repr__(self) -> str:
         counts = Counter(self._where.values())
         return f"<Placement: {', '.join(f'{counts[d]} on {d}' for d in self.devices) or 'no ops'}>"

@@ -151,6 +151,13 @@ class Profile:
         ]
         return "\n".join([*lines, f"total: {self.total_us:.0f} microseconds"])
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.notebook import profile_html
+        from graph.pictures.html import bundle
+
+        return bundle(self, profile_html(self))
+
     def __repr__(self) -> str:
         return f"<Profile of {self.model!r}: {len(self.rows)} rows, {self.total_us:,.0f} µs>"
 

@@ -94,6 +94,13 @@ class CompileReport:
         lines += str(self.placement).split("\n")[1:]
         return "\n".join([*lines, *move_lines(self.moves), *self.notes])
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.notebook import report_html
+        from graph.pictures.html import bundle
+
+        return bundle(self, report_html(self))
+
     def __repr__(self) -> str:
         return f"<CompileReport of {self.name!r}: {len(self.subgraphs)} subgraphs, {len(self.moves)} moves>"
 

@@ -179,7 +179,7 @@ class Graph(Body):
         return print_graph(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: a picture where Graphviz is installed, text otherwise."""
+        """What a notebook shows: a picture, or a summary of a large graph."""
         from graph.pictures import mimebundle
 
         return mimebundle(self)

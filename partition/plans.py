@@ -193,6 +193,13 @@ class Plan:
             lines.append(f"  {group.name}{device}: {len(group.nodes)} ops ({shown})")
         return "\n".join([*lines, *self.notes])
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from graph.pictures.html import bundle
+        from partition.notebook import plan_html
+
+        return bundle(self, plan_html(self))
+
     def __repr__(self) -> str:
         return f"<Plan for {self.graph_name!r}: {len(self.groups)} subgraphs>"
 

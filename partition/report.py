@@ -146,6 +146,13 @@ class PartitionReport:
             lines.append("  borders: " + ", ".join(f"{count} {rule}" for rule, count in sorted(borders.items())))
         return "\n".join([*lines, *self.notes])
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from graph.pictures.html import bundle
+        from partition.notebook import report_html
+
+        return bundle(self, report_html(self))
+
     def __repr__(self) -> str:
         return f"<PartitionReport: {len(self.groups)} subgraphs>"
 

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graph.graph import Graph
+from graph.node import Node
+from graph.pictures.dot import EXPANDED_DEPTH, SMALL_BODY
+from graph.pictures.html import LARGEST_PICTURE
 from graph.pictures.svg import to_svg
 
 LARGEST = 400
-"""Graphs with more ops than this are shown as a summary."""
+"""Graphs of which more boxes than this would be drawn are shown as a summary."""
+
+LONGEST_TEXT = 30_000
+"""Longer text forms are left out for a summary."""
 
 
 def mimebundle(graph: Graph) -> dict[str, str]:
     """A picture with the text form beside it; a summary of a large graph."""
-    if sum(node.is_op for node in graph.nodes) > LARGEST:
-        from graph.summary import summarize, summary_text
+    shown = notebook_svg(graph)
+    if shown is None:
+        return {"text/plain": summarized(graph)}
+    text = str(graph)
+    return {"text/plain": text if len(text) <= LONGEST_TEXT else summarized(graph), "image/svg+xml": shown}
 
-        return {"text/plain": summary_text(summarize(graph))}
-    return {"text/plain": str(graph), "image/svg+xml": to_svg(graph)}
+
+def notebook_svg(graph: Graph, colour_by: Callable[[Node], str | None] | None = None) -> str | None:
+    """The picture of a graph that is small enough for one."""
+    if boxes(graph) > LARGEST:
+        return None
+    svg = to_svg(graph, colour_by=colour_by)
+    return svg if len(svg) <= LARGEST_PICTURE else None
+
+
+def boxes(graph: Graph, depth: int = 0) -> int:
+    """How many ops a picture shows, those in the open bodies of calls too."""
+    count = 0
+    for node in graph.nodes:
+        body = node.subgraph
+        inside = 0 if body is None or depth >= EXPANDED_DEPTH else sum(inner.is_op for inner in body.nodes)
+        count += boxes(body, depth + 1) if body is not None and 0 < inside <= SMALL_BODY else node.is_op
+    return count
+
+
+def summarized(graph: Graph) -> str:
+    """The graph in numbers, and how to see more."""
+    from graph.summary import summarize, summary_text
+
+    return summary_text(summarize(graph)) + 'Too large to draw here: partita.report_page(graph, "graph.html") shows it all.'

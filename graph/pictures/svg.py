@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 
 from graph.graph import Graph
+from graph.node import Node
 from graph.pictures.dot import to_dot
 from graph.pictures.layered import layered_svg
 
@@ -13,9 +15,13 @@ SECONDS = 20.0
 """How long `dot` may take."""
 
 
-def to_svg(graph: Graph, *, seconds: float = SECONDS) -> str:
-    """The graph as SVG; where `dot` is not installed, fails or takes longer than `seconds`, a plainer drawing."""
-    return render(to_dot(graph), seconds=seconds) or layered_svg(graph)
+def to_svg(
+    graph: Graph, *, colour_by: Callable[[Node], str | None] | None = None, seconds: float = SECONDS
+) -> str:
+    """The graph as SVG; where `dot` is not installed, fails or takes longer than `seconds`, a plainer drawing.
+
+    `colour_by` gives what stands for a node's colour (by default its affinity)."""
+    return render(to_dot(graph, colour_by=colour_by), seconds=seconds) or layered_svg(graph, colour_by)
 
 
 def render(dot: str, *, seconds: float = SECONDS) -> str | None:

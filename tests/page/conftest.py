@@ -41,7 +41,8 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
     def show(subject: Subject, profile: pt.Profile | None = None, **options: Any) -> Any:
         path = pt.report_page(subject, tmp_path / "page.html", profile=profile)
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", **options}))
+        usual = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
+        contexts.append(browser.new_context(**{**usual, **options}))
         page = contexts[-1].new_page()
         page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: troubles.append(f"error: {error}"))

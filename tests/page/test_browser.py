@@ -220,7 +220,11 @@ def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
         """() => {
           window.longest = 0;
           let before = performance.now();
-          const tick = now => { window.longest = Math.max(window.longest, now - before); before = now; requestAnimationFrame(tick); };
+          const tick = now => {
+            window.longest = Math.max(window.longest, now - before);
+            before = now;
+            requestAnimationFrame(tick);
+          };
           requestAnimationFrame(tick);
         }"""
     )

@@ -1,0 +1,67 @@
+"""Tables and pictures as HTML for a notebook: escaped, cut to a size, with no style that reaches beyond them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import islice
+
+LONGEST = 200
+"""Longer texts in a cell are cut."""
+
+LARGEST_PICTURE = 400_000
+"""Larger pictures, in bytes, are left out: what a notebook shows, it keeps."""
+
+LONGEST_TEXT = 20_000
+"""Longer plain texts give way to a short one."""
+
+CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+"""How a cell looks."""
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", most: int = 30) -> str:
+    """A table of texts; of more rows than `most`, how many there are."""
+    rows = list(rows)
+    lines = [f'<tr>{"".join(_cell("th", name) for name in header)}</tr>'] if header else []
+    lines += [f"<tr>{''.join(_cell('td', value) for value in row)}</tr>" for row in islice(rows, most)]
+    if len(rows) > most:
+        lines.append(f'<tr><td colspan="{len(header) or 1}" style="{CELL}">… {len(rows) - most:,} more</td></tr>')
+    caption = f'<caption style="{CELL};font-weight:bold">{escape(cut(title))}</caption>' if title else ""
+    return f'<table style="margin:6px 0">{caption}{"".join(lines)}</table>'
+
+
+def picture(svg: str, says: str) -> str:
+    """A drawing as an image: neither its styles nor anything in it reach the notebook. Nothing, if it is too large."""
+    data = svg.encode()
+    if len(data) > LARGEST_PICTURE:
+        return ""
+    source = f"data:image/svg+xml;base64,{b64encode(data).decode()}"
+    return (
+        '<div style="max-height:600px;overflow:auto;background:white">'
+        f'<img alt="{escape(cut(says))}" src="{source}" style="max-width:none"></div>'
+    )
+
+
+def lines(texts: Iterable[str], most: int = 10) -> str:
+    """Notes, a line each."""
+    texts = list(texts)
+    shown = [escape(cut(text)) for text in texts[:most]] + ([f"… {len(texts) - most} more"] if len(texts) > most else [])
+    return f"<p>{'<br>'.join(shown)}</p>" if shown else ""
+
+
+def cut(text: str) -> str:
+    """The text, its end left out if it is too long."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _cell(tag: str, value: object) -> str:
+    aligned = CELL.replace("left", "right") if isinstance(value, (int, float)) else CELL
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" if isinstance(value, float) else cut(str(value))
+    return f'<{tag} style="{aligned}">{escape(text)}</{tag}>'
+
+
+def bundle(shown: object, html: str) -> dict[str, str]:
+    """What `_repr_mimebundle_` returns: the HTML, and plain text for where there is none."""
+    text = str(shown)
+    return {"text/plain": text if len(text) <= LONGEST_TEXT else repr(shown), "text/html": html}

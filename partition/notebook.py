@@ -1,0 +1,44 @@
+"""What a notebook shows of a plan and of a partition's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graph.pictures.html import lines, picture, table
+from graph.pictures.notebook import notebook_svg
+
+if TYPE_CHECKING:
+    from partition.plans import Plan
+    from partition.report import PartitionReport
+
+
+def report_html(report: PartitionReport) -> str:
+    """The subgraphs, why the other ops are in none, and the borders by rule."""
+    return _html(report.plan, report.calls)
+
+
+def plan_html(plan: Plan) -> str:
+    """The same of a plan, and its graph in the colours of the subgraphs."""
+    shown = _html(plan, [group.name for group in plan.groups])
+    if plan.graph is None:
+        return shown
+    owner = {node: group.name for group in plan.groups for node in group.nodes}
+    svg = notebook_svg(plan.graph, lambda node: owner.get(node.name))
+    return shown + ("" if svg is None else picture(svg, f"{plan.graph_name}, a colour for each subgraph"))
+
+
+def _html(plan: Plan, calls: Sequence[str]) -> str:
+    inside = sum(len(group.nodes) for group in plan.groups)
+    title = f"{plan.graph_name}: {inside} of {inside + len(plan.outside)} ops in {len(plan.groups)} subgraphs"
+    rows = [
+        (call, group.device or "", len(group.nodes), ", ".join(group.nodes[:6]) + (", …" if len(group.nodes) > 6 else ""))
+        for call, group in zip(calls, plan.groups, strict=True)
+    ]
+    shown = table(("subgraph", "device", "ops", "nodes"), rows, title=title)
+    if plan.outside:
+        shown += table(("in no subgraph", "rule", "because"), [(o.node, o.rule, o.text) for o in plan.outside], most=12)
+    if plan.borders:
+        edges = [(f"{b.producer} → {b.consumer}", b.inside, b.rule, b.text) for b in plan.borders if b.rule != "input"]
+        shown += table(("border", "of", "rule", "because"), edges, most=12)
+    return shown + lines(plan.notes)
