@@ -25,6 +25,7 @@ from accelerators.registry import (
     register_accelerator,
     unregister_accelerator,
 )
+from accelerators.tuning import TuningReport, tune
 
 __all__ = [
     "Accelerator",
@@ -41,6 +42,7 @@ __all__ = [
     "Profile",
     "ProfileRow",
     "RunError",
+    "TuningReport",
     "UnknownDevice",
     "UnknownKey",
     "accelerator",
@@ -49,5 +51,6 @@ __all__ = [
     "import_model",
     "query",
     "register_accelerator",
+    "tune",
     "unregister_accelerator",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -30,6 +30,22 @@ class ProfileRow:
     """Microseconds of processor time."""
     exec_type: str
     """What ran it: a kernel's or an implementation's name."""
+
+
+@attrs.frozen(slots=True)
+class TunedKernel:
+    """What tuning found for one kernel."""
+
+    kernel: str
+    """Its name."""
+    before_us: float
+    """Microseconds as it was."""
+    after_us: float
+    """Microseconds as it is now."""
+    tried: int
+    """How many variants were measured."""
+    choices: Mapping[str, str]
+    """What was chosen instead of what was the choice before; empty if that is the best."""
 
 
 class CompiledSubgraph:
@@ -150,6 +166,10 @@ class Accelerator:
         """Answers of `supports` that were found by trying and hold for as long as `identity` is the same: they are kept on disk,
         and what other processes found is added. None: there is nothing to keep."""
         return None
+
+    def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
+        """Find out by measuring how the kernels of a subgraph are best made, until `time.monotonic()` reaches the deadline, and
+        keep it for later compilations; `shown` is called with each kernel that is done. The default: there is no choice."""
 
     def subgraph_property(self) -> SubgraphProperty:
         """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""

@@ -14,6 +14,7 @@ from accelerators import (
     Profile,
     ProfileRow,
     RunError,
+    TuningReport,
     UnknownDevice,
     UnknownKey,
     accelerator,
@@ -22,6 +23,7 @@ from accelerators import (
     import_model,
     query,
     register_accelerator,
+    tune,
     unregister_accelerator,
 )
 from graph import (
@@ -112,6 +114,7 @@ __all__ = [
     "SubgraphProperty",
     "SubgraphSelector",
     "TensorType",
+    "TuningReport",
     "TypeMismatch",
     "UnknownDevice",
     "UnknownKey",
@@ -141,6 +144,7 @@ __all__ = [
     "register_property",
     "report_page",
     "save",
+    "tune",
     "unregister_accelerator",
     "unregister_op",
     "unregister_pass",

@@ -16,6 +16,7 @@ from accelerators.tvm.library import lock
 from accelerators.tvm.linking import can_link
 from accelerators.tvm.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine import Machine, usable_cores
+from accelerators.tvm.tuned import Findings, digest_of
 
 
 class Built:
@@ -51,8 +52,9 @@ class Built:
 class Workers:
     """Threads that make machine code while the kernels of the next body are drafted."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, tuned: Findings) -> None:
         self.machine = machine
+        self.tuned = tuned
         self._pool = ThreadPoolExecutor(max(1, usable_cores()), "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
 
@@ -64,12 +66,15 @@ class Workers:
         return made
 
     def _started(self, body: Body) -> Future[Built]:
-        known = _known(body, self.machine)
+        found = self.tuned.get(digest_of(body.key))
+        choices = tuple(sorted(found.choices.items())) if found is not None else ()
+        known = _known((body.key, self.machine, choices))
         if known is not None:
             made: Future[Built] = Future()
             made.set_result(known)
             return made
-        return self._pool.submit(_finished, body, self.machine, lower(body, self.machine))
+        lowered = lower(body, self.machine, dict(choices))
+        return self._pool.submit(_finished, (body.key, self.machine, choices), lowered)
 
     def __enter__(self) -> Workers:
         return self
@@ -78,10 +83,14 @@ class Workers:
         self._pool.shutdown(cancel_futures=error is not None)
 
 
-def _finished(body: Body, machine: Machine, lowered: Lowered) -> Built:
-    made = Built(lowered, machine)
+_Key = tuple[str, Machine, tuple[tuple[str, str], ...]]
+"""A body's key, the machine, and what was chosen by tuning."""
+
+
+def _finished(key: _Key, lowered: Lowered) -> Built:
+    made = Built(lowered, key[1])
     with _guard:
-        _built[body.key, machine] = made
+        _built[key] = made
         while len(_built) > CACHED:
             _built.popitem(last=False)
     return made
@@ -89,21 +98,22 @@ def _finished(body: Body, machine: Machine, lowered: Lowered) -> Built:
 
 def build(body: Body, machine: Machine) -> Built:
     """One body's machine code, now."""
-    return _known(body, machine) or _finished(body, machine, lower(body, machine))
+    key = (body.key, machine, ())
+    return _known(key) or _finished(key, lower(body, machine))
 
 
-def _known(body: Body, machine: Machine) -> Built | None:
+def _known(key: _Key) -> Built | None:
     with _guard:
-        known = _built.get((body.key, machine))
+        known = _built.get(key)
         if known is not None:
-            _built.move_to_end((body.key, machine))
+            _built.move_to_end(key)
     return known
 
 
 def is_built(body: Body, machine: Machine) -> bool:
     """Is the machine code of this structure there already?"""
     with _guard:
-        return (body.key, machine) in _built
+        return (body.key, machine, ()) in _built
 
 
 def compile_kernels(kernels: Mapping[str, Any], target: Any) -> Any:
@@ -120,7 +130,7 @@ CACHED = 2048
 """How many bodies' machine code stays in memory."""
 
 _guard = threading.Lock()
-_built: OrderedDict[tuple[str, Machine], Built] = OrderedDict()
+_built: OrderedDict[_Key, Built] = OrderedDict()
 
 
 def forget() -> None:

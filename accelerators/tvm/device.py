@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import attrs
 
 from accelerators.errors import CompileError
-from accelerators.interface import Accelerator, CompiledSubgraph
-from accelerators.tvm import extensions
+from accelerators.interface import Accelerator, CompiledSubgraph, TunedKernel
+from accelerators.tvm import extensions, tuned
 from accelerators.tvm.assembling import assemble
 from accelerators.tvm.bodies import Body, make_body
 from accelerators.tvm.building import Built, Workers
@@ -72,14 +72,14 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        fused = fuse(self.lay_out(check_indices(self.transform(graph)), machine))
+        fused = self.fused(graph, machine)
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
         isolation = Isolation(machine, float(config["ISOLATE_SECONDS"])) if config["ISOLATE"] else None
         running: dict[Node, Future[Built]] = {}
         built: dict[Node, tuple[Body, Built]] = {}
-        with progress, isolation or contextlib.nullcontext(), Workers(machine) as workers:
+        with progress, isolation or contextlib.nullcontext(), Workers(machine, tuned.findings(config, machine)) as workers:
             for node, body in bodies.items():
                 progress.step(body.key, node.name)
                 with _blamed_on(node, machine):
@@ -100,9 +100,22 @@ class TvmAccelerator(Accelerator):
         """The graph with activations as the machine's kernels want them."""
         return graph
 
+    def fused(self, graph: Graph, machine: Machine) -> Graph:
+        """The graph with a call for each kernel."""
+        return fuse(self.lay_out(check_indices(self.transform(graph)), machine))
+
     def place(self, config: Mapping[str, Any]) -> Place:
         """Where the configuration runs what was compiled."""
         return Place(self.machine(config), int(config["DEVICE_ID"]))
+
+    def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
+        """Each distinct kernel's choices, by measuring; those that take longest first."""
+        from accelerators.tvm.tuning import Tuner
+
+        machine = self.machine(config)
+        fused = self.fused(graph, machine)
+        bodies = [make_body(node.subgraph) for node in fused.nodes if node.is_call and node.subgraph is not None]
+        Tuner(machine, config, deadline, shown).run(bodies)
 
     # -- elsewhere and later -----------------------------------------------------------------------------
 
@@ -115,8 +128,11 @@ class TvmAccelerator(Accelerator):
         return not any(extensions.find(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
-        """TVM's version, and what the code was made for."""
-        return {"library": f"{PACKAGE} {version()}".rstrip(), **self.machine(config).identity()}
+        """TVM's version, what the code was made for, and what tuning found."""
+        machine = self.machine(config)
+        found = tuned.fingerprint(tuned.findings(config, machine))
+        named = {"library": f"{PACKAGE} {version()}".rstrip(), **machine.identity()}
+        return {**named, "tuned": found} if found else named
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
         """Another version of TVM, instructions that the processor here has not, or another architecture of GPU. Where there are

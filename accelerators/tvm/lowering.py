@@ -41,13 +41,19 @@ class Lowered:
         return {symbol: self.module[name] for name, symbol in self.symbols.items()}
 
 
-def lower(body: Body, machine: Machine) -> Lowered:
-    """The body's kernels for this machine; CompileError if TVM cannot make them."""
+def lower(
+    body: Body, machine: Machine, choices: Mapping[str, str] | None = None, offered: dict[str, tuple[str, ...]] | None = None
+) -> Lowered:
+    """The body's kernels for this machine; CompileError if TVM cannot make them. A template takes these choices, and all its
+    candidates are noted in `offered`."""
     from accelerators.tvm.templates import find_template
+    from accelerators.tvm.templates.choice import choosing
 
     with lock:
-        with quiet(), refused("template"):
+        with quiet(), refused("template"), choosing(choices or {}) as made:
             drafted = find_template(body, machine)
+        if drafted is not None and offered is not None:
+            offered.update(made.offered)
         if drafted is not None:
             return _from_function(body, drafted)
         extension = find(body.ops[0]) if len(body.ops) == 1 else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -29,7 +29,7 @@ class Choices:
 _current: ContextVar[Choices | None] = ContextVar("choices", default=None)
 
 
-def choose(what: str, candidates: Iterable[T], cost: Callable[[T], float]) -> T:
+def choose(what: str, candidates: Iterable[T], cost: Callable[[T], Any]) -> T:
     """One of the candidates; `what` names the choice among those of the template.
 
     Candidates are known by their text: give them a class whose `str` says all that they differ in, such as an attrs class, or

@@ -16,6 +16,7 @@ import numpy as np
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Array, Draft, template
+from accelerators.tvm.templates.choice import choose
 from accelerators.tvm.templates.cut import cut_work
 from accelerators.tvm.templates.epilogue import Epilogue, input_name, make_epilogue, output_name, plus_bias
 from accelerators.tvm.templates.image import Image, make_image
@@ -67,7 +68,7 @@ def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
             * (image.depth * tile.cycles + tile.rows * tile.vectors * walk.writing)
         )
 
-    return min(choices, key=cost)
+    return choose("tile", choices, cost)
 
 
 class _Layer:

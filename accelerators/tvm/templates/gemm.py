@@ -15,6 +15,7 @@ import numpy as np
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Array, Draft, template
+from accelerators.tvm.templates.choice import choose
 from accelerators.tvm.templates.epilogue import input_name, output_name, static_shape
 from accelerators.tvm.templates.flat import Following, make_following
 from accelerators.tvm.templates.formulas import Number
@@ -128,7 +129,8 @@ def _text(found: Product, tile: PanelTile, machine: Machine) -> Lines:
     """The kernel's loops: tasks, then pairs of a block of rows and a panel, then tiles."""
     rows, columns, depth = found.rows, found.columns, found.depth
     panels, heights = tile.across(columns), tile.down(rows)
-    blocks = max(1, round(rows * depth / CACHED))
+    guess = max(1, round(rows * depth / CACHED))
+    blocks = choose("blocks", sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)}), lambda count: abs(count - guess))
     tiles = math.ceil(heights / blocks)
     row, column = tile.row("i", rows), tile.column("j", columns)
 

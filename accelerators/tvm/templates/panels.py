@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.templates.choice import choose
 from accelerators.tvm.templates.script import Lines, Vectors, local, loop
 
 LATENCY = 4.0
@@ -122,4 +123,4 @@ def best_tile(rows: int, columns: int, machine: Machine) -> PanelTile | None:
     def cost(tile: PanelTile) -> tuple[float, int]:
         return tile.down(rows) * tile.across(columns) * tile.cycles, -tile.vectors
 
-    return min(fitting, key=cost, default=None)
+    return choose("tile", fitting, cost) if fitting else None

@@ -1,0 +1,77 @@
+"""`tune`: a compiled model's kernels measured in several ways on this machine; later compilations take what was fastest."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import attrs
+
+from accelerators.compiled_model import CompiledModel
+from accelerators.interface import TunedKernel
+from accelerators.specialized import SpecializedSubgraph
+from accelerators.units import Unit
+from graph.graph import Graph
+from passes.infer import infer
+
+
+@attrs.frozen(slots=True)
+class TuningReport:
+    """What was found."""
+
+    kernels: tuple[TunedKernel, ...]
+    """The kernels that were looked at, those that take longest first."""
+    interrupted: bool
+    """Was it stopped from the keyboard?"""
+    seconds: float
+    """How long it took."""
+
+    def __str__(self) -> str:
+        better = [kernel for kernel in self.kernels if kernel.choices]
+        lines = [f"{len(better)} of {len(self.kernels)} kernels are faster now ({self.seconds:.0f} s)"]
+        return "\n".join([*lines, *map(line_of, better)])
+
+
+def line_of(kernel: TunedKernel) -> str:
+    """A kernel in one line."""
+    change = f"-> {kernel.after_us:.1f} µs" if kernel.choices else "as it was"
+    return f"  {kernel.kernel}: {kernel.before_us:.1f} µs {change}, {kernel.tried} tried"
+
+
+def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True) -> TuningReport:
+    """Measure the kernels of a compiled model in several ways for `budget_s` seconds, and remember the fastest.
+
+    What it finds is kept beside the compile cache and used by every later `compile` for this machine, of this model or of others
+    with the same kernels; the model itself stays as it is. It can be interrupted from the keyboard: what was found until then is
+    kept. With `progress` each kernel is shown on stderr. Let nothing else run meanwhile."""
+    start = time.monotonic()
+    found: list[TunedKernel] = []
+
+    def shown(kernel: TunedKernel) -> None:
+        found.append(kernel)
+        if progress:
+            left = max(0.0, start + budget_s - time.monotonic())
+            print(f"tune{line_of(kernel)[1:]}, {left:.0f} s left", file=sys.stderr, flush=True)
+
+    interrupted = False
+    tasks = list(_tasks(model.units))
+    try:
+        for i, (unit, body) in enumerate(tasks):
+            now = time.monotonic()
+            share = (start + budget_s - now) / (len(tasks) - i)
+            unit.device.accelerator.tune(body, unit.config, now + share, shown)
+    except KeyboardInterrupt:
+        interrupted = True
+    return TuningReport(tuple(found), interrupted, time.monotonic() - start)
+
+
+def _tasks(units: tuple[Unit, ...]) -> Iterator[tuple[Unit, Graph]]:
+    """What is to be tuned: bodies as their devices compile them; of those with dynamic sizes, the sizes that were run."""
+    for unit in {id(unit.compiled): unit for unit in units}.values():
+        bodies = [unit.body]
+        if isinstance(unit.compiled, SpecializedSubgraph):
+            names = [node.name for node in unit.body.inputs]
+            bodies = [infer(unit.body, dict(zip(names, sizes)), strict=False) for sizes in unit.compiled.sizes]
+        for body in bodies:
+            yield unit, unit.device.accelerator.transform(body)
