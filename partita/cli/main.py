@@ -57,7 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     screen, debug = Screen(), bool(os.environ.get(DEBUG))
     try:
-        arguments = make_parser().parse_args(argv)
+        parser = make_parser()
+        if not (sys.argv[1:] if argv is None else argv):
+            parser.print_help(sys.stderr)
+            return exits.USAGE
+        arguments = parser.parse_args(argv)
         screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: screen.warn(str(message))

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
             screen.say(f"wrote {path}")
     if screen.as_json:
         placement = {} if made.placement is None else {"placement": made.placement.to_dict()}
-        screen.write_json({**made.report.to_dict(paths=True), **placement})
+        screen.write_json({**made.report.to_dict(), **placement})
         return exits.OK
     groups = len(made.report.groups)
     screen.show(made.report.to_table(groups if arguments.all else SHOWN), *made.report.notes)

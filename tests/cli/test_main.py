@@ -28,6 +28,12 @@ def test_version(partita: Command) -> None:
     assert partita("--version").out == f"partita {pt.__version__}\n"
 
 
+def test_nothing_asked(partita: Command) -> None:
+    done = partita()
+    assert (done.status, done.out) == (exits.USAGE, "")
+    assert "partita inspect zoo:resnet50" in done.err
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_an_example(partita: Command, verb: str) -> None:
     done = partita(verb, "--help")
@@ -48,7 +54,7 @@ def test_the_examples_are_well_formed(verb: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "the following arguments are required: VERB"),
+        (("--debug",), "the following arguments are required: VERB"),
         (("frobnicate",), "invalid choice: 'frobnicate'"),
         (("inspect",), "the following arguments are required: MODEL"),
         (("inspect", "m", "--shape", "x"), "'x' is no shape: write NAME=1,3,224,224"),
