@@ -114,6 +114,9 @@ class Accelerator:
     travels_as_body: ClassVar[bool] = False
     """Is the ONNX body all that a compiled subgraph needs, since compiling it takes no longer than reading it?"""
 
+    reads_views: ClassVar[bool] = False
+    """May `import_` get a view of the file's memory, to which it may write, instead of bytes? It need not copy it then."""
+
     def __init__(self) -> None:
         self._config: dict[str, Any] = {**_COMMON_KEYS, **self.config_keys}
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accelerators.cache.folder import OFF
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
@@ -38,6 +40,7 @@ class OpenVinoAccelerator(Accelerator):
     """Runs what openvino converts and has a kernel for. DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …"""
 
     name = "openvino"
+    reads_views = True
     config_keys = {"DEVICE_ID": "CPU", "NUM_THREADS": 0, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 0, "PROPERTIES": {}}
 
     def __init__(self) -> None:
@@ -81,12 +84,12 @@ class OpenVinoAccelerator(Accelerator):
             ) from None
         return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
 
-    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    def import_(self, data: bytes | memoryview, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The engine's own compiled form, read back."""
         from accelerators.openvino.requests import CompiledRequests
 
         try:
-            compiled = self._core.import_model(data, self._device(config), self._properties(config))
+            compiled = self._core.import_model(self._shared(data), self._device(config), self._properties(config))
         except RuntimeError as error:
             raise AcceleratorError(
                 f"openvino does not read the exported subgraph: {reason(error)}",
@@ -95,6 +98,11 @@ class OpenVinoAccelerator(Accelerator):
             ) from None
         model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(graph, {})
         return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
+
+    def _shared(self, data: bytes | memoryview) -> Any:
+        """The engine copies what it is given as bytes, and takes a tensor where it is."""
+        array = np.frombuffer(data, np.uint8)
+        return self._engine.Tensor(array, shared_memory=True) if array.flags.writeable else data
 
     def add_extension(self, extension: Any) -> None:
         """An extension object of openvino, or the path of a library of them."""

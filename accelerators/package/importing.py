@@ -140,7 +140,8 @@ class _Importing:
         if row["code"] is None or recompiled:
             return compile_unit(row["name"], device, body, config)
         weights = tuple([read_array(self.arrays, item, self.package.where) for item in row["weights"]])
-        code = bytes(self.package.member(row["code"]))
+        member = self.package.member(row["code"])
+        code: Any = member if device.accelerator.reads_views else bytes(member)
         more = (weights,) if weights else ()
         compiled: CompiledSubgraph = device.accelerator.import_(code, body, config, *more)
         return Unit(row["name"], device, body, compiled, 0.0, config)
