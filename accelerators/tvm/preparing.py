@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from accelerators.tvm.expanding import expanded, has_function, is_expanded
+from accelerators.tvm.implied import name_implied
 from accelerators.tvm.single import alone
 from graph.build import constant
 from graph.graph import Graph
@@ -36,6 +37,8 @@ Supports = Callable[[Node, Graph], "bool | str"]
 def prepare(graph: Graph, supports: Supports) -> Graph:
     """The graph without calls, with what its constants and shapes settle settled."""
     made = _settled(_empties_known(inline_calls(graph)))
+    named = name_implied(made)
+    made = made if named is made else _settled(named)
     for _ in range(DEEPEST):
         taken = _taken_apart(made, supports)
         if taken is made:

@@ -6,8 +6,8 @@ from typing import Any
 
 from accelerators.tvm.machine import Machine
 
-PARALLEL = 65_536
-"""Fewer steps than this are one thread's work: to start the others takes as long."""
+PARALLEL = 262_144
+"""Fewer cheap steps than this are one thread's work: to start the others takes as long."""
 
 
 def for_threads(machine: Machine, steps: int) -> bool:

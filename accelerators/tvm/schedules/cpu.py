@@ -14,6 +14,9 @@ from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.schedules import for_threads
 
+DEAR_STEPS = 8
+"""How many cheap steps one with a call into the C library is worth."""
+
 STRIP = 4
 """A reduction keeps at most so many vectors of sums."""
 
@@ -86,7 +89,8 @@ class _Rule:
 
     def _injective(self, block: Any, loops: list[Any]) -> None:
         """One long loop where all buffers are walked in one order, else the last dimension by itself."""
-        steps = self._steps(loops)
+        dear = any(word in str(block) for word in _DEAR)
+        steps = self._steps(loops) * (DEAR_STEPS if dear else 1)
         if len(loops) > 1 and _in_one_order(block):
             loops = [self.schedule.fuse(*loops)]
         outer, inner = loops[:-1], loops[-1]

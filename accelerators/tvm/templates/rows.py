@@ -17,6 +17,9 @@ from accelerators.tvm.templates.script import Lines, Vectors, kernel, local, loo
 from graph.node import Node
 from graph.types import TensorType
 
+PASSES = 4
+"""How many steps a number is worth where a row is read several times."""
+
 REDUCTIONS = {
     "ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceSumSquare": "square",
     "ReduceL2": "square", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
@@ -164,7 +167,7 @@ def _draft(
     shapes = {0: (rows, size), **dict.fromkeys(range(1, len(names)), (size,))}
     params = [(name, shapes[i], "float32") for i, name in enumerate(names)]
     inner = [*row.buffers, local("m", 3), *lines]
-    kind = "parallel" if for_threads(machine, whole) and rows > 1 else "serial"
+    kind = "parallel" if for_threads(machine, whole * (1 if result else PASSES)) and rows > 1 else "serial"
     function = kernel([*params, ("y0", (rows, width), "float32")], loop("r", rows, inner, kind))
     return Draft(function, name, shapes=shapes, results=((rows, width),))
 
