@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all lint docs page clean
+.PHONY: help demo test check-all lint docs page bench bench-partition bench-latency bench-compile bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -7,7 +7,7 @@ export TORCH ?= torch ==2.13.0
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
-	    printf '  make %-10s %s\n' "$$name" "$$what"; done
+	    printf '  make %-15s %s\n' "$$name" "$$what"; done
 
 demo:  ## partition a real model and show what happened (under three minutes the first time)
 	@.ci/venv .venv
@@ -31,6 +31,29 @@ docs:  ## the documentation as a site, in build/site; a warning is an error
 page:  ## build the report page's program from its sources (needs npm); the result is kept in the repository
 	@cd partita/page/web && npm ci --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
 
+# Options for one benchmark, as in: make bench-latency ARGS="--models bert --batch 1"
+ARGS ?=
+
+bench: .bench  ## all benchmarks against their peers, and their tables and plots in the documentation (under 40 minutes)
+	@.venv-bench/bin/python -m benchmarks --publish $(ARGS)
+
+bench-partition: .bench  ## partitioning: MXNet, OpenVINO, torch.fx, TVM
+	@.venv-bench/bin/python -m benchmarks.partition --publish $(ARGS)
+
+bench-latency: .bench  ## latency of fifteen models: onnxruntime, OpenVINO, torch, TVM
+	@.venv-bench/bin/python -m benchmarks.latency --publish $(ARGS)
+
+bench-compile: .bench  ## cold, from the cache, from an export: OpenVINO, onnxruntime
+	@.venv-bench/bin/python -m benchmarks.compiling --publish $(ARGS)
+
+bench-gpu: .bench  ## latency on a GPU, where there is one: torch, onnxruntime
+	@.venv-bench/bin/python -m benchmarks.gpu --publish $(ARGS)
+
+# The peers that share Partita's process; the others make environments of their own, .venv-bench-*.
+.PHONY: .bench
+.bench:
+	@.ci/venv .venv-bench onnxruntime,openvino matplotlib
+
 clean:  ## remove the environments, the caches and what was built
-	rm -rf .venv .venv-all build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-all .venv-bench* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

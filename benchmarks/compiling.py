@@ -20,7 +20,7 @@ from benchmarks import publish, results
 from benchmarks.machine import OtherLoad
 from benchmarks.models import NAMES, Model, model
 from benchmarks.processes import CutOff, Failed, module_command, run_json
-from benchmarks.progress import Progress
+from benchmarks.progress import Progress, run
 from benchmarks.timing import ratio, summary
 
 MODELS = ("squeezenet", "mobilenet_v2", "resnet50", "densenet121", "bert", "gpt2")
@@ -152,8 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in args.models:
         progress.step(name)
         rows += measure(name, args.batch, args.rounds, args.seconds)
-    publish.finish("compile", results.section(rows, others_cores=load.cores()), args)
+    publish.finish("compile", results.section(rows, others_cores=load.cores()), args, parser)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

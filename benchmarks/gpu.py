@@ -24,7 +24,7 @@ from benchmarks.latency import CASE_LIMIT, compete
 from benchmarks.machine import OtherLoad, usable_cores
 from benchmarks.models import NAMES, Model, model
 from benchmarks.processes import CutOff, Failed, module_command, run_json
-from benchmarks.progress import Progress, say
+from benchmarks.progress import Progress, run, say
 
 ON_GPU = ("partita", "onnxruntime", "torch", "torch.compile")
 
@@ -132,8 +132,8 @@ def main() -> None:
     else:
         load = OtherLoad()
         rows = measure(args)
-        publish.finish("gpu", results.section(rows, gpu=found, seconds=args.seconds, others_cores=load.cores()), args)
+        publish.finish("gpu", results.section(rows, gpu=found, seconds=args.seconds, others_cores=load.cores()), args, parser)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -21,7 +21,7 @@ from benchmarks.contestants import ENGINES, Contest, Engine
 from benchmarks.machine import OtherLoad, usable_cores
 from benchmarks.models import NAMES, Model, model
 from benchmarks.processes import CutOff, Failed, module_command, run_json
-from benchmarks.progress import Progress, say
+from benchmarks.progress import Progress, run, say
 from benchmarks.timing import Ratio, interleaved, ratio, summary
 
 OURS, ORACLE = "partita", "onnxruntime"
@@ -149,8 +149,8 @@ def main() -> None:
     load = OtherLoad()
     rows = measure(cases, args.engines, args.seconds, args.limit)
     about = {"seconds": args.seconds, "limit_s": args.limit, "others_cores": load.cores()}
-    publish.finish("latency", results.section(rows, **about), args)
+    publish.finish("latency", results.section(rows, **about), args, parser)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

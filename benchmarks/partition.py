@@ -23,7 +23,7 @@ from benchmarks import publish, results
 from benchmarks.machine import OtherLoad
 from benchmarks.partitioners import LIMIT as LIMIT_VARIABLE
 from benchmarks.processes import CutOff, Failed, module_command, run_json
-from benchmarks.progress import Progress, say
+from benchmarks.progress import Progress, run, say
 from benchmarks.shapes import SHAPES
 from benchmarks.timing import Ratio, Times, summary
 from benchmarks.venvs import MXNET, TORCH, Environment, PeerMissing, python_of
@@ -91,9 +91,11 @@ def measure(shapes: Sequence[str], sizes: Sequence[int], names: Sequence[str], l
                 path.write_text(json.dumps(SHAPES[shape](nodes)))
                 case = {"shape": shape, "nodes": nodes}
                 out = {name: reason or given_up.get((name, shape), "") for name, (_, reason) in pythons.items()}
-                asked = {name: python for name, (python, _) in pythons.items() if python and not out[name]}
-                made = take_turns(case, asked, path, limit)
-                given_up |= {(name, shape): f"{row.note} at {nodes:,} nodes already" for name, row in made.items() if not row.times}
+                able = {name: python for name, (python, _) in pythons.items() if python and not out[name]}
+                made = take_turns(case, able, path, limit)
+                for name, row in made.items():
+                    if row.times is None:
+                        given_up[name, shape] = f"{row.note} at {nodes:,} nodes already"
                 rows += [made.get(name) or results.Row(case, name, note=out[name]) for name in names]
     return with_ratios(rows)
 
@@ -105,7 +107,7 @@ def take_turns(case: dict[str, Any], pythons: Mapping[str, str], path: Path, lim
     for _ in range(ROUNDS):
         for name in list(quick):
             began = time.monotonic()
-            found[name].append(run(case, name, pythons[name], path, limit))
+            found[name].append(asked(case, name, pythons[name], path, limit))
             if found[name][-1].times is None or time.monotonic() - began > QUICK:
                 quick.remove(name)
     return {name: joined(rows) for name, rows in found.items()}
@@ -119,7 +121,7 @@ def joined(rows: Sequence[results.Row]) -> results.Row:
     return attrs.evolve(rows[0], times=summary([row.times.median for row in rows if row.times]))
 
 
-def run(case: dict[str, Any], name: str, python: str, path: Path, limit: float) -> results.Row:
+def asked(case: dict[str, Any], name: str, python: str, path: Path, limit: float) -> results.Row:
     """One engine on one shape, in one process."""
     engine = ENGINES[name]
     command = module_command(f"benchmarks.partitioners.{engine.module}", [str(path), *engine.arguments], python)
@@ -164,8 +166,8 @@ def main() -> None:
         args.nodes, args.engines = [200], [name for name in args.engines if ENGINES[name].environment is None]
     load = OtherLoad()
     rows = measure(args.shapes, args.nodes, args.engines, args.limit)
-    publish.finish("partition", results.section(rows, limit_s=args.limit, others_cores=load.cores()), args)
+    publish.finish("partition", results.section(rows, limit_s=args.limit, others_cores=load.cores()), args, parser)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,13 +42,20 @@ def module_command(module: str, arguments: Sequence[str], python: Path | str = s
 def run_json(command: Sequence[str], seconds: float, environment: dict[str, str] | None = None) -> Any:
     """What the command prints as its last line of JSON. CutOff after so many seconds, or where it takes too much memory.
 
-    Failed where it ends by itself with an error."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=environment)
+    Failed where it ends by itself with an error. Whatever happens, of its own processes and temporary files nothing stays."""
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as errors,
+        tempfile.TemporaryDirectory(prefix="partita-bench-") as folder,
+    ):
+        variables = {**(environment or os.environ), "TMPDIR": folder}
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=variables, start_new_session=True
+        )
         try:
             code = watched(process, seconds)
         finally:
-            end(process)
+            end_group(process)
         out.seek(0)
         errors.seek(0)
         lines = out.read().strip().splitlines()
@@ -75,6 +85,13 @@ def resident(process: int) -> int:
     except (OSError, IndexError):
         return 0
     return int(pages) * 4096
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End it, and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def end(process: subprocess.Popen[Any]) -> None:

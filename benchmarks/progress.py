@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 
 class Progress:
@@ -18,6 +19,15 @@ class Progress:
         left = f", about {_span(taken / self.done * (self.steps - self.done))} left" if self.done else ""
         say(f"{self.what} {self.done + 1}/{self.steps}: {name} ({_span(taken)} so far{left})")
         self.done += 1
+
+
+def run(main: Callable[[], None]) -> None:
+    """A benchmark's command line: Ctrl-C stops it with one line."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        say("stopped; nothing of this benchmark was written")
+        sys.exit(130)
 
 
 def say(text: str) -> None:

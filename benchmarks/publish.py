@@ -23,23 +23,33 @@ PICTURES = ROOT / "docs" / "pictures"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that every benchmark shares."""
     parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works; no peers are installed")
-    parser.add_argument("--results", type=Path, help="the folder of the results (benchmarks/results, or none with --tiny)")
+    parser.add_argument("--results", type=Path, help="the folder of the results (benchmarks/results)")
     parser.add_argument("--publish", action="store_true", help="write the tables and pictures of the documentation too")
 
 
-def finish(name: str, made: results.Section, args: argparse.Namespace) -> None:
-    """Print the table, leave the file, and publish if asked to."""
+def finish(name: str, made: results.Section, args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Print the table, leave the file, and publish if asked to. What is no whole run is kept only where a folder is named."""
     print(tables.TABLES[name](made))
-    if args.results or not args.tiny:
+    is_whole = all(getattr(args, option, None) == parser.get_default(option) for option in SELECTING)
+    if is_whole or args.results:
         say(f"results: {results.write(name, made, args.results)}")
+    else:
+        say("a part of the benchmark: its results are not kept (--results FOLDER keeps them)")
     if args.publish:
         publish(args.results)
+
+
+NOT_YET = "Not measured yet."
+
+SELECTING = ("models", "batch", "threads", "engines", "shapes", "nodes")
+"""The options that choose what is measured."""
 
 
 def publish(folder: Path | None = None) -> None:
     """Render the newest run of each benchmark."""
     latest = {name: made for name in tables.TABLES if (made := results.newest(name, folder))}
-    texts = {name: tables.TABLES[name](made) for name, made in latest.items()} | {"summary": tables.summary(latest)}
+    texts = {name: tables.TABLES[name](latest[name]) if name in latest else NOT_YET for name in tables.TABLES}
+    texts["summary"] = tables.summary(latest) or NOT_YET
     pictures = draw(latest)
     for name, files in pictures.items():
         texts[name] += "".join(f"\n\n![{title}](pictures/{path.name})" for title, path in files.items())
