@@ -68,11 +68,13 @@ from partition import (
     Plan,
     SubgraphProperty,
     SubgraphSelector,
+    Watch,
     list_backends,
     optimize_for,
     plan,
     register_property,
     unregister_property,
+    watch,
 )
 from passes import apply_pass, list_passes, optimize, register_pass, register_pipeline, unregister_pass
 
@@ -119,6 +121,7 @@ __all__ = [
     "UnknownDevice",
     "UnknownKey",
     "UnknownOp",
+    "Watch",
     "WriteError",
     "accelerator",
     "apply_pass",
@@ -151,4 +154,5 @@ __all__ = [
     "unregister_property",
     "variable",
     "verify",
+    "watch",
 ]

@@ -9,6 +9,7 @@ from partition.plans import Border, Group, Outside, Plan
 from partition.property import AffinityProperty, PatternProperty, SubgraphProperty
 from partition.report import PartitionReport
 from partition.selector import ContainOpSelector, SubgraphSelector
+from partition.watching import Frame, Watch, watch
 
 __all__ = [
     "ANY",
@@ -16,6 +17,7 @@ __all__ = [
     "AffinityProperty",
     "Border",
     "ContainOpSelector",
+    "Frame",
     "Group",
     "Outside",
     "PartitionError",
@@ -25,6 +27,7 @@ __all__ = [
     "Plan",
     "SubgraphProperty",
     "SubgraphSelector",
+    "Watch",
     "inline_subgraphs",
     "list_backends",
     "list_properties",
@@ -33,4 +36,5 @@ __all__ = [
     "plan",
     "register_property",
     "unregister_property",
+    "watch",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+import attrs
+
 from graph.errors import did_you_mean
 from graph.node import Node
 from partition import growth
@@ -22,7 +24,22 @@ GROWTHS = ("walk", "largest", "seed", "waves")
 """The names that the option `growth` takes."""
 
 
-def choose_groups(hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None) -> tuple[Groups, Evidence]:
+@attrs.frozen(slots=True)
+class Watchers:
+    """Who is told how subgraphs grow, step by step."""
+
+    walk: growth.WalkObserver | None = None
+    """Of growth "walk"."""
+    seed: growth.SeedObserver | None = None
+    """Of growth "seed"."""
+
+
+NOBODY = Watchers()
+
+
+def choose_groups(
+    hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None, watchers: Watchers = NOBODY
+) -> tuple[Groups, Evidence]:
     """The groups that the property wants of what the `fixed` ones left, and how they came about."""
     check_growth(how)
     selector = hooks.new_selector()
@@ -35,8 +52,8 @@ def choose_groups(hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None) 
     labels = _labels(selector, hooks, index, free)
     how = how or ("largest" if selector.stateless else "walk")
     if how == "walk":
-        return _walked(selector, hooks, index, fixed, free, labels)
-    groups, evidence = _grown(selector, hooks, index, fixed, labels, how, free)
+        return _walked(selector, hooks, index, fixed, free, labels, watchers.walk)
+    groups, evidence = _grown(selector, hooks, index, fixed, labels, how, free, watchers.seed)
     if not selector.stateless:
         evidence.notes.append(f"Growth {how} took {type(selector).__name__} for stateless, which it does not claim to be")
     return groups, evidence
@@ -81,6 +98,7 @@ def _grown(
     labels: list[Hashable | None] | None,
     how: str,
     free: list[bool],
+    observer: growth.SeedObserver | None,
 ) -> tuple[Groups, Evidence]:
     """Growth of a stateless selector."""
     nodes = index.nodes
@@ -107,7 +125,7 @@ def _grown(
     number: dict[Hashable, int] = {}
     color = [None if label is None else number.setdefault(label, len(number)) for label in labels]
     if how == "seed":
-        groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed)
+        groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer)
     else:
         groups = (growth.largest if how == "largest" else growth.waves)(index.preds, color, accept, fixed)
     if has_filter(selector):
@@ -165,16 +183,20 @@ def _walked(
     fixed: Groups,
     free: list[bool],
     labels: list[Hashable | None] | None,
+    observer: growth.WalkObserver | None,
 ) -> tuple[Groups, Evidence]:
     evidence = Evidence(hooks.name, "walk", repr(selector))
     if labels is not None:
         evidence.labels = labels
         evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
         asked = LabelWalk(labels)
-        groups = growth.walk(index.preds, [label is not None for label in labels], lambda: asked, fixed)
+        groups = growth.walk(index.preds, [label is not None for label in labels], lambda: asked, fixed, observer=observer)
         return groups, evidence
     maker = WalkSelectors(selector, hooks, index, evidence)
-    groups = growth.walk(index.preds, free, maker, fixed, observer=EvidenceOfWalk(evidence))
+    writer: growth.WalkObserver = EvidenceOfWalk(evidence)
+    if observer is not None:
+        writer = growth.BothObservers(writer, observer)
+    groups = growth.walk(index.preds, free, maker, fixed, observer=writer)
     return groups, evidence
 
 

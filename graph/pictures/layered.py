@@ -20,10 +20,10 @@ LONGEST = 40
 """Longer lines of text are cut."""
 
 STYLE = (
-    "<style>svg{background:white}text{font:11px Helvetica,Arial,sans-serif;text-anchor:middle}"
-    "path{fill:none;stroke:#777}</style>"
+    "<style>.layered{background:white}.layered text{font:11px Helvetica,Arial,sans-serif;text-anchor:middle;fill:#222}"
+    ".layered path{fill:none;stroke:#777}</style>"
 )
-"""How everything in it looks."""
+"""How everything in it looks, and nothing else on the page that it may stand in."""
 
 SWEEPS = 6
 """How often the layers are sorted, down and up in turn."""
@@ -37,6 +37,8 @@ class _Spot:
     """The text; none for a point."""
     fill: str = "none"
     """The box's colour."""
+    css: str = ""
+    """The box's class, if it has one."""
     above: list[_Spot] = attrs.Factory(list)
     """Where its edges come from."""
     below: list[_Spot] = attrs.Factory(list)
@@ -56,20 +58,32 @@ class _Spot:
         return max(map(len, self.lines)) * LETTER + 2 * MARGIN if self.lines else GAP / 2
 
 
-def layered_svg(graph: Graph, colour_by: Callable[[Node], str | None] | None = None) -> str:
-    """The graph as SVG; `colour_by` gives what stands for a node's colour (by default its affinity, or that it is a call)."""
-    spots = _spots(graph, colour_by or (lambda node: node.affinity or ("call" if node.is_call else None)))
+def layered_svg(
+    graph: Graph,
+    colour_by: Callable[[Node], str | None] | None = None,
+    *,
+    class_of: Callable[[Node], str | None] | None = None,
+    style: str = "",
+) -> str:
+    """The graph as SVG; `colour_by` gives what stands for a node's colour (by default its affinity, or that it is a call).
+
+    `class_of` gives boxes a class, for which `style` may have rules."""
+    spots = _spots(graph, colour_by or (lambda node: node.affinity or ("call" if node.is_call else None)), class_of)
     layers = _layers(spots)
     for sweep in range(SWEEPS):
         _sort(layers if sweep % 2 == 0 else layers[::-1], down=sweep % 2 == 0)
     width, height = _place(layers)
     drawn = [_edge(spot, other) for layer in layers for spot in layer for other in spot.below]
     drawn += [_box(spot) if spot.lines else _passage(spot) for layer in layers for spot in layer]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
-    return "\n".join([f'{head} height="{height:.0f}">', STYLE, f"<title>{escape(graph.name)}</title>", *drawn, "</svg>", ""])
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="layered" {size}>'
+    rules = STYLE + (f"<style>{style}</style>" if style else "")
+    return "\n".join([head, rules, f"<title>{escape(graph.name)}</title>", *drawn, "</svg>", ""])
 
 
-def _spots(graph: Graph, colour_by: Callable[[Node], str | None]) -> list[_Spot]:
+def _spots(
+    graph: Graph, colour_by: Callable[[Node], str | None], class_of: Callable[[Node], str | None] | None
+) -> list[_Spot]:
     """A box for every input, op and output, in topological order, with its edges."""
     from graph.pictures.dot import PALETTE
 
@@ -80,7 +94,7 @@ def _spots(graph: Graph, colour_by: Callable[[Node], str | None]) -> list[_Spot]
             continue
         key = colour_by(node)
         fill = "white" if key is None else colours.setdefault(key, PALETTE[len(colours) % len(PALETTE)])
-        made[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill)
+        made[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill, (class_of(node) if class_of else None) or "")
         for source in dict.fromkeys(entry.node for entry in node.reads):
             if source in made:
                 _join(made[source], made[node])
@@ -192,4 +206,5 @@ def _box(spot: _Spot) -> str:
     for i, line in enumerate(spot.lines):
         lines.append(f'<text x="{spot.x:.1f}" y="{spot.y + (i + 1) * LINE:.1f}">{escape(line)}</text>')
     shape = f'<rect x="{left:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="5"'
-    return f'{shape} fill="{spot.fill}" stroke="#555"/>' + "".join(lines)
+    drawn = f'{shape} fill="{spot.fill}" stroke="#555"/>' + "".join(lines)
+    return f'<g class="{escape(spot.css)}">{drawn}</g>' if spot.css else drawn

@@ -5,9 +5,20 @@ edge. All keep the whole partition acyclic, with the groups that are fixed alrea
 """
 
 from partition.growth.largest import largest
-from partition.growth.observer import WalkObserver
+from partition.growth.observer import BothObservers, SeedObserver, WalkObserver
 from partition.growth.seed import Repair, seed
 from partition.growth.walk import FilterError, Selector, walk
 from partition.growth.waves import waves
 
-__all__ = ["FilterError", "Repair", "Selector", "WalkObserver", "largest", "seed", "walk", "waves"]
+__all__ = [
+    "BothObservers",
+    "FilterError",
+    "Repair",
+    "SeedObserver",
+    "Selector",
+    "WalkObserver",
+    "largest",
+    "seed",
+    "walk",
+    "waves",
+]

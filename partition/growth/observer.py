@@ -1,4 +1,4 @@
-"""What a walk tells those who watch it: the report, and a notebook that goes step by step."""
+"""What growing tells those who watch it: the report, and a notebook that goes step by step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ class WalkObserver:
 
     `direction` is "input" where the walk went from `cur` to one of its producers, "output" where to a consumer.
     """
+
+    def unselected(self, node: int) -> None:
+        """A selector said that no subgraph may start at `node`."""
 
     def started(self, seed: int) -> None:
         """A growth begins at `seed` (its selector said yes)."""
@@ -37,3 +40,72 @@ class WalkObserver:
 
     def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
         """The growth from `seed` is over and left these groups: none where `filter` kept nothing."""
+
+
+class BothObservers(WalkObserver):
+    """Tells two observers the same."""
+
+    def __init__(self, first: WalkObserver, second: WalkObserver) -> None:
+        self._first, self._second = first, second
+
+    def unselected(self, node: int) -> None:
+        self._first.unselected(node)
+        self._second.unselected(node)
+
+    def started(self, seed: int) -> None:
+        self._first.started(seed)
+        self._second.started(seed)
+
+    def joined(self, cur: int, new: int, direction: str) -> None:
+        self._first.joined(cur, new, direction)
+        self._second.joined(cur, new, direction)
+
+    def refused(self, cur: int, new: int, direction: str) -> None:
+        self._first.refused(cur, new, direction)
+        self._second.refused(cur, new, direction)
+
+    def passed_over(self, cur: int, new: int, direction: str, closed: int) -> None:
+        self._first.passed_over(cur, new, direction, closed)
+        self._second.passed_over(cur, new, direction, closed)
+
+    def left_unexpanded(self, node: int, closed: int) -> None:
+        self._first.left_unexpanded(node, closed)
+        self._second.left_unexpanded(node, closed)
+
+    def dropped(self, seed: int, nodes: Sequence[int]) -> None:
+        self._first.dropped(seed, nodes)
+        self._second.dropped(seed, nodes)
+
+    def filtered(self, seed: int, nodes: Sequence[int]) -> None:
+        self._first.filtered(seed, nodes)
+        self._second.filtered(seed, nodes)
+
+    def cut(self, seed: int, nodes: Sequence[int]) -> None:
+        self._first.cut(seed, nodes)
+        self._second.cut(seed, nodes)
+
+    def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
+        self._first.finished(seed, groups)
+        self._second.finished(seed, groups)
+
+
+class SeedObserver:
+    """The same for growth "seed"."""
+
+    def rooted(self, root: int) -> None:
+        """A candidate begins at `root`."""
+
+    def merged(self, node: int) -> None:
+        """`node` joined the candidate."""
+
+    def rejected(self, node: int) -> None:
+        """`node` may not join and is in the rejected list from now on."""
+
+    def rolled_back(self, node: int) -> None:
+        """A path leaves the candidate and comes back through a rejected node: `node`, the last that joined, is rejected."""
+
+    def grown(self, members: Sequence[int]) -> None:
+        """The candidate is complete."""
+
+    def chosen(self, members: Sequence[int]) -> None:
+        """The largest candidate became a subgraph."""

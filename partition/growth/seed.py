@@ -9,6 +9,7 @@ import attrs
 from partition.growth.base import join
 from partition.growth.fixed import by_size, contract_fixed
 from partition.growth.labels import Accept, Color, Preds
+from partition.growth.observer import SeedObserver
 
 Groups = list[list[int]]
 
@@ -22,7 +23,11 @@ class Repair:
 
 
 def seed(
-    preds: Preds, color: Color, accept: Accept | None = None, fixed: Sequence[Sequence[int]] = ()
+    preds: Preds,
+    color: Color,
+    accept: Accept | None = None,
+    fixed: Sequence[Sequence[int]] = (),
+    observer: SeedObserver | None = None,
 ) -> tuple[Groups, list[Repair]]:
     """The literal groups, repaired; and the repairs.
 
@@ -35,7 +40,7 @@ def seed(
 
     Cubic and worse, on bit sets: for study, and for checking the other growths.
     """
-    chosen = _literal(preds, color, accept, fixed)
+    chosen = _literal(preds, color, accept, fixed, observer or SeedObserver())
     done = [sorted(group) for group in fixed]
     groups: Groups = []
     repairs = []
@@ -48,9 +53,11 @@ def seed(
     return by_size(groups), repairs
 
 
-def _literal(preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]]) -> Groups:
+def _literal(
+    preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]], observer: SeedObserver
+) -> Groups:
     """What the document's text gives, in the order of choice."""
-    grower = _Grower(preds, color, accept, fixed)
+    grower = _Grower(preds, color, accept, fixed, observer)
     chosen = []
     for device in dict.fromkeys(c for c in color if c is not None):
         while True:
@@ -67,13 +74,17 @@ def _literal(preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[
             for v in best:
                 grower.device[v] = None
             chosen.append(sorted(best))
+            observer.chosen(chosen[-1])
     return chosen
 
 
 class _Grower:
     """Grows one candidate at a time. Sets of nodes are integers: bit v stands for node v."""
 
-    def __init__(self, preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]], observer: SeedObserver
+    ) -> None:
+        self._observer = observer
         graph = contract_fixed(preds, fixed)
         self._ins, self._outs = graph.preds, graph.succ
         self._ancestors = _closure(graph.preds, graph.order)
@@ -100,6 +111,8 @@ class _Grower:
             up, down = reach[-1]
             reach.append((up | self._ancestors[v], down | self._descendants[v]))
 
+        observer = self._observer
+        observer.rooted(root)
         add(root)
         trail = [(root, iter(self._outs[root] + self._ins[root]))]
         while trail:
@@ -112,15 +125,19 @@ class _Grower:
                 continue
             if self._may_join(cur, new, root):
                 add(new)
+                observer.merged(new)
             else:
                 rejected |= 1 << new
+                observer.rejected(new)
             while reach[-1][0] & reach[-1][1] & rejected:
                 reach.pop()
                 last = members.pop()
                 inside ^= 1 << last
                 rejected |= 1 << last
+                observer.rolled_back(last)
             if inside >> new & 1:
                 trail.append((new, iter(self._outs[new] + self._ins[new])))
+        observer.grown(members)
         return members
 
     def _may_join(self, cur: int, new: int, root: int) -> bool:

@@ -65,6 +65,8 @@ def walk(
             selector = make_selector()
             if selector.select(seed):
                 walker.run(seed, selector)
+            elif observer is not None:
+                observer.unselected(seed)
     return walker.groups
 
 

@@ -1,0 +1,251 @@
+"""Watching a selector at work: every step of a growth, with what is selected and what is rejected so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from graph.graph import Graph, require_graph
+from partition.choose import Watchers, choose_groups
+from partition.errors import PartitionError
+from partition.growth import SeedObserver, WalkObserver
+from partition.hooks import Hooks, Witness
+from partition.op_index import OpIndex, build_op_index
+from partition.pattern import Pattern
+from partition.property import PatternProperty, SubgraphProperty
+from partition.selector import SubgraphSelector
+
+Watched = SubgraphSelector | SubgraphProperty | Callable[[], SubgraphSelector]
+"""A selector without state, a selector's class (or a function that makes one), or a property."""
+
+
+@attrs.frozen(slots=True)
+class Frame:
+    """One step."""
+
+    text: str
+    """What happened."""
+    selected: tuple[str, ...]
+    """The ops in the growing subgraph, in the order of joining."""
+    rejected: tuple[str, ...]
+    """The ops that this growth refused, or may not have any more."""
+    finished: tuple[tuple[str, ...], ...]
+    """The subgraphs that are complete."""
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class Watch:
+    """All steps. Print it, or let a notebook show it: there one goes from step to step on a picture of the graph."""
+
+    graph: Graph
+    """What was watched."""
+    growth: str
+    """How subgraphs grew."""
+    frames: tuple[Frame, ...]
+    """The steps in order."""
+    groups: tuple[tuple[str, ...], ...]
+    """The subgraphs that came of it, by first op."""
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, step: int) -> Frame:
+        return self.frames[step]
+
+    def svg(self, step: int = -1) -> str:
+        """The graph as it was after one step, as SVG."""
+        from partition.watch_view import svg
+
+        return svg(self, step)
+
+    def __str__(self) -> str:
+        from partition.watch_view import text
+
+        return text(self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, str]:
+        """What a notebook shows."""
+        from partition.watch_view import mimebundle
+
+        return mimebundle(self)
+
+    def __repr__(self) -> str:
+        return f"<Watch of {self.graph.name!r}: {len(self.frames)} steps, {len(self.groups)} subgraphs>"
+
+
+def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
+    """Let subgraphs grow and write down every step; the graph is not changed.
+
+    `growth` is "walk" (edge by edge, as the selector is asked) or "seed" (candidates with a rejected list and rollback); by
+    default "seed" for a selector without state, else "walk". The faster growths have no such steps."""
+    subject = _property(selector)
+    index = build_op_index(require_graph(graph))
+    hooks = Hooks(subject, Witness(graph))
+    first = hooks.new_selector()
+    if isinstance(first, Pattern):
+        raise PartitionError(
+            "a Pattern is matched, it does not grow", where="watch", remedy="Look at plan(g, ...).borders, or watch a selector"
+        )
+    how = growth or ("seed" if first.stateless else "walk")
+    if how not in ("walk", "seed"):
+        raise PartitionError(
+            f"growth {how!r} has no steps to watch",
+            where="watch",
+            remedy='Watch "walk" or "seed"; plan(g, ...) shows what it finds',
+        )
+    steps = _Steps(index)
+    watchers = Watchers(walk=_WalkSteps(steps), seed=_SeedSteps(steps))
+    groups, evidence = choose_groups(hooks, index, [], how, watchers)
+    made = tuple(sorted((steps.names(group) for group in groups), key=lambda names: index.number[graph[names[0]]]))
+    for repair in evidence.repairs:
+        parts = " and ".join(map(_braces, map(steps.names, repair.by)))
+        steps.add(f"{_braces(steps.names(repair.replaced))} would close a cycle with another subgraph: it becomes {parts}", made)
+    steps.add(f"the result: {', '.join(map(_braces, made)) or 'no subgraph'}", made)
+    return Watch(graph, how, tuple(steps.frames), made)
+
+
+def _property(watched: Watched) -> SubgraphProperty:
+    if isinstance(watched, SubgraphProperty):
+        return watched
+    if isinstance(watched, SubgraphSelector):
+        return PatternProperty(watched, "watched")
+    if callable(watched):
+        return _Made(watched)
+    raise PartitionError(
+        f"{watched!r:.80} is no selector", where="watch", remedy="Give a selector, its class, or a property that makes one"
+    )
+
+
+class _Made(SubgraphProperty):
+    """A property around a selector's class."""
+
+    name = "watched"
+
+    def __init__(self, make: Callable[[], SubgraphSelector]) -> None:
+        self._make = make
+
+    def create_subgraph_selector(self) -> SubgraphSelector | Pattern:
+        return self._make()
+
+
+class _Steps:
+    """The frames so far, and the sets that the next one shows."""
+
+    def __init__(self, index: OpIndex) -> None:
+        self._nodes = index.nodes
+        self.frames: list[Frame] = []
+        self.selected: list[int] = []
+        self.rejected: list[int] = []
+        self.finished: list[tuple[str, ...]] = []
+
+    def name(self, v: int) -> str:
+        return self._nodes[v].name
+
+    def names(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self.name(v) for v in numbers)
+
+    def begin(self, v: int) -> None:
+        self.selected, self.rejected = [v], []
+
+    def reject(self, numbers: Sequence[int]) -> None:
+        out = set(numbers)
+        self.selected = [v for v in self.selected if v not in out]
+        self.rejected += [v for v in numbers if v not in self.rejected]
+
+    def end(self) -> None:
+        self.selected, self.rejected = [], []
+
+    def add(self, text: str, finished: Sequence[tuple[str, ...]] | None = None) -> None:
+        done = tuple(self.finished if finished is None else finished)
+        self.frames.append(Frame(text, self.names(self.selected), self.names(self.rejected), done))
+
+
+class _WalkSteps(WalkObserver):
+    """Growth "walk", step by step."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+
+    def unselected(self, node: int) -> None:
+        self._steps.add(f"select({self._steps.name(node)}): no")
+
+    def started(self, seed: int) -> None:
+        self._steps.begin(seed)
+        self._steps.add(f"select({self._steps.name(seed)}): yes, a subgraph starts")
+
+    def joined(self, cur: int, new: int, direction: str) -> None:
+        if new in self._steps.rejected:
+            self._steps.rejected.remove(new)
+        self._steps.selected.append(new)
+        self._steps.add(f"{self._question(cur, new, direction)}: yes")
+
+    def refused(self, cur: int, new: int, direction: str) -> None:
+        self._steps.reject([new])
+        self._steps.add(f"{self._question(cur, new, direction)}: no")
+
+    def passed_over(self, cur: int, new: int, direction: str, closed: int) -> None:
+        self._steps.reject([new])
+        name = self._steps.name
+        self._steps.add(f"{name(new)} is not offered: joining would close a cycle through {name(closed)}")
+
+    def left_unexpanded(self, node: int, closed: int) -> None:
+        name = self._steps.name
+        self._steps.add(f"the neighbours of {name(node)} are not asked about, since {name(closed)} reaches it")
+
+    def dropped(self, seed: int, nodes: Sequence[int]) -> None:
+        self._steps.begin(seed)
+        self._steps.reject(nodes)
+        self._steps.add(f"a path comes back to {_braces(self._steps.names(nodes))}: growth begins again without")
+
+    def filtered(self, seed: int, nodes: Sequence[int]) -> None:
+        self._steps.reject(nodes)
+        self._steps.add(f"filter removes {_braces(self._steps.names(nodes))}")
+
+    def cut(self, seed: int, nodes: Sequence[int]) -> None:
+        self._steps.reject(nodes)
+        self._steps.add(f"what filter left closes a cycle: {_braces(self._steps.names(nodes))} are cut off")
+
+    def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
+        made = [self._steps.names(group) for group in groups]
+        self._steps.finished += made
+        self._steps.add(f"finished: {', '.join(map(_braces, made)) or 'nothing is left'}")
+        self._steps.end()
+
+    def _question(self, cur: int, new: int, direction: str) -> str:
+        return f"select_{direction}({self._steps.name(cur)}, {self._steps.name(new)})"
+
+
+class _SeedSteps(SeedObserver):
+    """Growth "seed", step by step."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+
+    def rooted(self, root: int) -> None:
+        self._steps.begin(root)
+        self._steps.add(f"root {self._steps.name(root)}")
+
+    def merged(self, node: int) -> None:
+        self._steps.selected.append(node)
+        self._steps.add(f"merge {self._steps.name(node)}")
+
+    def rejected(self, node: int) -> None:
+        self._steps.reject([node])
+        self._steps.add(f"{self._steps.name(node)} may not join: rejected")
+
+    def rolled_back(self, node: int) -> None:
+        self._steps.reject([node])
+        self._steps.add(f"a path leaves and comes back through a rejected node: roll back {self._steps.name(node)}")
+
+    def grown(self, members: Sequence[int]) -> None:
+        self._steps.add(f"candidate: {_braces(self._steps.names(members))}")
+        self._steps.end()
+
+    def chosen(self, members: Sequence[int]) -> None:
+        self._steps.finished.append(self._steps.names(members))
+        self._steps.add(f"the largest candidate becomes a subgraph: {_braces(self._steps.names(members))}")
+
+
+def _braces(names: Sequence[str]) -> str:
+    return "{" + ", ".join(names) + "}"
