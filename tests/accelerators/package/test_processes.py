@@ -138,6 +138,8 @@ def test_a_killed_export_leaves_a_whole_file(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("killed, kills", [(killed_while_writing, 150), (killed_while_exporting, 100), (killed_while_compiling, 50)])
+@pytest.mark.parametrize(
+    "killed, kills", [(killed_while_writing, 150), (killed_while_exporting, 100), (killed_while_compiling, 50)]
+)
 def test_three_hundred_kills(killed, kills, tmp_path):
     killed(tmp_path, kills)
