@@ -77,7 +77,9 @@ def interpreters(names: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
             yield name, None, f"not installed: {missing}"
 
 
-def measure(shapes: Sequence[str], sizes: Sequence[int], names: Sequence[str], limit: float) -> list[results.Row]:
+def measure(
+    shapes: Sequence[str], sizes: Sequence[int], names: Sequence[str], limit: float, rounds: int = ROUNDS
+) -> list[results.Row]:
     """A row for each engine on each shape at each size."""
     pythons = {name: (python, reason) for name, python, reason in interpreters(names)}
     progress = Progress(len(shapes) * len(sizes), "partition")
@@ -92,7 +94,7 @@ def measure(shapes: Sequence[str], sizes: Sequence[int], names: Sequence[str], l
                 case = {"shape": shape, "nodes": nodes}
                 out = {name: reason or given_up.get((name, shape), "") for name, (_, reason) in pythons.items()}
                 able = {name: python for name, (python, _) in pythons.items() if python and not out[name]}
-                made = take_turns(case, able, path, limit)
+                made = take_turns(case, able, path, limit, rounds)
                 for name, row in made.items():
                     if row.times is None:
                         given_up[name, shape] = f"{row.note} at {nodes:,} nodes already"
@@ -100,11 +102,13 @@ def measure(shapes: Sequence[str], sizes: Sequence[int], names: Sequence[str], l
     return with_ratios(rows)
 
 
-def take_turns(case: dict[str, Any], pythons: Mapping[str, str], path: Path, limit: float) -> dict[str, results.Row]:
+def take_turns(
+    case: dict[str, Any], pythons: Mapping[str, str], path: Path, limit: float, rounds: int
+) -> dict[str, results.Row]:
     """Each engine once, in a fresh process; those that were quick again, a few rounds."""
     found: dict[str, list[results.Row]] = {name: [] for name in pythons}
     quick = list(pythons)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name in list(quick):
             began = time.monotonic()
             found[name].append(asked(case, name, pythons[name], path, limit))
@@ -163,9 +167,10 @@ def main() -> None:
     publish.add_options(parser)
     args = parser.parse_args()
     if args.tiny:
-        args.nodes, args.engines = [200], [name for name in args.engines if ENGINES[name].environment is None]
+        args.shapes, args.nodes = ["random"], [200]
+        args.engines = [name for name in args.engines if ENGINES[name].environment is None]
     load = OtherLoad()
-    rows = measure(args.shapes, args.nodes, args.engines, args.limit)
+    rows = measure(args.shapes, args.nodes, args.engines, args.limit, 1 if args.tiny else ROUNDS)
     publish.finish("partition", results.section(rows, limit_s=args.limit, others_cores=load.cores()), args, parser)
 
 

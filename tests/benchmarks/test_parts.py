@@ -1,0 +1,236 @@
+"""What the benchmarks are made of: figures, files, tables, models, processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from benchmarks import compare, publish, results, tables
+from benchmarks.agreement import error
+from benchmarks.models.own import OWN, unet
+from benchmarks.models.zoo import zoo_model
+from benchmarks.partitioners import LIMIT
+from benchmarks.processes import CutOff, Failed, run_json
+from benchmarks.results import Row, Section
+from benchmarks.shapes import SHAPES
+from benchmarks.timing import Ratio, Times, geometric_mean, interleaved, ratio, spread, summary
+from benchmarks.venvs import Environment, PeerMissing, python_of
+from benchmarks.work import flops, traffic
+
+ABOUT = {
+    "processor": "a processor", "cores": 4, "memory_gib": 16.0, "system": "Linux x86_64", "versions": {"python": "3.12"},
+    "commit": "abc", "date": "2026-01-02T03:04+00:00", "others_cores": 0.1,
+}  # fmt: skip
+
+
+def row(engine: str, milliseconds: float | None, over: float | None = None, wide: float = 0.02, **more: object) -> Row:
+    times = None if milliseconds is None else Times(milliseconds / 1e3, milliseconds / 1e3, 0.05, 9)
+    case = {"model": "net", "batch": 1, "threads": 1}
+    return Row(case, engine, times, None if over is None else Ratio(over, wide), **more)  # type: ignore[arg-type]
+
+
+def section(*rows: Row) -> Section:
+    return Section(rows, ABOUT)
+
+
+# -- figures ---------------------------------------------------------------------------------------------
+
+
+def test_summary_and_spread() -> None:
+    assert summary([3.0, 1.0, 2.0]) == Times(2.0, 1.0, spread([1.0, 2.0, 3.0]), 3)
+    assert spread([1.0] * 10) == 0
+    assert spread([1.0]) == 0.15  # a single one shows none
+
+
+def test_what_disturbs_a_round_cancels_out() -> None:
+    theirs = [1.0, 5.0, 2.0, 9.0, 1.0]
+    found = ratio([0.5 * t for t in theirs], theirs)
+    assert (found.value, found.spread, str(found)) == (0.5, 0.0, "0.50 ±0.00")
+
+
+def test_a_wild_ratio_is_not_shown() -> None:
+    found = ratio([1.0, 9.0, 1.0, 9.0, 1.0, 9.0], [1.0] * 6)
+    assert found.is_worthless and str(found).startswith("worthless (±")
+
+
+def test_everybody_has_a_turn_in_each_round() -> None:
+    order: list[str] = []
+
+    def contestant(name: str):
+        def seconds(count: int) -> list[float]:
+            order.append(name)
+            return [1.0] * count
+
+        return seconds
+
+    found = interleaved({name: contestant(name) for name in "abc"}, budget=0, fewest=3)
+    assert found == {name: [1.0] * 3 for name in "abc"}
+    assert "".join(order) == "abc" + "abc" + "bca" + "cab"
+
+
+def test_geometric_mean() -> None:
+    assert geometric_mean([0.5, 2.0]) == pytest.approx(1)
+
+
+def test_error_is_relative_and_before_a_softmax() -> None:
+    assert error([np.float32([1, 2, 4])], [np.float32([1, 2, 4.4])]) == pytest.approx(0.4 / 4.4)
+    assert error([np.zeros(3)], [np.zeros(4)]) == float("inf")
+    assert error([np.float32([np.nan])], [np.float32([1])]) == float("inf")
+    logits = np.array([[0.0, 1.0, 30.0]])
+    softmax = np.exp(logits - 30) / np.exp(logits - 30).sum()
+    moved = np.exp(logits + [0, 1, 0] - np.array(30)) / np.exp(logits + [0, 1, 0] - np.array(30)).sum()
+    assert np.abs(softmax - moved).max() < 1e-11 and error([softmax], [moved]) > 0.03
+
+
+def test_work_of_a_layer() -> None:
+    x = pt.variable("x", "float32", (1, 3, 8, 8))
+    w = pt.constant(np.ones((4, 3, 3, 3), np.float32), name="w")
+    conv = pt.op("Conv", x, w, name="conv", kernel_shape=[3, 3])
+    graph = pt.apply_pass(pt.Graph([pt.op("Relu", conv, name="relu")]), "InferShape")
+    nodes = [graph["conv"], graph["relu"]]
+    assert flops(nodes) == 4 * 36 * 27 * 2 + 4 * 36
+    assert traffic(graph, nodes) == 4 * (3 * 64 + 4 * 27 + 4 * 36)
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def test_results_come_back(tmp_path: Path) -> None:
+    made = section(row("partita", 1.5, error=1e-6), row("openvino", 2, 0.75), row("tvm", None, note="over 6 s"))
+    results.write("latency", made, tmp_path)
+    path = results.write("compile", section(), tmp_path)
+    assert results.read(path) == {"latency": made, "compile": section()}
+    assert results.newest("latency", tmp_path) == made and results.newest("gpu", tmp_path) is None
+
+
+def test_latency_table() -> None:
+    rows = [row("partita", 1.5), row("onnxruntime", 3, 0.5), row("openvino", 2, 0.75), row("tvm", 300, 0.005)]
+    said = tables.latency(section(*rows, row("torch", None, note="ModuleNotFoundError: no torch")))
+    assert "| net            |     1.5 |           3 |        2 | 300 |   [1] | 0.75 ±0.01 |" in said
+    assert "| geometric mean |         |             |          |     |       |       0.75 |" in said
+    assert "[1]: ModuleNotFoundError: no torch" in said
+
+
+def test_a_wrong_engine_counts_for_no_ratio() -> None:
+    said = tables.latency(section(row("partita", 1.5), row("fast", 1, 1.5, note="wrong: 3e-02"), row("right", 2, 0.75)))
+    assert "0.75 ±0.01" in said and "1 wrong: 3e-02" in said
+
+
+def test_a_worthless_ratio_is_left_out_of_the_mean() -> None:
+    said = tables.latency(section(row("partita", 1.5), row("openvino", 2, 0.75, wide=0.5)))
+    assert "worthless (±50%)" in said and "(0 of 1)" not in said and "–" in said
+
+
+def test_put_writes_between_the_markers_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- bench:latency -->\nold\n<!-- /bench:latency -->\nafter\n")
+    for _ in range(2):
+        publish.put(page, {"latency": r"new \1", "gpu": "nowhere"})
+    assert page.read_text() == "before\n<!-- bench:latency -->\n\nnew \\1\n\n<!-- /bench:latency -->\nafter\n"
+
+
+def test_compare() -> None:
+    old = {"latency": section(row("partita", 1.5), row("openvino", 2, 0.75), row("onnxruntime", 3, 0.50))}
+    new = {"latency": section(row("partita", 1.5), row("openvino", 2, 0.76), row("onnxruntime", None, note="wrong: 1e-01"))}
+    assert compare.report(old, new, everything=False) == (
+        "1 of 1 ratios agree within their spreads.\n\n1 of 1 times agree within their spreads.\n\n"
+        "latency: net, batch 1, threads 1: onnxruntime: fine -> wrong: 1e-01"
+    )
+    new = {"latency": section(row("openvino", 2, 0.60))}
+    said = compare.report(old, new, everything=False)
+    assert "| latency: net, batch 1, threads 1: openvino | ratio | 0.75 | 0.6 |   -20% |  |" in said
+    assert "0 of 1 ratios agree" in said
+
+
+def test_pictures_are_the_same_each_time(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks import plots
+
+    shapes = [Row({"shape": "holes", "nodes": n}, e, Times(n * t, n, 0, 1)) for e, t in (("partita", 1e-6), ("tvm", 1e-4))
+              for n in (1000, 10_000)]  # fmt: skip
+    latency = section(row("partita", 1.5), row("openvino", 2, 0.75))
+    drawn = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        files = [*plots.growth(section(*shapes), tmp_path / name).values(), *plots.ratios(latency, tmp_path / name).values()]
+        drawn.append([(path.name, path.read_bytes()) for path in files])
+    assert drawn[0] == drawn[1] and [name for name, _ in drawn[0]] == ["partition-holes.svg", "latency-1.svg"]
+
+
+# -- models ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+def test_zoo_models_at_batch_8(name: str) -> None:
+    graph = zoo_model(name, 8)
+    assert str(graph.inputs[0][0].type) == "float32[8, 3, 224, 224]"
+    kind = graph.outputs[0].type
+    assert kind is not None and str(kind).startswith("float32[8, 1000")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_models_are_the_same_each_time(name: str) -> None:
+    first, second = OWN[name](1), OWN[name](1)
+    assert str(first) == str(second)
+    assert all(entry.type is not None for entry in first.outputs)
+
+
+def test_a_small_unet_computes() -> None:
+    model = pt.compile(unet(1, size=32, width=4), "reference")
+    random = np.random.default_rng(0)
+    one, other = (model(random.standard_normal((1, 3, 32, 32), np.float32))[0] for _ in range(2))
+    assert one.shape == (1, 4, 32, 32) and np.isfinite(one).all()
+    assert one.std() > 0.1 and np.abs(one - other).max() > 0.1
+
+
+def test_shapes_of_the_partitioning_benchmark_have_fan_in_2() -> None:
+    for name in ("residual", "holes", "random"):
+        preds, _ = SHAPES[name](500)
+        assert max(map(len, preds)) <= 2
+
+
+# -- processes and environments --------------------------------------------------------------------------
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_the_last_line_is_what_a_process_says() -> None:
+    assert run_json(python("print('noise'); print('[1, 2]')"), 60) == [1, 2]
+
+
+def test_a_process_is_cut_off_with_all_that_it_started(tmp_path: Path) -> None:
+    file = tmp_path / "alive"
+    child = f"import time\nwhile True: open({str(file)!r}, 'w').write(str(time.time())); time.sleep(0.05)"
+    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    with pytest.raises(CutOff, match="over 2 s"):
+        run_json(python(code), 2)
+    time.sleep(0.3)
+    before = file.read_text()
+    time.sleep(0.3)
+    assert file.read_text() == before
+
+
+def test_a_failure_says_its_last_words() -> None:
+    with pytest.raises(Failed, match="ValueError: too bad") as caught:
+        run_json(python("raise ValueError('too bad')"), 60)
+    assert caught.value.code == 1
+
+
+def test_a_partitioner_ends_itself_at_the_limit() -> None:
+    code = "from benchmarks.partitioners import clocked; import time; clocked(lambda: time.sleep(60))"
+    done = subprocess.run(python(code), cwd=publish.ROOT, env={LIMIT: "0.2"}, check=False, timeout=30)
+    assert done.returncode == -14
+
+
+def test_a_missing_python_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    with pytest.raises(PeerMissing, match=r"old needs Python 2\.1: none on the path or in .*versions \(pyenv install 2\.1\)"):
+        python_of(Environment("old", ("nothing",), python="2.1"))

@@ -1,0 +1,110 @@
+"""Each benchmark runs, in its tiny mode, with the peers that are installed here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import results
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(module: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def kept(folder: Path, name: str) -> results.Section:
+    (path,) = folder.glob("*.json")
+    return results.read(path)[name]
+
+
+def test_partition(tmp_path: Path) -> None:
+    said = run("partition", "--tiny", "--results", str(tmp_path))
+    assert "| random 200" in said and "Measured 20" in said
+    made = kept(tmp_path, "partition")
+    ours = {row.engine: row for row in made.rows if row.engine.startswith("partita")}
+    assert list(ours) == ["partita largest", "partita walk", "partita waves"]
+    assert all(row.is_sound and row.extra["groups"] > 0 for row in ours.values())
+    assert ours["partita waves"].extra["groups"] <= ours["partita largest"].extra["groups"]
+    assert {"processor", "cores", "versions", "commit", "date", "others_cores"} <= made.about.keys()
+
+
+def test_latency(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    said = run("latency", "--tiny", "--results", str(tmp_path))
+    assert "**batch 1, 1 thread**" in said and "geometric mean" in said
+    rows = {row.engine: row for row in kept(tmp_path, "latency").rows}
+    assert list(rows) == ["partita", "onnxruntime", "openvino", "tvm"]
+    for name in ("partita", "onnxruntime"):
+        assert rows[name].is_sound, rows[name].note
+        assert rows[name].error is not None and rows[name].error < 1e-4
+    assert rows["onnxruntime"].ratio is not None and rows["onnxruntime"].ratio.value > 0
+
+
+def test_compile(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    said = run("compiling", "--tiny", "--results", str(tmp_path))
+    assert "partita cold" in said and "export MiB" in said
+    rows = {row.engine: row for row in kept(tmp_path, "compile").rows}
+    cold, warm, again = (rows[f"partita {how}"].times for how in ("cold", "warm", "import"))
+    assert cold and warm and again and warm.median < cold.median and again.median < cold.median
+    assert rows["partita import"].extra["MiB"] > 4.7  # the weights alone
+
+
+def test_gpu() -> None:
+    said = run("gpu", "--tiny")
+    assert "There is no GPU here, so nothing was measured." in said or "Measured 20" in said
+
+
+def test_layers() -> None:
+    pytest.importorskip("onnxruntime")
+    said = run("layers", "squeezenet", "--tiny")
+    head, _, *lines = said.split("\n\n")[0].splitlines()
+    assert [cell.strip() for cell in head.strip("| ").split("|")][:3] == ["first node", "ops", "kernel"]
+    won = [int(line.rstrip("| ").split("|")[-1]) for line in lines]
+    assert len(won) > 20 and won == sorted(won, reverse=True)
+    assert "The machine's measured peak: " in said
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "shown"),
+    [
+        ("graph_scale", ["--nodes", "1000"], "infer types"),
+        ("partition_scale", ["--shape", "residual", "--nodes", "1000"], "residual"),
+        ("publish", ["--help"], "renders the documentation anew"),
+        ("compare", ["--help"], "what changed between two results files"),
+        ("models", ["--help"], "the fifteen models"),
+    ],
+)
+def test_the_others(module: str, words: list[str], shown: str) -> None:
+    assert shown.lower() in " ".join(run(module, *words).lower().split())
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    words = ["--engines", "partita walk", "--nodes", "300000", "--results", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.partition", *words],
+        cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("*/shape.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "stopped; nothing of this benchmark was written" in errors
+    assert "Traceback" not in errors
+    assert not list(folder.iterdir()) and not list(tmp_path.glob("*.json"))
