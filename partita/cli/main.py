@@ -18,7 +18,7 @@ from partita.cli import exits
 from partita.cli.arguments import Usage
 from partita.cli.screen import DEBUG, Screen
 
-VERBS = ("devices", "inspect", "partition", "explain", "run", "bench", "compile", "cache")
+VERBS = ("devices", "inspect", "partition", "explain", "run", "bench", "compile", "tune", "cache")
 """One file each."""
 
 ABOUT = """\

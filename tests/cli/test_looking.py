@@ -214,4 +214,7 @@ def test_mxnet_symbols(partita: Command, tmp_path: Path, monkeypatch: pytest.Mon
     found = partita("inspect", "net-symbol.json", "--shape", "data=2,3", "--json").json
     assert (found["inputs"], found["flops"]) == ({"data": "float32[2, 3]"}, 6)
     Path("net-0007.params").touch()
-    assert "without parameters the weights are inputs: --params net-0007.params" in partita("inspect", "net-symbol.json").err
+    assert (
+        "without parameters the weights are inputs: --params net-0007.params"
+        in partita("inspect", "net-symbol.json").err
+    )

@@ -71,7 +71,7 @@ def test_usage(partita: Command, arguments: tuple[str, ...], message: str) -> No
     assert "--help." in done.err
 
 
-@pytest.mark.parametrize("verb", ["inspect", "partition", "run", "bench", "compile"])
+@pytest.mark.parametrize("verb", ["inspect", "partition", "run", "bench", "compile", "tune"])
 @pytest.mark.parametrize(
     ("name", "message"),
     [

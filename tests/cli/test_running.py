@@ -185,3 +185,12 @@ def test_settings(partita: Command, model: str) -> None:
     done = partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREAD=1")
     assert done.status == 1
     assert "Did you mean 'NUM_THREADS'" in done.err
+
+
+def test_tune(partita: Command, model: str) -> None:
+    done = partita(
+        "tune", model, "--devices", "cpu", "--config", "CACHE_DIR=kept", "--seconds", "1", "--json", "--quiet"
+    )
+    kernels = done.json["kernels"]
+    assert done.status == 0
+    assert all(kernel["after_us"] <= kernel["before_us"] for kernel in kernels)

@@ -1,0 +1,49 @@
+"""A model's kernels measured in several ways; the fastest are used by every later compilation on this machine.
+
+What is found is kept beside the cache. Let nothing else run meanwhile. Ctrl-C ends it, and what was found until then is kept."""
+
+from __future__ import annotations
+
+import argparse
+
+import attrs
+
+import partita as pt
+from partita.cli import exits
+from partita.cli.arguments import add_devices, add_model, config_of, positive
+from partita.cli.models import compiled, load_graph
+from partita.cli.screen import Screen, table
+
+EXAMPLE = """\
+  partita tune zoo:squeezenet --devices cpu --seconds 30
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_model(parser)
+    add_devices(parser)
+    parser.add_argument(
+        "--seconds", type=positive, default=60.0, metavar="S", help="about so long (default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Compile, measure, tell."""
+    model = compiled(load_graph(arguments, screen), arguments, screen, config_of(arguments.config))
+    screen.say(f"measuring kernels for about {arguments.seconds:g} s")
+    report = pt.tune(model, arguments.seconds, progress=not screen.quiet)
+    screen.write_json(attrs.asdict(report))
+    rows = [
+        (
+            kernel.kernel,
+            f"{kernel.before_us:,.1f}",
+            f"{kernel.after_us:,.1f}",
+            str(kernel.tried),
+            ", ".join(f"{name}: {choice}" for name, choice in kernel.choices.items()),
+        )
+        for kernel in report.kernels
+    ]
+    columns = ("kernel", "µs before", "µs now", "tried", "chosen instead")
+    screen.show(table(f"{model.graph.name}: {len(rows)} kernels", columns, rows, right=columns[1:4]))
+    return exits.INTERRUPTED if report.interrupted else exits.OK
