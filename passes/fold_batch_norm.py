@@ -66,10 +66,10 @@ def _fold_all(g: Graph, namer: Namer) -> Graph:
 def _fold(norm: Node, g: Graph) -> _Fold | None:
     """How the batch norm goes into the op before it; None if it cannot."""
     x = norm.inputs[0]
-    if x is None or not _is_inference(norm, g) or norm.after or not _is_only_reader(x, g):
+    if x is None or not is_inference(norm, g) or norm.after or not is_only_reader(x, g):
         return None
     op = x.node
-    factors = _scale_and_shift(norm)
+    factors = scale_and_shift(norm)
     weight = as_constant(op.inputs[1]) if len(op.inputs) > 1 else None
     if factors is None or weight is None or op.domain or op.after or op.affinity != norm.affinity:
         return None
@@ -78,7 +78,7 @@ def _fold(norm: Node, g: Graph) -> _Fold | None:
     if len(op.inputs) > 2 and op.inputs[2] is not None and bias is None:
         return None
     if op.op in ("Conv", "ConvTranspose"):
-        made = _conv(op, weight, bias, scale, shift)
+        made = scaled_convolution(op, weight, bias, scale, shift)
     elif op.op in ("Gemm", "MatMul") and g.opsets.get("", 1) >= 7:
         made = _gemm(op, weight, bias, scale, shift)
     else:
@@ -88,7 +88,7 @@ def _fold(norm: Node, g: Graph) -> _Fold | None:
     return _Fold(op, norm, *made)
 
 
-def _is_inference(norm: Node, g: Graph) -> bool:
+def is_inference(norm: Node, g: Graph) -> bool:
     """Does it use the given mean and variance, for each channel, and return nothing else?"""
     version = g.opsets.get("", 1)
     if norm.domain or any(norm.output_names[1:]) or len(norm.inputs) < 5:
@@ -98,13 +98,13 @@ def _is_inference(norm: Node, g: Graph) -> bool:
     return not norm.attrs.get("training_mode", 0) and norm.attrs.get("spatial", 1) == 1
 
 
-def _is_only_reader(entry: NodeEntry, g: Graph) -> bool:
+def is_only_reader(entry: NodeEntry, g: Graph) -> bool:
     index = g.index
     number = index.number.get(entry.node)
     return number is not None and len(index.consumers[number]) == 1 and entry not in g.outputs
 
 
-def _scale_and_shift(norm: Node) -> tuple[Array, Array] | None:
+def scale_and_shift(norm: Node) -> tuple[Array, Array] | None:
     """The batch norm as y = x·scale + shift, in float64."""
     parts = [as_constant(entry) for entry in norm.inputs[1:5]]
     if any(part is None for part in parts):
@@ -115,7 +115,7 @@ def _scale_and_shift(norm: Node) -> tuple[Array, Array] | None:
         return scale, beta - mean * scale
 
 
-def _conv(
+def scaled_convolution(
     op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array
 ) -> tuple[Array, Array] | None:
     """Output channels are axis 0 of a convolution's weights; of a transposed one axis 1, within each group."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
+from accelerators.tvm.layouts.folding import fold_scales
 from accelerators.tvm.machine import Machine, host_cpu, host_machine, usable_cores
 from accelerators.tvm.processor import host_features
 from accelerators.tvm.runtime import version
@@ -24,8 +25,8 @@ class CpuAccelerator(TvmAccelerator):
         return host_machine(int(config["NUM_THREADS"]) or usable_cores())
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Blocked layouts where convolutions are."""
-        return block(graph, machine)
+        """Scales and shifts folded; blocked layouts where convolutions are."""
+        return block(fold_scales(graph), machine)
 
     def metrics(self) -> dict[str, Any]:
         """The host by LLVM's name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from accelerators.tvm.attentions import AttentionProperty
-from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.convolutions import BlockedProperty
 from accelerators.tvm.matrices import MatrixProperty
 from accelerators.tvm.merging import merge_projections
 from graph.graph import Graph
@@ -28,17 +28,15 @@ ELEMENTWISE = frozenset(
 )
 """Ops that compute each number from those at the same place."""
 
-CONVOLUTIONS = "|".join(["Conv", "ConvTranspose", *(f"{DOMAIN}::{op}" for op in ("Conv", "DepthwiseConv"))])
-
 LONGEST_CHAIN = 32
 """A kernel of more element-wise ops than this has more live values than registers."""
 
 
 class ConvolutionProperty(PatternProperty):
-    """A convolution with what follows it number by number."""
+    """A convolution of plain values with what follows it number by number."""
 
     def __init__(self) -> None:
-        super().__init__(Pattern(CONVOLUTIONS, "Add|Sum?", ACTIVATIONS + "?"), "conv")
+        super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
 
 
 class ChainProperty(SubgraphProperty):
@@ -86,7 +84,7 @@ class SingleProperty(PatternProperty):
 
 def fuse(graph: Graph) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are."""
-    kinds = AttentionProperty, ConvolutionProperty, MatrixProperty, ChainProperty, SingleProperty
+    kinds = AttentionProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ChainProperty, SingleProperty
     return partition_graph(merge_projections(graph), subgraph_property=[kind() for kind in kinds])
 
 

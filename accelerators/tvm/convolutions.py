@@ -1,0 +1,67 @@
+"""What is computed on blocked values, with all that follows number by number: bias, activation however it is spelled, residual
+add, in any order."""
+
+from __future__ import annotations
+
+from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.templates.epilogue import folded, static_shape
+from accelerators.tvm.templates.formulas import formula
+from graph.graph import Graph
+from graph.node import Node
+from partition.property import SubgraphProperty
+from partition.selector import SubgraphSelector
+
+ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool".split())
+"""Ops on blocked values whose kernels have an epilogue."""
+
+LONGEST = 16
+"""So many ops follow at most."""
+
+LATEST = 21
+"""Formulas are written for ops as they are from version 7 on."""
+
+
+class BlockedProperty(SubgraphProperty):
+    """An op on blocked values, and the element-wise ops after it."""
+
+    name = "conv"
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return BlockedSelector()
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """What has many results had better be several kernels."""
+        return len(subgraph.outputs) <= 2
+
+
+class BlockedSelector(SubgraphSelector):
+    """From the root along the data flow, as long as shapes stay; against it where that leads back to the root."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.whole: tuple[int, ...] = ()
+        self.taken: set[Node] = set()
+
+    def select(self, node: Node) -> bool:
+        self.root, self.whole = node, static_shape(node[0]) or ()
+        return node.domain == DOMAIN and node.op in ROOTS
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        inside = any(entry.node in self.taken or entry.node is self.root for entry in new.reads)
+        return cur is not self.root and inside and self._fits(new)
+
+    def select_output(self, cur: Node, new: Node) -> bool:
+        return self._fits(new)
+
+    def reset(self) -> None:
+        self.taken = set()
+
+    def _fits(self, new: Node) -> bool:
+        if len(self.taken) == LONGEST or len(new.output_names) != 1 or static_shape(new[0]) != self.whole:
+            return False
+        shapes = [static_shape(entry) for entry in new.reads]
+        groups = [(i, i + 1) for i in range(len(self.whole))]
+        if formula(new, LATEST) is None or any(s is None or folded(s, self.whole, groups) is None for s in shapes):
+            return False
+        self.taken.add(new)
+        return True

@@ -1,0 +1,156 @@
+"""Scales and shifts of channels worked into the convolution before them, or made one of each.
+
+Old exports write a batch norm as a Mul and an Add, or follow one by them; where no convolution stands before (networks that
+normalise first), a whole run of such ops becomes one Mul and one Add, which fuse with what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.templates.epilogue import static_shape
+from graph.build import constant
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+from passes.constants import Namer
+from passes.fold_batch_norm import is_inference, is_only_reader, scale_and_shift, scaled_convolution
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True)
+class Run:
+    """y = x · scale + shift, number by channel."""
+
+    source: NodeEntry
+    """x."""
+    scale: Array
+    """By channel, in float64."""
+    shift: Array
+    """By channel, in float64."""
+    nodes: tuple[Node, ...]
+    """The ops that say so."""
+
+
+def fold_scales(graph: Graph) -> Graph:
+    """The graph with runs of scales and shifts folded. Linear."""
+    runs: dict[Node, Run] = {}
+    for node in graph.nodes:
+        found = _step(node, graph)
+        if found is None:
+            continue
+        before = runs.get(found.source.node)
+        if before is not None and is_only_reader(found.source, graph):
+            del runs[found.source.node]
+            shift = before.shift * found.scale + found.shift
+            found = Run(before.source, before.scale * found.scale, shift, (*before.nodes, node))
+        runs[node] = found
+    if not runs:
+        return graph
+    return _Folding(graph, runs).run()
+
+
+class _Folding:
+    def __init__(self, graph: Graph, runs: dict[Node, Run]) -> None:
+        self.graph = graph
+        self.namer = Namer(graph)
+        self.into: dict[Node, tuple[Run, Array, Array]] = {}
+        """By convolution, the run that it takes, and its new weights and bias."""
+        self.alone: dict[Node, Run] = {}
+        """By last op, the runs that stay; each becomes a Mul and an Add."""
+        for last, run in runs.items():
+            folded = self._folded(run)
+            if folded is not None:
+                self.into[run.source.node] = (run, *folded)
+            elif len(run.nodes) > 1 or run.nodes[0].op == "BatchNormalization":
+                self.alone[last] = run
+        gone = [*(run for run, _, _ in self.into.values()), *self.alone.values()]
+        self.gone = {node for run in gone for node in run.nodes}
+
+    def run(self) -> Graph:
+        return rewrite(self.graph, self._visit)
+
+    def _folded(self, run: Run) -> tuple[Array, Array] | None:
+        """The weights and the bias of the convolution that makes the source, if it can take the run."""
+        op = run.source.node
+        if op.op not in ("Conv", "ConvTranspose") or op.domain or not is_only_reader(run.source, self.graph):
+            return None
+        given = [None if entry is None else entry.node.value for entry in op.inputs[1:]]
+        if given[0] is None or (len(op.inputs) > 2 and op.inputs[2] is not None and given[1] is None):
+            return None
+        made = scaled_convolution(op, given[0], given[1] if len(given) > 1 else None, run.scale, run.shift)
+        return made if made is not None and all(np.isfinite(part).all() for part in made) else None
+
+    def _visit(self, node: Node, rewriter: Rewriter) -> None:
+        if node in self.into:
+            run, weight, bias = self.into[node]
+            last = run.nodes[-1]
+            parts = [rewriter.keep(constant(part, self.namer(f"{last.name}_{what}")))
+                     for part, what in ((weight, "weight"), (bias, "bias"))]  # fmt: skip
+            inputs = (rewriter.rebuilt(node).inputs[0], *(part[0] for part in parts))
+            made = node.evolve(inputs=inputs, output_names=last.output_names[:1], output_types=last.output_types[:1])
+            rewriter.keep(node, made)
+            rewriter.replace(last[0], made[0])
+        elif node in self.alone:
+            self._pair(node, self.alone[node], rewriter)
+        elif node not in self.gone:
+            rewriter.keep(node)
+
+    def _pair(self, node: Node, run: Run, rewriter: Rewriter) -> None:
+        """A Mul and an Add in place of the run; the last takes the place of its last op."""
+        made = run.source.type
+        assert isinstance(made, TensorType) and made.rank is not None
+        value = rewriter.value(run.source)
+        pair = ("Mul", run.scale, 1.0), ("Add", run.shift, 0.0)
+        steps = [(op, array) for op, array, nothing in pair if (array != nothing).any()] or [pair[0][:2]]
+        for i, (op, array) in enumerate(steps):
+            shaped = array.astype(np.float32).reshape(-1, *(1,) * (made.rank - 2))
+            operand = rewriter.keep(constant(shaped, self.namer(f"{node.name}_{op.lower()}ed")))
+            is_last = i == len(steps) - 1
+            name = node.name if is_last else self.namer(f"{node.name}_scaled")
+            output = node.output_names[0] if is_last else name
+            step = Node(name, op, (value, operand[0]), output_names=(output,), output_types=(made,), metadata=node.metadata)
+            value = rewriter.keep(step)[0]
+        rewriter.replace(node[0], value)
+
+
+def _step(node: Node, graph: Graph) -> Run | None:
+    """The op as a scale and a shift of each channel."""
+    if not node.is_op or node.domain or node.bodies or not node.inputs or node.inputs[0] is None:
+        return None
+    if node.op == "BatchNormalization":
+        factors = scale_and_shift(node) if is_inference(node, graph) and _channels(node.inputs[0]) else None
+        return None if factors is None else Run(node.inputs[0], *factors, (node,))
+    if node.op not in ("Mul", "Add", "Sub", "Div") or len(node.inputs) != 2:
+        return None
+    for x, other in (node.inputs, node.inputs[::-1]):
+        channels = None if x is None else _channels(x)
+        array = None if other is None else other.node.value
+        if x is None or channels is None or array is None or not _is_by_channel(array, x):
+            continue
+        if node.op in ("Sub", "Div") and x is not node.inputs[0]:
+            return None
+        wide = np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
+        one, none = np.ones(channels), np.zeros(channels)
+        factors = {"Mul": (wide, none), "Add": (one, wide), "Sub": (one, -wide), "Div": (1 / wide, none)}[node.op]
+        return Run(x, *factors, (node,))
+    return None
+
+
+def _channels(entry: NodeEntry) -> int | None:
+    """Channels of a float32 image."""
+    shape = static_shape(entry)
+    return shape[1] if shape is not None and len(shape) > 2 else None
+
+
+def _is_by_channel(array: Array, x: NodeEntry) -> bool:
+    made = x.type
+    assert isinstance(made, TensorType) and made.shape is not None
+    rank = len(made.shape)
+    if array.size == 1:
+        return array.ndim <= rank
+    return array.ndim in (rank - 1, rank) and array.shape[array.ndim - rank + 1] == made.shape[1] == array.size

@@ -1,0 +1,62 @@
+"""Scales and shifts of channels, before and after they are folded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.tvm.layouts.folding import fold_scales
+from accelerators.tvm.templates.epilogue import static_shape
+from graph.interpret import interpret
+
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def channels(*shape: int) -> pt.Node:
+    return pt.constant(RNG.uniform(0.5, 2, shape).astype("float32"))
+
+
+def folded(output: pt.Node, x: pt.Node) -> list[str]:
+    """The ops that are left; what they compute is what was computed before."""
+    before = pt.apply_pass(pt.Graph([output], inputs=[x]), "InferShape")
+    after = fold_scales(before)
+    given = normal(*(static_shape(x[0]) or ()))
+    for found, wanted in zip(interpret(after, [given]), interpret(before, [given]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    return [str(node.op) for node in after.nodes if node.is_op]
+
+
+def norm(x: pt.Node, count: int) -> pt.Node:
+    return pt.op("BatchNormalization", x, *(channels(count) for _ in range(4)))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_into_the_convolution_before(bias: bool) -> None:
+    x = pt.variable("x", "float32", (1, 3, 8, 8))
+    weights = [channels(4, 3, 3, 3), *([channels(4)] if bias else [])]
+    y = pt.op("Add", pt.op("Mul", pt.op("Conv", x, *weights), channels(4, 1, 1)), channels(1, 4, 1, 1))
+    second = pt.op("Conv", pt.op("Relu", pt.op("Div", pt.op("Sub", y, channels(1)), channels(4, 1, 1))), channels(2, 4, 1, 1))
+    assert folded(pt.op("Mul", channels(2, 1, 1), second), x) == ["Conv", "Relu", "Conv"]
+
+
+def test_a_run_without_a_convolution_is_one_scale_and_one_shift() -> None:
+    x = pt.variable("x", "float32", (2, 4, 5, 5))
+    y = pt.op("Add", pt.op("Mul", norm(pt.op("MaxPool", x, kernel_shape=[2, 2]), 4), channels(4, 1, 1)), channels(4, 1, 1))
+    assert folded(pt.op("Relu", y), x) == ["MaxPool", "Mul", "Add", "Relu"]
+
+
+def test_what_is_read_twice_stays() -> None:
+    x = pt.variable("x", "float32", (1, 3, 8, 8))
+    made = pt.op("Conv", x, channels(4, 3, 3, 3))
+    assert folded(pt.op("Add", pt.op("Mul", made, channels(4, 1, 1)), made), x) == ["Conv", "Mul", "Add"]
+
+
+def test_a_constant_along_another_dimension_is_no_scale() -> None:
+    x = pt.variable("x", "float32", (1, 4, 4, 4))
+    made = pt.op("Conv", x, channels(4, 4, 1, 1))
+    assert folded(pt.op("Mul", made, channels(4)), x) == ["Conv", "Mul"]
