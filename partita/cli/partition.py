@@ -64,7 +64,8 @@ def _write(name: str, path: str, made: Partitioned) -> None:
     elif name == "report":
         from partita.page import report_page
 
-        report_page(made.graph, path)
+        # A placement has the devices' refusals too; its page cuts the graph in the default way.
+        report_page(made.graph if made.placement is None or made.options else made.placement, path)
     elif name == "plan":
         write_text(path, made.report.plan.to_json())
     elif name == "dot":

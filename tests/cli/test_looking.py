@@ -218,3 +218,24 @@ def test_mxnet_symbols(partita: Command, tmp_path: Path, monkeypatch: pytest.Mon
         "without parameters the weights are inputs: --params net-0007.params"
         in partita("inspect", "net-symbol.json").err
     )
+
+
+def test_pages(partita: Command, model: str) -> None:
+    assert (
+        partita(
+            "partition",
+            model,
+            "--devices",
+            "HETERO:onnxruntime,reference",
+            "--forbid",
+            "Relu=onnxruntime",
+            "--report",
+            "a.html",
+        ).status
+        == 0
+    )
+    assert "forbid 'Relu'" in Path("a.html").read_text()
+    assert partita("partition", model, "--select", "Conv", "--report", "b.html").status == 0
+    assert "select_0" in Path("b.html").read_text()
+    assert partita("run", model, "--devices", "reference", "--report", "c.html").status == 0
+    assert "reference_0" in Path("c.html").read_text()
