@@ -8,6 +8,8 @@ from accelerators.tvm.attentions import AttentionProperty
 from accelerators.tvm.convolutions import BlockedProperty
 from accelerators.tvm.matrices import MatrixProperty
 from accelerators.tvm.merging import merge_projections
+from accelerators.tvm.products import ProductProperty
+from accelerators.tvm.row_groups import RowProperty
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
@@ -84,7 +86,8 @@ class SingleProperty(PatternProperty):
 
 def fuse(graph: Graph) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are."""
-    kinds = AttentionProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ChainProperty, SingleProperty
+    first = AttentionProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
+    kinds = *first, RowProperty, ChainProperty, SingleProperty
     return partition_graph(merge_projections(graph), subgraph_property=[kind() for kind in kinds])
 
 

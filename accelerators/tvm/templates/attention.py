@@ -11,21 +11,16 @@ import math
 from typing import Any
 
 import attrs
-import numpy as np
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
-from accelerators.tvm.library import part
+from accelerators.tvm.bodies import Body, shape_of
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.attention_pattern import Attention, Operand, find_attention, readers_of
-from accelerators.tvm.templates.epilogue import input_name, output_name
-from accelerators.tvm.templates.formulas import formula
+from accelerators.tvm.templates.heads import Heads, reads_arrays
 from accelerators.tvm.templates.numbers import const
 from accelerators.tvm.templates.panels import PanelTile, best_tile
 from accelerators.tvm.templates.row_text import Place, Row
 from accelerators.tvm.templates.script import Lines, Vectors, indent, kernel, local, loop
-from accelerators.tvm.templates.strides import Strides, followed, ghost, strides_in, undone
-from graph.node import NodeEntry
 
 BLOCK = 16_384
 """So many scores a near cache holds beside the panels."""
@@ -51,13 +46,11 @@ def attention(body: Body, machine: Machine) -> Draft | None:
     first, second = best_tile(rows, keys, machine), best_tile(rows, columns, machine)
     if first is None or second is None:
         return None
-    made = _Text(body, found, machine, tuple(batch), rows, keys, depth, columns, first, second)
-    given = [node[0] for node in body.graph.inputs]
-    shapes = {i: (math.prod(shape_of(entry)) or 1,) for i, entry in enumerate(given)}
-    params = [(input_name(i), shapes[i], element_of(entry)) for i, entry in enumerate(given)]
-    result = (math.prod(shape_of(found.result)),)
-    params.append((output_name(0), result, "float32"))
-    return Draft(kernel(params, made.lines(), {"f0": made.score}), "attention", shapes=shapes, results=(result,))
+    heads = Heads(body, tuple(batch))
+    text = _Text(found, heads, machine, rows, keys, depth, columns, first, second)
+    params = heads.params(found.result)
+    shapes = {i: size for i, (_, size, _) in enumerate(params[:-1])}
+    return Draft(kernel(params, text.lines(), {"f0": text.score}), "attention", shapes=shapes, results=(params[-1][1],))
 
 
 def find_in(body: Body) -> Attention | None:
@@ -68,26 +61,15 @@ def find_in(body: Body) -> Attention | None:
     found = find_attention(softmaxes[0], readers_of(body.graph), body.graph.opsets.get("", 1))
     if found is None or found.result != body.graph.outputs[0] or found.nodes != set(body.ops):
         return None
-    arrays = any(node.value is not None and node.value.size != 1 and _is_read(node[0], found) for node in body.graph.nodes)
-    return None if arrays or any(not e.node.is_variable for e in _sources(found)) else found
-
-
-def _sources(found: Attention) -> list[NodeEntry]:
-    return [found.query.source, found.key.source, found.value.source]
-
-
-def _is_read(entry: NodeEntry, found: Attention) -> bool:
-    """Is the constant among the numbers of the element-wise ops?"""
-    return any(entry in node.reads for node in found.between)
+    sources = found.query.source.node, found.key.source.node, found.value.source.node
+    return found if not reads_arrays(body, found.between) and all(node.is_variable for node in sources) else None
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Text:
-    body: Body
     found: Attention
+    heads: Heads
     machine: Machine
-    batch: tuple[int, ...]
-    """The dimensions before the matrices: sequences, heads."""
     rows: int
     """Queries."""
     keys: int
@@ -104,20 +86,15 @@ class _Text:
     # -- how the work is cut -----------------------------------------------------------------------------
 
     @property
-    def heads(self) -> int:
-        """Matrices."""
-        return math.prod(self.batch)
-
-    @property
     def threads(self) -> int:
         """Of so many threads it is work."""
-        products = self.heads * self.rows * self.keys * (self.depth + self.columns)
+        products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
         return self.machine.threads if products >= SERIAL else 1
 
     @property
     def parts(self) -> int:
         """Into how many tasks a head is cut, for the threads to have equal work."""
-        even = [p for p in range(1, MOST_PARTS + 1) if self.heads * p % self.threads == 0 and p * FEWEST_ROWS <= self.rows]
+        even = [p for p in range(1, MOST_PARTS + 1) if self.heads.count * p % self.threads == 0 and p * FEWEST_ROWS <= self.rows]
         return even[0] if even else 1
 
     @property
@@ -142,7 +119,7 @@ class _Text:
         block = [f"row: T.let = {start}", *self._scores(), *self._softmax(), *self._mix()]
         task = [
             f"head: T.let = task // {self.parts}",
-            *self._indices(),
+            *self.heads.indices,
             f'keys = T.alloc_buffer(({first.across(self.keys) * self.depth * first.width},), "float32")',
             f'values = T.alloc_buffer(({second.across(self.columns) * self.keys * second.width},), "float32")',
             f'scores = T.alloc_buffer(({height}, {self.keys}), "float32")',
@@ -151,80 +128,38 @@ class _Text:
             *self._pack("values", self.found.value, second, self.keys, self.columns),
             *loop("b", each, [f"block: T.let = task % {self.parts} * {each} + b", *block]),
         ]
-        return loop("task", self.heads * self.parts, task, "parallel" if self.threads > 1 else "serial")
-
-    def _indices(self) -> Lines:
-        """The head's place in each of the batch's dimensions."""
-        return [
-            f"h{d}: T.let = head // {math.prod(self.batch[d + 1 :])} % {size}" for d, size in enumerate(self.batch) if size > 1
-        ]
-
-    def _at(self, strides: Strides, row: str, column: str) -> str:
-        """Text of a place in a buffer of all heads' matrices."""
-        return strides.at([*(f"h{d}" if size > 1 else "0" for d, size in enumerate(self.batch)), row, column])
-
-    def _read(self, operand: Operand) -> tuple[str, Strides]:
-        """The operand's buffer, and where its numbers stand for each head, row and column."""
-        whole = ghost(shape_of(operand.source))
-        view = followed(whole, operand.path, operand.value)
-        assert view is not None
-        return self._name(operand.source), strides_in(np.broadcast_to(view, (*self.batch, *view.shape[-2:])), whole)
-
-    def _name(self, entry: NodeEntry) -> str:
-        return input_name([node[0] for node in self.body.graph.inputs].index(entry))
+        return loop("task", self.heads.count * self.parts, task, "parallel" if self.threads > 1 else "serial")
 
     def _pack(self, into: str, operand: Operand, tile: PanelTile, depth: int, columns: int) -> Lines:
         """Panels of the operand, which has so many rows and columns."""
-        name, strides = self._read(operand)
-        column = f"{tile.column('j', columns)} + c"
-        number = f"{name}[{self._at(strides, 'k', column)}]"
-        place = f"{into}[(j * {depth} + k) * {tile.width} + c]"
-        if strides.steps[-1] == 1:
-            body = loop("k", depth, loop("c", tile.width, [f"{place} = {number}"], "vectorized"))
-        else:
-            body = loop("c", tile.width, loop("k", depth, [f"{place} = {number}"]))
-        return loop("j", tile.across(columns), body)
+        name, strides = self.heads.read(operand)
+        start = f"j * {depth * tile.width}"
+        return loop(
+            "j", tile.across(columns), self.heads.packed(into, name, strides, tile, depth, tile.column("j", columns), start)
+        )
 
     def _scores(self) -> Lines:
-        tile, height = self.first, self.height
-        name, strides = self._read(self.found.query)
+        tile, height, heads = self.first, self.height, self.heads
+        name, strides = heads.read(self.found.query)
         row, column = tile.row("i", height), tile.column("j", self.keys)
 
         def number(r: str, k: str) -> str:
-            return f"{name}[{self._at(strides, f'row + {row} + {r}', k)}]"
+            return f"{name}[{heads.at(strides, f'row + {row} + {r}', k)}]"
 
         def store(total: str, r: str, c: str) -> Lines:
             place = f"row + {row} + {r}", f"{column} + {c}"
-            given = ", ".join([total, *(f"{self._name(e)}[{self._at(self._beside(e), *place)}]" for e in self._operands())])
-            return [f"scores[{row} + {r}, {column} + {c}] = f0({given})"]
+            given = [total, *heads.beside_at(self.found.between, self.rows, self.keys, *place)]
+            return [f"scores[{row} + {r}, {column} + {c}] = f0({', '.join(given)})"]
 
         work = tile.product(self.depth, number, "keys", f"j * {self.depth * tile.width}") + tile.finish(store)
         return loop("j", tile.across(self.keys), loop("i", tile.down(height), work))
 
-    def _operands(self) -> list[NodeEntry]:
-        """What the element-wise ops read beside the scores and numbers of their own."""
-        inputs = {node[0] for node in self.body.graph.inputs}
-        return list(dict.fromkeys(e for node in self.found.between for e in node.reads if e in inputs))
-
-    def _beside(self, entry: NodeEntry) -> Strides:
-        whole = ghost(shape_of(entry))
-        return strides_in(np.broadcast_to(whole, (*self.batch, self.rows, self.keys)), whole)
-
     def score(self, total: Any, *given: Any) -> Any:
         """The score from the product and the operands at its place."""
-        factor = self.found.query.factor * self.found.key.factor
-        values: dict[NodeEntry, Any] = dict(zip(self._operands(), given, strict=True))
-        values[self.found.scores[0]] = total if factor == 1.0 else total * const(factor)
-        for node in self.body.graph.nodes:
-            if node.value is not None and node.value.size == 1:
-                values[node[0]] = _constant(node.value)
-            if node in self.found.between:
-                compute = formula(node, self.body.graph.opsets.get("", 1))
-                assert compute is not None
-                values[node[0]] = compute(node, [None if e is None else values[e] for e in node.inputs])
-        before = self.found.softmax.inputs[0]
-        assert before is not None
-        return values[before]
+        factor, wanted = self.found.query.factor * self.found.key.factor, self.found.softmax.inputs[0]
+        assert wanted is not None
+        scaled = total if factor == 1.0 else total * const(factor)
+        return self.heads.number(self.found.between, self.found.scores[0], wanted, scaled, given)
 
     def _softmax(self) -> Lines:
         """Each row's scores become exponentials; `inverse` is one over their sum."""
@@ -248,23 +183,16 @@ class _Text:
         return loop("r", self.height, lines + divided)
 
     def _mix(self) -> Lines:
-        tile, height = self.second, self.height
-        whole = ghost(shape_of(self.found.result))
-        view = undone(whole, self.found.after)
-        assert view is not None
-        strides = strides_in(view, whole)
+        tile, height, heads = self.second, self.height, self.heads
+        name, strides = heads.written(self.found.result, self.found.after)
         row, column = tile.row("i", height), tile.column("j", self.columns)
 
         def store(total: str, r: str, c: str) -> Lines:
-            place = self._at(strides, f"row + {row} + {r}", f"{column} + {c}")
-            return [f"{output_name(0)}[{place}] = {total} * inverse[{row} + {r}]"]
+            place = heads.at(strides, f"row + {row} + {r}", f"{column} + {c}")
+            return [f"{name}[{place}] = {total} * inverse[{row} + {r}]"]
 
         def number(r: str, k: str) -> str:
             return f"scores[{row} + {r}, {k}]"
 
         work = tile.product(self.keys, number, "values", f"j * {self.keys * tile.width}") + tile.finish(store)
         return loop("j", tile.across(self.columns), loop("i", tile.down(height), work))
-
-
-def _constant(value: np.ndarray[Any, Any]) -> Any:
-    return part("tirx").const(value.item(), str(value.dtype))

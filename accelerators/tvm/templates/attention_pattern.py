@@ -100,11 +100,11 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
         return None
     scores, between = found
     core = {scores, *between, softmax, *guard, mix}
-    operands = _operands([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
+    operands = operands_of([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
     if operands is None or any(static_shape(operand.source) is None for operand in operands):
         return None
     query, key, value = operands
-    return Attention(query, key, value, scores, between, softmax, guard, mix, _after(mix, readers))
+    return Attention(query, key, value, scores, between, softmax, guard, mix, written_after(mix[0], readers))
 
 
 def _only_reader(entry: NodeEntry, readers: Readers) -> Node | None:
@@ -149,7 +149,7 @@ def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: in
     return None if product is None else (product, tuple(reversed(between)))
 
 
-def _operands(values: Sequence[NodeEntry | None], core: set[Node], readers: Readers) -> list[Operand] | None:
+def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Readers) -> list[Operand] | None:
     """What the products read, from as far back as nobody else reads what lies between."""
     paths = [_back(value) for value in values if value is not None]
     while True:
@@ -221,10 +221,10 @@ def _without(path: list[Node], dropped: set[Node]) -> list[Node]:
     return path[last + 1 :]
 
 
-def _after(mix: Node, readers: Readers) -> tuple[Node, ...]:
-    """The longest path of reshapes and transposes after the node that writes its result in place."""
+def written_after(made: NodeEntry, readers: Readers) -> tuple[Node, ...]:
+    """The longest path of reshapes and transposes after the value that only say where it is written."""
     path: list[Node] = []
-    node = _only_reader(mix[0], readers)
+    node = _only_reader(made, readers)
     while node is not None and not node.domain and len(path) < LONGEST and (node.op in RESHAPES or node.op == "Transpose"):
         path.append(node)
         node = _only_reader(node[0], readers)

@@ -1,12 +1,12 @@
 """All templates, in the order in which they are asked."""
 
 # isort: off
-from accelerators.tvm.templates import attention, chain, convolution, gemm, rows
+from accelerators.tvm.templates import attention, chain, convolution, gemm, product, row_program, rows
 from accelerators.tvm.templates import blocked_convolution, blocked_pool, depthwise, moves
 from accelerators.tvm.templates import division, extremes, indices, maxpool, places
 # isort: on
 
 __all__ = [
-    "attention", "chain", "convolution", "gemm", "rows", "blocked_convolution", "blocked_pool", "depthwise", "moves", "division",
-    "extremes", "indices", "maxpool", "places",
+    "attention", "chain", "convolution", "gemm", "product", "row_program", "rows", "blocked_convolution", "blocked_pool",
+    "depthwise", "moves", "division", "extremes", "indices", "maxpool", "places",
 ]  # fmt: skip

@@ -20,8 +20,8 @@ from accelerators.tvm.templates.epilogue import input_name, output_name, static_
 from accelerators.tvm.templates.flat import Following, make_following
 from accelerators.tvm.templates.formulas import Number
 from accelerators.tvm.templates.numbers import const
-from accelerators.tvm.templates.panels import PanelTile, best_tile
-from accelerators.tvm.templates.script import Lines, kernel, loop
+from accelerators.tvm.templates.panels import PanelTile, best_tile, shared_out
+from accelerators.tvm.templates.script import Lines, kernel
 from graph.node import Node, NodeEntry
 
 SERIAL = 500_000
@@ -145,17 +145,3 @@ def _text(found: Product, tile: PanelTile, machine: Machine) -> Lines:
     work += tile.finish(store, found.after.is_long)
     tasks = TASKS * machine.threads if machine.threads > 1 and rows * columns * depth >= SERIAL else 1
     return shared_out(blocks * panels, tiles, min(tasks, blocks * panels * tiles), work)
-
-
-def shared_out(pairs: int, tiles: int, tasks: int, work: Lines) -> Lines:
-    """The work for each tile `t` of each `pair`, in so many tasks of equal ranges."""
-    if tasks <= 1:
-        return loop("pair", pairs, loop("t", tiles, work))
-    total = pairs * tiles
-    inner = [
-        f"pair: T.let = first // {tiles} + p",
-        f"low: T.let = T.max(0, first - pair * {tiles})",
-        *loop("t_", f"T.min({tiles}, last - pair * {tiles}) - low", ["t: T.let = low + t_", *work]),
-    ]
-    ranges = [f"first: T.let = task * {total} // {tasks}", f"last: T.let = (task + 1) * {total} // {tasks}"]
-    return loop("task", tasks, [*ranges, *loop("p", f"(last + {tiles - 1}) // {tiles} - first // {tiles}", inner)], "parallel")

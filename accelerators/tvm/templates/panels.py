@@ -69,13 +69,17 @@ class PanelTile:
         """Text of a panel's first column."""
         return _start(panel, self.width, columns)
 
-    def product(self, depth: int, number: Callable[[str, str], str], panel: str, first: str) -> Lines:
-        """The sums `acc` of a tile: number(r, k) is the left matrix's, the panel's numbers begin at `first` in its buffer."""
+    def product(
+        self, depth: int, number: Callable[[str, str], str], panel: str, first: str, step_of: int | None = None
+    ) -> Lines:
+        """The sums `acc` of a tile: number(r, k) is the left matrix's; the panel's numbers begin at `first` in its buffer, each
+        step of the depth a panel's width after the one before, or as far as told."""
+        apart = self.width if step_of is None else step_of
         text = Vectors(self.lanes)
         sums = text.at("acc", f"r * {self.width} + v * {self.lanes}")
 
         def step(k: str) -> Lines:
-            right = text.at(panel, f"{first} + ({k}) * {self.width} + v * {self.lanes}")
+            right = text.at(panel, f"{first} + ({k}) * {apart} + v * {self.lanes}")
             return self.each([f"{sums} = {sums} + {text.every(number('r', k))} * {right}"])
 
         whole, left = divmod(depth, UNROLLED)
@@ -114,6 +118,21 @@ def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
             beside = vectors + 1 + (machine.lanes < FUSED) if rows > 1 else 4
             if rows * vectors + beside <= machine.registers:
                 yield PanelTile(rows, vectors, machine.lanes)
+
+
+def shared_out(pairs: int, tiles: int, tasks: int, work: Lines, before: Lines = ()) -> Lines:  # type: ignore[assignment]
+    """The work for each tile `t` of each `pair`, in so many tasks of equal ranges; `before` is done once for each pair."""
+    if tasks <= 1:
+        return loop("pair", pairs, [*before, *loop("t", tiles, work)])
+    total = pairs * tiles
+    inner = [
+        f"pair: T.let = first // {tiles} + p",
+        f"low: T.let = T.max(0, first - pair * {tiles})",
+        *before,
+        *loop("t_", f"T.min({tiles}, last - pair * {tiles}) - low", ["t: T.let = low + t_", *work]),
+    ]
+    ranges = [f"first: T.let = task * {total} // {tasks}", f"last: T.let = (task + 1) * {total} // {tasks}"]
+    return loop("task", tasks, [*ranges, *loop("p", f"(last + {tiles - 1}) // {tiles} - first // {tiles}", inner)], "parallel")
 
 
 def best_tile(rows: int, columns: int, machine: Machine) -> PanelTile | None:

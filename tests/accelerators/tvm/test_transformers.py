@@ -94,6 +94,28 @@ def test_products_shared_out_among_threads(rows: int, columns: int, depth: int, 
         check(g, [normal(rows, depth)], LIMIT, NUM_THREADS=threads)
 
 
+@some
+@given(st.integers(1, 30), st.integers(16, 60), st.integers(1, 40), st.booleans(), st.sampled_from([(), (3,), (2, 3), (2, 1)]))
+def test_products_of_two_values(rows: int, columns: int, depth: int, turned: bool, batch: tuple[int, ...]) -> None:
+    x = pt.variable("x", "float32", (2, 3, rows, depth))
+    shape = (*batch, columns, depth) if turned else (*batch, depth, columns)
+    y = pt.variable("y", "float32", shape)
+    order = [*range(len(batch)), len(batch) + 1, len(batch)]
+    right = pt.op("Mul", pt.op("Transpose", y, perm=order), number(0.5)) if turned else y
+    rest = pt.variable("rest", "float32", (3, 1, columns))
+    made = pt.op("Transpose", pt.op("Sigmoid", pt.op("Add", pt.op("MatMul", x, right), rest)), perm=[0, 2, 1, 3])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.templates.product.SERIAL", 0)
+        g = pt.Graph([made], inputs=[x, y, rest])
+        inputs = [normal(2, 3, rows, depth), normal(*shape), normal(3, 1, columns)]
+        assert schedules(check(g, inputs, LIMIT, NUM_THREADS=2)) == ["product"]
+
+
+def test_one_row_by_a_matrix_of_values() -> None:
+    x, y = pt.variable("x", "float32", (1, 70)), pt.variable("y", "float32", (70, 100))
+    assert schedules(check(pt.Graph([pt.op("MatMul", x, y)], inputs=[x, y]), [normal(1, 70), normal(70, 100)])) == ["product"]
+
+
 # -- attention --------------------------------------------------------------------------------------------
 
 

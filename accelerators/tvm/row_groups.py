@@ -1,0 +1,48 @@
+"""Norms, softmax and reductions over the last dimension, with the element-wise ops around them: one pass over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.templates.epilogue import static_shape
+from accelerators.tvm.templates.row_program import find_program, row_kind
+from graph.graph import Graph
+from graph.node import Node
+from partition.property import SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+LATEST = 21
+"""The ops have meant the same since version 13; of an older softmax the last dimension is taken alone."""
+
+LONGEST = 40
+"""A kernel of more ops than this has more live values than registers."""
+
+
+class RowProperty(SubgraphProperty):
+    """Ops on the same rows that read each other, one of them at least more than number by number."""
+
+    name = "rows"
+    growth = "largest"
+    min_subgraph_size = 2
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return RowSelector()
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Only what the template takes."""
+        ops = [node for node in subgraph.nodes if node.is_op]
+        return len(ops) <= LONGEST and find_program(make_body(subgraph)) is not None
+
+
+class RowSelector(ContainOpSelector):
+    """Ops that the template knows, each labelled with the rows of what it makes."""
+
+    stateless = True
+
+    def __init__(self) -> None:
+        super().__init__(lambda node: self.label(node) is not None)
+
+    def label(self, node: Node) -> Hashable | None:
+        made = static_shape(node[0]) if row_kind(node, LATEST) is not None else None
+        return None if made is None else made[:-1]
