@@ -15,6 +15,11 @@ def for_threads(machine: Machine, steps: int) -> bool:
     return machine.threads > 1 and steps >= PARALLEL
 
 
+def bytes_of(dtype: str) -> int:
+    """How many bytes a number of this type takes."""
+    return int("".join(filter(str.isdigit, dtype)) or 8) // 8
+
+
 def schedule(function: Any, machine: Machine) -> tuple[Any, str]:
     """The scheduled kernel, and the schedule's name."""
     if machine.kind == "cpu":

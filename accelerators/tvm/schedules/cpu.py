@@ -12,7 +12,7 @@ import attrs
 
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.schedules import for_threads
+from accelerators.tvm.schedules import bytes_of, for_threads
 
 DEAR_STEPS = 8
 """How many cheap steps one with a call into the C library is worth."""
@@ -85,7 +85,7 @@ class _Rule:
         elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(made):
             self._strips(block, spatial, reduction)
         else:
-            self._rows(block, spatial, reduction)
+            self._rows(block, made, spatial, reduction)
 
     def _injective(self, block: Any, loops: list[Any]) -> None:
         """One long loop where all buffers are walked in one order, else the last dimension by itself."""
@@ -94,7 +94,7 @@ class _Rule:
         if len(loops) > 1 and _in_one_order(block):
             loops = [self.schedule.fuse(*loops)]
         outer, inner = loops[:-1], loops[-1]
-        rest, vector = self._vector(inner)
+        rest, vector = self._vector(inner, self._lanes(block, self._extent(inner))) if not _narrow(block) else (None, None)
         if rest is not None:
             outer = [*outer, rest]
         if outer and for_threads(self.machine, steps):
@@ -123,13 +123,16 @@ class _Rule:
         self._vector_last(start)
         self._vector_last(local)
 
-    def _rows(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
-        """Rows in parallel; the sums of a row in lanes that are added at the end."""
+    def _rows(self, block: Any, made: Any, spatial: list[Any], reduction: list[Any]) -> None:
+        """Rows in parallel; the sums of a row in lanes that are added at the end. (Whole numbers LLVM splits by itself.)"""
         schedule, lanes = self.schedule, self.machine.lanes
         steps = self._steps(spatial) * self._steps(reduction)
         whole = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0] if spatial else None
+        if len(reduction) > 1:
+            reduction = [schedule.fuse(*reduction)]
         last = reduction[-1]
-        if self._extent(last) % lanes == 0 and self._extent(last) >= 2 * lanes and len(reduction) == 1 and whole is not None:
+        split = "float" in str(made.writes[0].source.dtype) and self._extent(last) >= 2 * lanes
+        if split and self._extent(last) % lanes == 0 and whole is not None:
             _, lane = schedule.split(last, [None, lanes])
             partial = schedule.rfactor(lane, 1)
             if for_threads(self.machine, steps):
@@ -137,9 +140,14 @@ class _Rule:
         elif whole is not None and for_threads(self.machine, steps):
             schedule.parallel(whole)
 
-    def _vector(self, loop: Any) -> tuple[Any, Any]:
+    def _lanes(self, block: Any, extent: int) -> int:
+        """How many of the block's narrowest numbers fill a vector; fewer where those do not divide the loop."""
+        narrow = self.machine.lanes * 4 // min(_bytes(region) for region in (*block.reads, *block.writes))
+        return narrow if narrow > self.machine.lanes and extent % narrow == 0 else self.machine.lanes
+
+    def _vector(self, loop: Any, lanes: int = 0) -> tuple[Any, Any]:
         """-> (the loop over vectors or None, the vectorised loop or None); a loop that no vector divides is left to LLVM."""
-        lanes, extent = self.machine.lanes, self._extent(loop)
+        lanes, extent = lanes or self.machine.lanes, self._extent(loop)
         if extent % lanes or extent == 0:
             return None, None
         if extent == lanes:
@@ -163,12 +171,23 @@ class _Rule:
 
 
 _SPATIAL, _REDUCTION = 0, 2
-_DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan", "T.a")
+_DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan",
+         "T.acos", "T.asin", "T.atan")  # fmt: skip
 
 
 def _kinds(block: Any) -> list[int]:
     """For each of the block's loops what TVM says of it: 0 spatial, 2 reduction, others."""
     return [int(var.iter_type) for var in block.iter_vars]
+
+
+def _bytes(region: Any) -> int:
+    """How many bytes one number of the buffer takes."""
+    return bytes_of(str(region.source.dtype))
+
+
+def _narrow(block: Any) -> bool:
+    """Are all numbers of two bytes at most? Such loops LLVM turns into vectors better than TVM says them."""
+    return all(_bytes(region) <= 2 for region in (*block.reads, *block.writes))
 
 
 def _in_one_order(block: Any) -> bool:

@@ -16,7 +16,7 @@ import attrs
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.schedules import for_threads
+from accelerators.tvm.schedules import bytes_of, for_threads
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.formulas import DEAR, Formula, formula
 from graph.node import Node, NodeEntry
@@ -46,7 +46,7 @@ def chain(body: Body, machine: Machine) -> Draft | None:
         return None
     flat = _Flat.of(body, shape)
     function = _function(body, flat, formulas)
-    scheduled = _scheduled(function, flat, machine, _steps(body, shape))
+    scheduled = _scheduled(function, flat, machine, _steps(body, shape), _sizes(body))
     return Draft(scheduled, "chain", shapes=dict(enumerate(flat.operands)), results=(flat.shape,))
 
 
@@ -115,7 +115,12 @@ def _steps(body: Body, shape: Shape) -> int:
     return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in DEAR else 1 for node in body.ops) // 4)
 
 
-def _scheduled(function: Any, flat: _Flat, machine: Machine, steps: int) -> Any:
+def _sizes(body: Body) -> list[int]:
+    """How many bytes the numbers take that are read and written."""
+    return [bytes_of(element_of(entry)) for entry in (*(n[0] for n in body.graph.inputs), *body.graph.outputs)]
+
+
+def _scheduled(function: Any, flat: _Flat, machine: Machine, steps: int, sizes: Sequence[int]) -> Any:
     schedule = part("s_tir").Schedule(function)
     out = schedule.get_sblock("out")
     named = [(block, schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
@@ -123,9 +128,13 @@ def _scheduled(function: Any, flat: _Flat, machine: Machine, steps: int) -> Any:
         if name.startswith("cheap"):
             schedule.compute_inline(block)
     *outer, inner = schedule.get_loops(out)
-    lanes, extent = machine.lanes, flat.shape[-1]
-    if extent % lanes == 0:
-        width = next(lanes * k for k in (UNROLLED, 2, 1) if extent % (lanes * k) == 0)
+    extent, room = flat.shape[-1], machine.lanes * 4 * UNROLLED
+    narrow = machine.lanes * 4 // min(sizes)
+    lanes = narrow if narrow > machine.lanes and extent % narrow == 0 else machine.lanes
+    vectors = extent % lanes == 0 and max(sizes) > 2  # narrow numbers LLVM puts into vectors better than TVM says them
+    if vectors:
+        fits = [k for k in (UNROLLED, 2) if lanes * k * max(sizes) <= room and extent % (lanes * k) == 0]
+        width = lanes * (fits or [1])[0]
         rest, several, vector = schedule.split(inner, [None, width // lanes, lanes])
         outer, inner = [*outer, rest], vector
         schedule.unroll(several)
@@ -140,7 +149,7 @@ def _scheduled(function: Any, flat: _Flat, machine: Machine, steps: int) -> Any:
         if name.startswith("dear"):
             schedule.compute_at(block, at, preserve_unit_loops=True)
             schedule.set_scope(block, 0, "local")
-            if extent % lanes == 0:
+            if vectors:
                 schedule.vectorize(schedule.get_loops(block)[-1])
     if outer and for_threads(machine, steps):
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])

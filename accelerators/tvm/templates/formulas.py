@@ -126,6 +126,12 @@ def _power(node: Node, x: Sequence[Number]) -> Number:
     return part("tirx").pow(x[0].astype(middle), x[1].astype(middle)).astype(dtype)
 
 
+def _better(node: Node, a: Number, b: Number, wins: Number) -> Number:
+    """b where it wins or is not a number, else a."""
+    made = _choose(wins, b, a)
+    return made if _dtype(node[0]) in INTEGERS else _choose(b <= part("tirx").const(math.inf, _dtype(node[0])), made, b)
+
+
 def _equal(node: Node, x: Sequence[Number]) -> Number:
     """Truth values as numbers: LLVM has no comparison of vectors of them that TVM would write."""
     if _dtype(node.reads[0]) == "bool":
@@ -180,6 +186,8 @@ _FORMULAS: dict[str, Formula] = {
     "Gelu": _gelu,
     "Softsign": lambda n, x: x[0] / (const(1.0) + part("te").max(x[0], const(0.0) - x[0])),
     "Sum": _fold(lambda a, b: a + b),
+    "Max": lambda n, x: functools.reduce(lambda a, b: _better(n, a, b, a < b), x),
+    "Min": lambda n, x: functools.reduce(lambda a, b: _better(n, a, b, a > b), x),
     "Where": lambda n, x: _choose(x[0], x[1], x[2]),
     "And": lambda n, x: part("tirx").all(x[0], x[1]),
     "Or": lambda n, x: part("tirx").any(x[0], x[1]),
@@ -197,7 +205,7 @@ DEAR = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu Softsig
 
 _DTYPES = (
     (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), CHAINED),
-    (frozenset(("Pow",)), NUMBERS),
+    (frozenset(("Pow", "Max", "Min")), NUMBERS),
     (frozenset(("BitCast",)), NUMBERS),
     (frozenset(("BitShift",)), INTEGERS - {"uint32", "uint64"}),
     (frozenset(("IsInf", "IsNaN")), frozenset(("float32", "float64"))),

@@ -17,6 +17,8 @@ from accelerators.tvm.templates.script import Lines, indent, kernel, local, loop
 STRIPS = 4
 """Vectors whose best numbers are kept at a time."""
 
+_PLACE = 'y0[p, 0] = T.Cast("int64", at[0])'
+
 TYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
 
@@ -35,11 +37,28 @@ def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
         return None
     sign = (">" if node.op == "ArgMax" else "<") + ("=" if node.attrs.get("select_last_index", 0) else "")
     width = machine.lanes * STRIPS
-    lines = _along_rows(size, width, dtype, sign) if inner == 1 else _across(size, inner, width, dtype, sign)
+    lines = _along_rows(size, width, dtype, sign, [_PLACE]) if inner == 1 else _across(size, inner, width, dtype, sign)
     pieces = outer if inner == 1 else outer * -(-inner // width)
     kind = "parallel" if for_threads(machine, outer * size * inner) and pieces > 1 else "serial"
     made = kernel([("x0", (outer, size, inner), dtype), ("y0", (outer, inner), "int64")], loop("p", pieces, lines, kind))
     return Draft(made, "places", shapes={0: (outer, size, inner)}, results=((outer, inner),))
+
+
+@template("cpu", ops=frozenset({"Hardmax"}))
+def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
+    """Hardmax along the last dimension: one where the largest number stands, else zero."""
+    node, version = body.ops[0], body.graph.opsets.get("", 1)
+    shape, dtype = shape_of(node[0]), element_of(node[0])
+    if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES or version < 13:
+        return None
+    size, outer = shape[-1], math.prod(shape[:-1])
+    if int(node.attrs.get("axis", -1)) % len(shape) != len(shape) - 1:
+        return None
+    result = [*loop("j", size, [f"y0[p, j] = T.{dtype}(0)"]), f"y0[p, at[0]] = T.{dtype}(1)"]
+    lines = _along_rows(size, machine.lanes * STRIPS, dtype, ">", result)
+    kind = "parallel" if for_threads(machine, 2 * outer * size) and outer > 1 else "serial"
+    made = kernel([("x0", (outer, size, 1), dtype), ("y0", (outer, size), dtype)], loop("p", outer, lines, kind))
+    return Draft(made, "places", shapes={0: (outer, size, 1)}, results=((outer, size),))
 
 
 def _kept(width: int, dtype: str) -> Lines:
@@ -76,11 +95,11 @@ def _across(size: int, inner: int, width: int, dtype: str, sign: str) -> Lines:
     return [*lines, f"if f < {inner - rest}:", *indent(strip("f", width)), "else:", *indent(strip("f", rest))]
 
 
-def _along_rows(size: int, width: int, dtype: str, sign: str) -> Lines:
-    """The row in strips, each place with its own best; the earliest (or last) of the best ones wins."""
+def _along_rows(size: int, width: int, dtype: str, sign: str, result: Lines) -> Lines:
+    """The row in strips, each place with its own best; the earliest (or last) of the best ones wins, and is the result."""
     if size < 2 * width:
         one = _better(1, "x0[p, k + 1, 0]", "k + 1", sign)
-        return [*_kept(1, dtype), *_begin(1, "x0[p, 0, 0]"), *loop("k", size - 1, one), 'y0[p, 0] = T.Cast("int64", at[0])']
+        return [*_kept(1, dtype), *_begin(1, "x0[p, 0, 0]"), *loop("k", size - 1, one), *result]
     strips, rest = size // width, size % width
     strict, last = sign[0], sign.endswith("=")
     nearer = f"at[j + 1] {'>' if last else '<'} at[0]"
@@ -97,5 +116,5 @@ def _along_rows(size: int, width: int, dtype: str, sign: str) -> Lines:
             [f"if x0[p, {strips * width} + j, 0] {sign} best[0]:", f"    best[0] = x0[p, {strips * width} + j, 0]",
              f"    at[0] = {strips * width} + j"],
         ),
-        'y0[p, 0] = T.Cast("int64", at[0])',
+        *result,
     ]  # fmt: skip

@@ -134,3 +134,18 @@ def test_windows(attrs: dict[str, Any], dtype: str) -> None:
 def test_truth_values_compared() -> None:
     a, b = np.arange(40) % 2 == 0, np.arange(40) % 3 == 0
     same(binary("Equal", a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_the_better_of_two(op: str, dtype: str) -> None:
+    a, b = np.arange(-32, 32).astype(dtype), np.arange(32, -32, -1).astype(dtype)
+    if "float" in dtype:
+        a[3], b[9], a[11] = np.nan, np.nan, -np.inf
+    same(binary(op, a, b), a, b)
+
+
+def test_one_at_the_largest() -> None:
+    x = pt.variable("x", "float32", (5, 70))
+    same(pt.Graph([pt.op("Hardmax", x)], inputs=[x]), np.random.default_rng(0).integers(0, 9, (5, 70)).astype("float32"))
+    same(pt.Graph([pt.op("Hardmax", x)], inputs=[x]), np.full((5, 70), -np.inf, "float32"))
