@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
-from benchmarks.models import FROM_TORCH, Model
+from benchmarks.models import FROM_TORCH, Model, cache_folder
 from benchmarks.processes import CutOff, Failed, end, module_command
 from benchmarks.timing import clocked
 from benchmarks.venvs import ROOT, TORCH, Environment, python_of
@@ -35,7 +36,11 @@ class Engine:
     only: tuple[str, ...] = ()
     """The models that it has; none means all."""
     is_slow: bool = False
-    """So slow that it takes no turns: it is measured once, after the others."""
+    """So slow that it takes no turns: it is measured once, after the others, on one thread, which is all it uses."""
+
+    def runs(self, model: str, threads: int) -> bool:
+        """Is it asked at all?"""
+        return (not self.only or model in self.only) and not (self.is_slow and threads != 1)
 
 
 ENGINES = {
@@ -84,10 +89,11 @@ class Apart:
         self._folder = tempfile.TemporaryDirectory(prefix="partita-bench-")
         np.savez(Path(self._folder.name) / "inputs.npz", **dict[str, Any](inputs))
         words = [engine.module, str(model.path), model.name, str(model.batch), str(threads), self._folder.name]
+        variables = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache_folder() / "inductor")}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `close`
         self._process = subprocess.Popen(
             module_command("benchmarks.peers.worker", words, python),
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            cwd=ROOT, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
         )  # fmt: skip
         try:
             self._answer(LOADING)
@@ -133,6 +139,12 @@ class Apart:
         return json.loads(line)
 
 
+def reason(error: Exception) -> str:
+    """On one line."""
+    name = "" if isinstance(error, (CutOff, Failed)) else f"{type(error).__name__}: "
+    return f"{name}{error}".splitlines()[0][:200]
+
+
 LOADING = 180.0
 """Seconds that an engine may take to load a model, or for its first call, in which some compile."""
 
@@ -143,7 +155,7 @@ class Contest:
     def __init__(
         self, engines: Mapping[str, Engine], model: Model, threads: int, inputs: Mapping[str, np.ndarray], limit: float
     ) -> None:
-        self.engines = {name: engine for name, engine in engines.items() if not engine.only or model.name in engine.only}
+        self.engines = {name: engine for name, engine in engines.items() if engine.runs(model.name, threads)}
         self.model, self.threads, self.inputs, self.limit = model, threads, inputs, limit
         self.loaded: dict[str, Contestant] = {}
         self.missing: dict[str, str] = {}
@@ -160,16 +172,16 @@ class Contest:
         except CutOff as cut:
             self.missing[name] = f"{cut} to load"
         except Exception as error:  # noqa: BLE001  any engine may fail in any way, and the others go on
-            self.missing[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.missing[name] = reason(error)
         else:
             self.loaded[name] = made
             return made
         return None
 
-    def drop(self, name: str, reason: str) -> None:
+    def drop(self, name: str, error: Exception) -> None:
         """An engine failed later on."""
         self.loaded.pop(name).close()
-        self.missing[name] = reason
+        self.missing[name] = reason(error)
 
     def __enter__(self) -> Contest:
         return self

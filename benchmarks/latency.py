@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,18 +39,17 @@ def compete(
 ) -> list[results.Row]:
     """A row for each engine on this model, in this process. Without a reference, onnxruntime's outputs are it."""
     load = OtherLoad()
-    found: dict[str, list[float]] = {}
     with Contest(engines, made, threads, inputs, limit) as contest:
-        errors = {}
+        errors, taken = {}, {}
         for name in sorted(contest.engines, key=lambda name: (contest.engines[name].is_slow, name != ORACLE)):
-            outputs = first_outputs(contest, name)
-            if outputs is not None:
+            outputs, taken[name] = first_outputs(contest, name)
+            if outputs:
                 reference = reference or outputs
                 errors[name] = error(outputs, reference)
         turns = {name: contest.loaded[name].seconds for name in engines if name in contest.loaded and not engines[name].is_slow}
-        found |= interleaved(turns, seconds)
+        found = interleaved(turns, seconds)
         for name in contest.loaded.keys() - turns.keys():
-            found[name] = contest.loaded[name].seconds(1)
+            found[name] = [taken[name]] if taken[name] > limit / 4 else contest.loaded[name].seconds(2)
     case = {"model": made.name, "batch": made.batch, "threads": threads}
     extra = {"others_cores": load.cores()}
 
@@ -62,16 +62,17 @@ def compete(
     return [row(name) for name in engines if name in contest.engines]
 
 
-def first_outputs(contest: Contest, name: str) -> Sequence[np.ndarray] | None:
-    """Load an engine and call it; None where either fails, and the contest then knows why."""
+def first_outputs(contest: Contest, name: str) -> tuple[Sequence[np.ndarray], float]:
+    """Load an engine and call it; nothing where either fails, and the contest then knows why. And how long the call took."""
     loaded = contest.load(name)
+    began = time.perf_counter()
     if loaded is None:
-        return None
+        return [], 0.0
     try:
-        return loaded.outputs()
-    except (CutOff, Failed, RuntimeError) as failed:
-        contest.drop(name, str(failed))
-        return None
+        return loaded.outputs(), time.perf_counter() - began
+    except Exception as failed:  # noqa: BLE001  any engine may fail in any way, and the others go on
+        contest.drop(name, failed)
+        return [], 0.0
 
 
 def _over(found: Mapping[str, list[float]], name: str) -> Ratio | None:
@@ -102,15 +103,16 @@ def measure(cases: Sequence[dict[str, Any]], names: Sequence[str], seconds: floa
     rows: list[results.Row] = []
     for case in cases:
         progress.step(", ".join(f"{key} {value}" for key, value in case.items()))
-        left_out = {name: row for name in names if (row := skipped(name, case, rows, limit))}
+        able = [name for name in names if ENGINES[name].runs(case["model"], case["threads"])]
+        left_out = {name: row for name in able if (row := skipped(name, case, rows, limit))}
         try:
             model(case["model"], case["batch"])
-            words = ["--case", json.dumps(case), "--engines", *(name for name in names if name not in left_out)]
+            words = ["--case", json.dumps(case), "--engines", *(name for name in able if name not in left_out)]
             words += ["--seconds", str(seconds), "--limit", str(limit)]
             said = run_json(module_command("benchmarks.latency", words), CASE_LIMIT)
         except (CutOff, Failed) as failed:
             say(f"failed: {failed}")
-            rows += [results.Row(case, name, note=f"failed: {failed}") for name in names]
+            rows += [results.Row(case, name, note=f"failed: {failed}") for name in able]
             continue
         rows += [results.row(value) for value in said]
         rows += left_out.values()
@@ -128,7 +130,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}))
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=4.0, help="to spend on the turns of one case")
+    parser.add_argument("--seconds", type=float, default=3.0, help="to spend on the turns of one case")
     parser.add_argument("--limit", type=float, default=6.0, help="seconds after which a slow engine's call is cut off")
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     publish.add_options(parser)

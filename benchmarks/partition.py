@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -36,7 +37,7 @@ SETTING_UP = 60.0
 """Seconds that a run may take besides: imports, making the engine's own graph, the warm-up."""
 
 
-ROUNDS, QUICK = 3, 6.0
+ROUNDS, QUICK = 3, 4.0
 """So many rounds for a process that is done within so many seconds, set-up and all; one for any other."""
 
 
@@ -95,11 +96,28 @@ def measure(
                 out = {name: reason or given_up.get((name, shape), "") for name, (_, reason) in pythons.items()}
                 able = {name: python for name, (python, _) in pythons.items() if python and not out[name]}
                 made = take_turns(case, able, path, limit, rounds)
-                for name, row in made.items():
-                    if row.times is None:
-                        given_up[name, shape] = f"{row.note} at {nodes:,} nodes already"
+                given_up |= {(name, shape): why for name, row in made.items() if (why := hopeless(row, rows, sizes, limit))}
                 rows += [made.get(name) or results.Row(case, name, note=out[name]) for name in names]
     return with_ratios(rows)
+
+
+def hopeless(row: results.Row, before: Sequence[results.Row], sizes: Sequence[int], limit: float) -> str:
+    """Why the engine need not be asked at the next size; "" if it is to be asked.
+
+    It was over the limit now, or would be next by far, were it to grow once more as it did from the last size to this one."""
+    shape, nodes = row.case["shape"], row.case["nodes"]
+    if row.times is None:
+        return f"{row.note} at {nodes:,} nodes already"
+    smaller = next((old for old in reversed(before) if old.engine == row.engine and old.case["shape"] == shape), None)
+    later = [size for size in sizes if size > nodes]
+    if smaller is None or smaller.times is None or not later or row.times.median < 1:
+        return ""
+    power = math.log(row.times.median / smaller.times.median) / math.log(nodes / smaller.case["nodes"])
+    expected = row.times.median * (later[0] / nodes) ** power
+    if expected < 3 * limit:
+        return ""
+    grown = row.times.median / smaller.times.median
+    return f"not tried: {nodes:,} nodes took {grown:.0f} times as long as {smaller.case['nodes']:,}; {expected:,.0f} s expected"
 
 
 def take_turns(

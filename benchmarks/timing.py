@@ -98,13 +98,13 @@ def clocked(call: Callable[[], object]) -> Seconds:
 
 
 def interleaved(
-    contestants: Mapping[str, Seconds], budget: float, fewest: int = 5, most: int = 60
+    contestants: Mapping[str, Seconds], budget: float, fewest: int = 4, most: int = 60
 ) -> dict[str, list[float]]:
     """For each contestant its seconds in each round: all take their turn in every round, in changing order.
 
     A turn is one call to warm the caches and then a few that count, by their median; of long calls, just one. It ends
     after `budget` seconds, though not before `fewest` rounds, and after `most` in any case."""
-    first = {name: min(seconds(2)) for name, seconds in contestants.items()}
+    first = {name: min(seconds(1)) for name, seconds in contestants.items()}
     calls = {name: max(1, min(50, round(TURN / taken))) for name, taken in first.items()}
     found: dict[str, list[float]] = {name: [] for name in contestants}
     names = list(contestants)
