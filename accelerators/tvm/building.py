@@ -11,11 +11,12 @@ from typing import Any
 
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.codegen import generate, object_code
+from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.importing import quiet
 from accelerators.tvm.library import lock
 from accelerators.tvm.linking import can_link
 from accelerators.tvm.lowering import Lowered, lower, nameless
-from accelerators.tvm.machine import Machine, usable_cores
+from accelerators.tvm.machine import Machine
 from accelerators.tvm.tuned import Findings, digest_of
 
 

@@ -23,12 +23,12 @@ from accelerators.tvm.runtime import (
     VirtualMachine,
     downloaded,
     exists,
-    function,
     gpu,
     runtime,
     uploaded,
     view,
 )
+from accelerators.tvm.threads import run_on
 from accelerators.weights import held_once
 from graph.types import numpy_dtype
 
@@ -107,9 +107,12 @@ class CompiledTvm(CompiledSubgraph):
             if self._main is None:
                 self._start()
             assert self._main is not None
-            set_threads(self.place.machine.threads)
+            given, main = [as_tensor(array, self._device) for array in inputs], self._main
             try:
-                results = self._main(*(as_tensor(array, self._device) for array in inputs), *self._weights)
+                if self._device is not None:
+                    results = main(*given, *self._weights)
+                else:
+                    results = run_on(self.place.machine.threads, lambda: main(*given, *self._weights))
             except Exception as error:
                 raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._name!r}") from error
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
@@ -193,16 +196,6 @@ class CompiledTvm(CompiledSubgraph):
         """Profiles call the nodes by these names."""
         renamed = [attrs.evolve(launch, nodes=tuple(names.get(n, n) for n in launch.nodes)) for launch in self.launches]
         self.launches = tuple(renamed)
-
-
-_configured = threading.local()
-
-
-def set_threads(count: int) -> None:
-    """Let kernels that this thread starts run on so many threads: TVM keeps a pool for each thread that calls it."""
-    if getattr(_configured, "count", None) != count:
-        function("runtime.config_threadpool")(1, count)
-        _configured.count = count
 
 
 def as_tensor(array: Any, device: Any = None) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from accelerators.tvm.cores import default_threads
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
-from accelerators.tvm.machine import Machine, host_cpu, host_machine, usable_cores
+from accelerators.tvm.machine import Machine, host_cpu, host_machine
 from accelerators.tvm.processor import host_features
 from accelerators.tvm.runtime import version
 from graph.graph import Graph
@@ -22,7 +23,7 @@ class CpuAccelerator(TvmAccelerator):
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
-        return host_machine(int(config["NUM_THREADS"]) or usable_cores())
+        return host_machine(int(config["NUM_THREADS"]) or default_threads())
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Scales and shifts folded; blocked layouts where convolutions are."""

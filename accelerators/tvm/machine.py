@@ -58,11 +58,6 @@ def host_cpu() -> str:
     return str(asked() or "generic") if asked is not None else "generic"
 
 
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def host_machine(threads: int) -> Machine:
     """The host with so many threads."""
     features = host_features()

@@ -21,6 +21,9 @@ from accelerators.errors import AcceleratorUnavailable
 PACKAGE = "apache-tvm"
 """What to install."""
 
+SPINS = 10_000
+"""How often a thread looks for work before it sleeps: a few milliseconds."""
+
 POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""
 
@@ -34,8 +37,11 @@ def runtime() -> Any:
 
     TVM pins each of its threads to a core, and a pinned thread waits for whoever else uses that core: with one other busy
     program on the machine a model ran three times slower. Quiet machines see no difference, so the threads are left free,
-    unless TVM_BIND_THREADS is set. TVM reads it when its first parallel kernel starts, hence before it is loaded."""
+    unless TVM_BIND_THREADS is set. A thread that has nothing to do asks for the next kernel 300,000 times before it sleeps: a
+    tenth of a second that others could have used; SPINS bridges the gaps within a model. TVM reads both when its first parallel
+    kernel starts, hence before it is loaded."""
     os.environ.setdefault("TVM_BIND_THREADS", "0")
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
     try:
         ffi = importlib.import_module("tvm_ffi")
         importlib.import_module("tvm_ffi.libinfo").load_lib_ctypes(

@@ -20,9 +20,11 @@ from accelerators.interface import TunedKernel
 from accelerators.tvm import tuned
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.codegen import generate
-from accelerators.tvm.compiled import as_tensor, set_threads
+from accelerators.tvm.compiled import as_tensor
+from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.lowering import Lowered, lower, nameless
-from accelerators.tvm.machine import Machine, usable_cores
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.threads import set_threads
 from graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]

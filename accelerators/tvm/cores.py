@@ -1,0 +1,82 @@
+"""How many cores this process may use: those that it may run on, as many as its container's share of time is worth, and of two
+threads of one core only one, because both would share the units that multiply."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+_CPUS = Path("/sys/devices/system/cpu")
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUP = Path("/proc/self/cgroup")
+
+
+def usable_cores() -> int:
+    """At least one."""
+    if hasattr(os, "sched_getaffinity"):
+        allowed = frozenset(os.sched_getaffinity(0))
+        return max(1, min(_physical(allowed), _quota() or len(allowed)))
+    return _reported() if sys.platform == "darwin" else max(1, (os.cpu_count() or 1))
+
+
+def default_threads() -> int:
+    """On how many threads kernels run unless the configuration says so: TVM_NUM_THREADS or OMP_NUM_THREADS, else all cores."""
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+        given = os.environ.get(name, "").split(",")[0].strip()
+        if given.isdigit() and int(given) > 0:
+            return int(given)
+    return usable_cores()
+
+
+@cache
+def _physical(allowed: frozenset[int]) -> int:
+    """The cores that these processors belong to."""
+    cores = set()
+    for number in allowed:
+        try:
+            cores.add((_CPUS / f"cpu{number}/topology/thread_siblings_list").read_text().strip())
+        except OSError:
+            cores.add(str(number))
+    return len(cores)
+
+
+@cache
+def _quota() -> int | None:
+    """Whole cores' worth of time that the container may use in a period; None: there is no limit."""
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return None
+    limits = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        base = _GROUPS / "cpu" if "cpu" in controllers.split(",") else _GROUPS
+        if controllers and base == _GROUPS:
+            continue
+        group = base / path.lstrip("/")
+        limits += [limit for folder in (group, *group.parents) if folder.is_relative_to(_GROUPS) and (limit := _limit(folder))]
+    return max(1, round(min(limits))) if limits else None
+
+
+def _limit(folder: Path) -> float | None:
+    """The share that one group is limited to, as either version of the system's interface says it."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((folder / name).read_text() for name in names).split()
+        except (OSError, ValueError):
+            continue
+        return None if quota == "max" or int(quota) <= 0 else int(quota) / int(period)
+    return None
+
+
+@cache
+def _reported() -> int:
+    """The fast cores of a Mac."""
+    for name in ("hw.perflevel0.physicalcpu", "hw.physicalcpu"):
+        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip().isdigit():
+            return max(1, int(done.stdout))
+    return max(1, os.cpu_count() or 1)

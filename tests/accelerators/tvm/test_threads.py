@@ -1,0 +1,151 @@
+"""Threads: how many by default, several callers at once, and processes that fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.tvm import cores
+from accelerators.tvm.threads import Turns
+
+pytest.importorskip("tvm")
+
+ROOT = Path(__file__).resolve().parents[3]
+RNG = np.random.default_rng(2)
+
+
+def product(columns: int) -> pt.Graph:
+    """Enough work for several threads."""
+    x = pt.variable("x", "float32", (64, 128))
+    weight = RNG.standard_normal((128, columns)).astype("float32")
+    return pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(weight)))], inputs=[x])
+
+
+def test_several_callers_of_the_same_and_of_other_models() -> None:
+    configs = [{"NUM_THREADS": 2}, {"NUM_THREADS": 3}, {"NUM_THREADS": 1}, {}]
+    models = [pt.compile(product(320 + 8 * i), "cpu", config=config) for i, config in enumerate(configs)]
+    inputs = [RNG.standard_normal((64, 128)).astype("float32") for _ in range(4)]
+    wanted = [[model(x)[0] for x in inputs] for model in models]
+
+    def caller(number: int) -> bool:
+        right = True
+        for i in range(40):
+            model, x = (number + i) % len(models), (number * i) % len(inputs)
+            right &= np.array_equal(models[model](inputs[x])[0], wanted[model][x])
+        return right
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(caller, range(8)))
+
+
+def test_turns_are_taken_in_order_as_far_as_there_are_cores() -> None:
+    turns, inside, most, order = Turns(4), [0], [0], []
+    guard = threading.Lock()
+
+    def runs(number: int, threads: int) -> None:
+        with turns.turn(threads):
+            with guard:
+                order.append(number)
+                inside[0] += threads
+                most[0] = max(most[0], inside[0])
+            if number == 0:
+                while len(order) + len(turns._waiting) < 10:
+                    time.sleep(0.001)
+            time.sleep(0.02)
+            with guard:
+                inside[0] -= threads
+
+    with ThreadPoolExecutor(16) as pool:
+        for number, threads in enumerate([4, 2, 2, 3, 1, 4, 1, 1, 1, 1]):
+            pool.submit(runs, number, threads)
+            while len(order) + len(turns._waiting) <= number:
+                time.sleep(0.001)
+    assert most[0] == 4
+    assert [sorted(order[a:b]) for a, b in ((0, 1), (1, 3), (3, 5), (5, 6), (6, 10))] == [[0], [1, 2], [3, 4], [5], [6, 7, 8, 9]]
+
+
+def test_more_threads_than_cores_are_one_turn() -> None:
+    turns = Turns(2)
+    with turns.turn(16):
+        pass
+    with turns.turn(2):
+        pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_process_that_forks() -> None:
+    code = """
+import os, signal, sys
+import numpy as np
+from tests.accelerators.tvm.test_threads import product, pt
+m = pt.compile(product(512), "cpu", config={"CACHE_DIR": "off", "NUM_THREADS": 3})
+x = np.ones((64, 128), "float32")
+wanted = m(x)[0]
+if os.fork() == 0:
+    signal.alarm(60)
+    os._exit(0 if all(np.array_equal(m(x)[0], wanted) for _ in range(3)) else 1)
+assert np.array_equal(m(x)[0], wanted)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("name", "value", "wanted"), [("TVM_NUM_THREADS", "3", 3), ("OMP_NUM_THREADS", "5,2", 5)])
+def test_a_user_may_say_how_many(name: str, value: str, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
+    monkeypatch.setenv(name, value)
+    assert cores.default_threads() == wanted
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of eight processors, two to a core, without limits."""
+    for number in range(8):
+        folder = tmp_path / "cpu" / f"cpu{number}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
+    monkeypatch.setattr(cores, "_CPUS", tmp_path / "cpu")
+    monkeypatch.setattr(cores, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cores, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for cached in (cores._physical, cores._quota):
+        cached.cache_clear()
+        monkeypatch.setattr(cores, cached.__name__, cached.__wrapped__)
+    return tmp_path
+
+
+def test_of_two_threads_of_a_core_one(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cores.default_threads() == 4
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)
+    assert cores.default_threads() == 2
+
+
+def test_a_container_s_share(machine: Path) -> None:
+    (machine / "own").write_text("0::/a/b\n")
+    inner = machine / "groups" / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "cpu.max").write_text("max 100000\n")
+    assert cores.default_threads() == 4
+    (inner.parent / "cpu.max").write_text("200000 100000\n")
+    assert cores.default_threads() == 2
+
+
+def test_a_container_s_share_in_the_older_system(machine: Path) -> None:
+    (machine / "own").write_text("5:memory:/x\n4:cpu,cpuacct:/docker/x\n")
+    folder = machine / "groups" / "cpu"
+    folder.mkdir(parents=True)
+    (folder / "cpu.cfs_quota_us").write_text("50000\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    assert cores.default_threads() == 1
