@@ -57,7 +57,11 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
     """The graph partitioned as the options say."""
     screen.say("partitioning")
     properties = load_plugin(arguments.plugin) if arguments.plugin else []
-    limits = {"growth": arguments.growth, "min_subgraph_size": arguments.min_size, "max_subgraphs": arguments.max_subgraphs}
+    limits = {
+        "growth": arguments.growth,
+        "min_subgraph_size": arguments.min_size,
+        "max_subgraphs": arguments.max_subgraphs,
+    }
     growth = {name: value for name, value in limits.items() if value is not None}
     options: dict[str, Any] = dict(growth)
     placement = None

@@ -120,7 +120,11 @@ def _nodes(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
 def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
     some = ", ".join(map(repr, flops.unknown[:4])) + (", ..." if len(flops.unknown) > 4 else "")
     text = f"{len(flops.unknown)} ops are not counted: {some}"
-    open_sizes = [(name, kind) for name, kind in inputs if isinstance(kind, TensorType) and kind.shape and not kind.is_static]
+    open_sizes = [
+        (name, kind)
+        for name, kind in inputs
+        if isinstance(kind, TensorType) and kind.shape and not kind.is_static
+    ]
     if not open_sizes:
         return text
     options = []

@@ -77,7 +77,9 @@ def load_model(
     """MODEL compiled, and its graph; of a file that is compiled already there is none."""
     if not is_package(arguments.model):
         graph = load_graph(arguments, screen)
-        read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)  # or fail now
+        read_inputs(
+            arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize
+        )  # or fail now
         return graph, compiled(graph, arguments, screen, config)
     if arguments.shape or arguments.params or arguments.optimize or arguments.pin or arguments.forbid:
         raise Usage("the model is compiled: --shape, --params, --optimize, --pin and --forbid come too late")

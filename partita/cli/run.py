@@ -8,6 +8,8 @@ made, the logarithms are compared. MODEL may be a file that `partita compile` wr
 from __future__ import annotations
 
 import argparse
+import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -15,6 +17,7 @@ import numpy as np
 
 import partita as pt
 from accelerators.atomic import replacing
+from graph.errors import WriteError
 from partita.cli import exits
 from partita.cli.arguments import Usage, add_devices, add_model, at_least, config_of, positive
 from partita.cli.compile import report_lines
@@ -151,9 +154,7 @@ def _write(
     screen: Screen,
 ) -> None:
     if arguments.output:
-        names = [name for name, _ in model.properties.outputs]
-        with replacing(arguments.output) as file:
-            np.savez(file, **{name: np.asarray(value) for name, value in zip(names, outputs)})  # type: ignore[arg-type]
+        _write_arrays(arguments.output, [name for name, _ in model.properties.outputs], outputs)
     if arguments.trace and profile is not None:
         profile.to_chrome_trace(arguments.trace)
     if arguments.report:
@@ -162,6 +163,20 @@ def _write(
         report_page(model, arguments.report, profile=profile)
     for path in filter(None, (arguments.output, arguments.trace, arguments.report)):
         screen.say(f"wrote {path}")
+
+
+def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> None:
+    """What `np.load` reads: arrays by name. Nothing is pickled."""
+    for name, value in zip(names, outputs):
+        if not isinstance(value, np.ndarray):
+            raise WriteError(
+                f"output {name!r} is no tensor", where=path, remedy="A .npz file holds tensors only"
+            )
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, value in zip(names, outputs):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                array = value.astype(str) if value.dtype == object else value
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:

@@ -80,6 +80,23 @@ def test_inputs_from_files(partita: Command, model: str) -> None:
         assert np.array_equal(np.load("y.npz")["y"], expected), given
 
 
+def test_outputs_that_are_text_or_no_tensors(
+    partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = pt.variable("x", "float32", (2,))
+    pt.save(pt.Graph([pt.op("Cast", x, to=8)], output_names=["file"]), "text.onnx")
+    np.save("x.npy", np.array([1, 2], np.float32))
+    assert (
+        partita("run", "text.onnx", "--devices", "reference", "--input", "x.npy", "-o", "y.npz").status == 0
+    )
+    assert np.load("y.npz", allow_pickle=False)["file"].dtype.kind == "U"
+    pt.save(pt.Graph([pt.op("SequenceConstruct", x, x)], output_names=["y"]), "two.onnx")
+    done = partita("run", "two.onnx", "--devices", "reference", "-o", "z.npz")
+    assert (done.status, Path("z.npz").exists()) == (1, False)
+    assert "z.npz: output 'y' is no tensor" in done.err
+
+
 def test_an_image(partita: Command, model: str) -> None:
     image = pytest.importorskip("PIL.Image")
     image.new("RGB", (20, 10), (255, 0, 128)).save("red.png")
