@@ -108,3 +108,13 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     assert process.returncode == 130 and "stopped; nothing of this benchmark was written" in errors
     assert "Traceback" not in errors
     assert not list(folder.iterdir()) and not list(tmp_path.glob("*.json"))
+
+
+def test_threads() -> None:
+    pytest.importorskip("tvm")
+    pytest.importorskip("onnxruntime")
+    said = run("threads", "--tiny")
+    assert "tiny, 2 fresh processes" in said
+    assert [line.split(",")[0] for line in said.splitlines()[4:]] == [
+        "| alone", "| rival", "| callers 1", "| callers 2", "| callers 4",
+    ]  # fmt: skip
