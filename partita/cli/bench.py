@@ -1,16 +1,16 @@
 """How fast a model runs, beside other devices.
 
-The contenders take turns: in each round each one runs once unmeasured and then several times under the clock, so that
-whatever else the machine does falls on all alike. The table gives the median over all rounds. Each contender's outputs are
-compared with the first one's. --vs takes devices as --devices does; an engine then gets the
-whole model."""
+The contenders take turns, in changing order: in each round each one runs once unmeasured and then several times under the
+clock, so that whatever else the machine does falls on all alike. "times the first" is the median over the rounds of the
+ratio within a round, with half the distance between its 10th and 90th percentile. Outputs are compared with the first one's.
+--vs takes devices as --devices does; an engine then gets the whole model."""
 
 from __future__ import annotations
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -31,6 +31,9 @@ EXAMPLE = """\
 BLOCK_SECONDS = 0.03
 """So long each contender runs in a round, or once."""
 
+PAUSE = 0.005
+"""Seconds between two contenders: the threads of the one before stop spinning."""
+
 
 @attrs.define(slots=True, eq=False)
 class Contender:
@@ -44,20 +47,23 @@ class Contender:
     """How long that took; little where the cache had it."""
     difference: float = 0.0
     """From the outputs of the first contender."""
-    milliseconds: list[float] = attrs.field(factory=list)
-    """Of each run."""
+    rounds: list[list[float]] = attrs.field(factory=list)
+    """The milliseconds of each run, round by round."""
 
     def as_data(self, first: Contender) -> dict[str, Any]:
         """Its row."""
-        median = statistics.median(self.milliseconds)
+        every = [taken for one in self.rounds for taken in one]
+        ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(self.rounds, first.rounds)]
+        tenths = statistics.quantiles(ratios, n=10, method="inclusive")
         return {
             "devices": self.devices,
             "subgraphs": self.model.properties.subgraphs,
             "compile_seconds": self.compile_seconds,
-            "median_ms": median,
-            "min_ms": min(self.milliseconds),
-            "runs": len(self.milliseconds),
-            "ratio": median / statistics.median(first.milliseconds),
+            "median_ms": statistics.median(every),
+            "min_ms": min(every),
+            "runs": len(every),
+            "ratio": statistics.median(ratios),
+            "ratio_spread": (tenths[-1] - tenths[0]) / 2,
             "difference": self.difference,
         }
 
@@ -109,7 +115,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     inputs = model_inputs(model, arguments)
     screen.say(f"measuring for about {arguments.seconds:g} s")
     _differences(contenders, inputs)
-    measure([(one.milliseconds, lambda one=one: one.model(inputs)) for one in contenders], arguments.seconds)  # type: ignore[misc]
+    measure(contenders, inputs, arguments.seconds)
     rows = [one.as_data(contenders[0]) for one in contenders]
     screen.write_json({"model": model.graph.name, "contenders": rows, "refused": refused})
     columns = (
@@ -128,21 +134,28 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     return exits.NO if refused else exits.OK
 
 
-def measure(contenders: list[tuple[list[float], Callable[[], object]]], seconds: float) -> None:
-    """Append the milliseconds of each run, the contenders taking turns."""
+def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], seconds: float) -> None:
+    """Fill `rounds`: at least three of them, then as many as there is time for."""
     end = time.perf_counter() + seconds
-    rounds = 0
-    while time.perf_counter() < end or rounds < 3:
-        rounds += 1
-        for found, call in contenders:
-            call()
-            last = time.perf_counter()
-            stop = last + BLOCK_SECONDS
-            while last < stop:
-                call()
-                now = time.perf_counter()
-                found.append(1e3 * (now - last))
-                last = now
+    while time.perf_counter() < end or len(contenders[0].rounds) < 3:
+        shift = len(contenders[0].rounds) % len(contenders)
+        for one in [*contenders[shift:], *contenders[:shift]]:
+            time.sleep(PAUSE)
+            one.rounds.append(_block(one.model, inputs))
+
+
+def _block(model: pt.CompiledModel, inputs: Mapping[str, Any]) -> list[float]:
+    """The milliseconds of some runs in a row, after one that is not measured."""
+    model(inputs)
+    found: list[float] = []
+    last = time.perf_counter()
+    stop = last + BLOCK_SECONDS
+    while last < stop:
+        model(inputs)
+        now = time.perf_counter()
+        found.append(1e3 * (now - last))
+        last = now
+    return found
 
 
 def _rivals(text: str) -> list[str]:
@@ -188,7 +201,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['median_ms']:.3f} ms",
         f"{row['min_ms']:.3f} ms",
         str(row["runs"]),
-        f"{row['ratio']:.2f}",
+        f"{row['ratio']:.2f} ±{row['ratio_spread']:.2f}",
         f"{row['difference']:.0e}",
         f"{row['compile_seconds']:.1f} s",
     )
