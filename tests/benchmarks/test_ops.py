@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("tvm")
 pytest.importorskip("onnxruntime")
 
-from benchmarks.op_list import cases, chains  # noqa: E402
-from benchmarks.ops import Row, main  # noqa: E402
+from benchmarks.op_list import cases, chains
+from benchmarks.ops import Row, main
 
 
 def test_tiny(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
