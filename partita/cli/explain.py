@@ -12,7 +12,7 @@ from graph.errors import GraphError, did_you_mean
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition
-from partita.cli.models import is_package, load_graph
+from partita.cli.models import is_package, load_graph, reading_package
 from partita.cli.screen import Screen
 
 EXAMPLE = """\
@@ -110,11 +110,10 @@ def _as_data(node: pt.Node, made: Partitioned) -> dict[str, object]:
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """From the words that the exporter left; nothing is loaded."""
-    from accelerators.package.container import Package
     from accelerators.package.report import ImportedReport
 
-    report = ImportedReport(json.loads(bytes(Package(arguments.model, None).member("report.json"))), ())
-    why = report.why(arguments.node)
+    with reading_package(arguments.model) as package:
+        why = ImportedReport(json.loads(bytes(package.member("report.json"))), ()).why(arguments.node)
     screen.write_json({"node": arguments.node, "text": why})
     screen.show(why)
     return exits.OK

@@ -15,7 +15,7 @@ from graph.summary import size_text, summarize, summary_table
 from graph.types import TensorType
 from partita.cli import exits
 from partita.cli.arguments import add_model
-from partita.cli.models import is_package, load_graph
+from partita.cli.models import is_package, load_graph, reading_package
 from partita.cli.screen import Screen, table
 
 EXAMPLE = """\
@@ -135,25 +135,22 @@ def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _package(path: str, screen: Screen) -> int:
-    """What a compiled model says of itself. Its checksum is verified; nothing is loaded."""
-    from accelerators.package.container import Package
-
-    manifest = Package(path, None).manifest
-    units = [
-        {"name": unit["name"], "device": unit["device"], "ops": len(unit["ops"])}
-        for unit in manifest["units"]
-    ]
-    said = {key: manifest[key] for key in ("model", "devices", "inputs", "outputs")}
-    screen.write_json(
-        {**said, "subgraphs": units, "identities": [unit["identity"] for unit in manifest["units"]]}
-    )
-    values = [("devices", ", ".join(said["devices"]))]
-    values += [
-        (what, "\n".join(f"{name}: {kind}" for name, kind in said[what])) for what in ("inputs", "outputs")
-    ]
-    compiled = sorted(
-        {f"{key}: {value}" for unit in manifest["units"] for key, value in unit["identity"].items()}
-    )
+    """What a compiled model says of itself."""
+    with reading_package(path) as package:
+        manifest = package.manifest
+        units = [
+            {"name": unit["name"], "device": unit["device"], "ops": len(unit["ops"])}
+            for unit in manifest["units"]
+        ]
+        said = {key: manifest[key] for key in ("model", "devices", "inputs", "outputs")}
+        identities = [dict(unit["identity"]) for unit in manifest["units"]]
+        values = [("devices", ", ".join(said["devices"]))]
+        values += [
+            (what, "\n".join(f"{name}: {kind}" for name, kind in said[what]))
+            for what in ("inputs", "outputs")
+        ]
+    screen.write_json({**said, "subgraphs": units, "identities": identities})
+    compiled = sorted({f"{key}: {value}" for identity in identities for key, value in identity.items()})
     screen.show(
         table(str(said["model"]), ("", ""), [*values, ("compiled by and for", "\n".join(compiled))]),
         table(

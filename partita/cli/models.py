@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import partita as pt
 from accelerators.device_list import DEFAULT
@@ -16,6 +17,9 @@ from graph.types import Dim
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from accelerators.package.container import Package
 
 PACKAGE = ".partita"
 """What the name of a file ends with that `partita compile` wrote."""
@@ -28,6 +32,18 @@ SYMBOL = "-symbol.json"
 def is_package(model: str) -> bool:
     """Is it a compiled model?"""
     return model.endswith(PACKAGE)
+
+
+@contextmanager
+def reading_package(path: str) -> Iterator[Package]:
+    """A compiled model to look into, its checksum verified and nothing loaded; what it does not hold is an error that says so."""
+    from accelerators.package.container import Package
+
+    try:
+        yield Package(path, None)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        cause = f"it is not what this version of Partita writes ({type(error).__name__}: {error})"
+        raise ReadError(cause, where=path, remedy="Compile the model again") from error
 
 
 def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:

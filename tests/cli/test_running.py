@@ -211,3 +211,28 @@ def test_tune(partita: Command, model: str) -> None:
     kernels = done.json["kernels"]
     assert done.status == 0
     assert all(kernel["after_us"] <= kernel["before_us"] for kernel in kernels)
+
+
+@pytest.mark.parametrize("verb", ["run", "bench", "inspect", "explain"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.partita", "none.partita: the package cannot be read: No such file or directory"),
+        ("text.partita", "text.partita: this is no package of Partita's"),
+        ("cut.partita", "cut.partita: this is no package of Partita's, or it was cut short"),
+        ("other.partita", "other.partita: "),
+    ],
+)
+def test_bad_packages(partita: Command, model: str, verb: str, name: str, message: str) -> None:
+    from accelerators.package.container import writing
+
+    pt.compile(pt.load(model), "reference").export("cut.partita")
+    Path("cut.partita").write_bytes(Path("cut.partita").read_bytes()[:-9])
+    Path("text.partita").write_text("hello")
+    with writing("other.partita") as package:
+        package.add("report.json", b"[]")
+        package.finish({"units": 1}, None)
+    done = partita(verb, name, *(("relu1",) if verb == "explain" else ()))
+    assert (done.status, done.out) == (1, "")
+    assert message in done.err
+    assert "Traceback" not in done.err
