@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,20 +17,13 @@ import numpy as np
 
 import partita as pt
 from accelerators.interface import CompiledSubgraph
+from benchmarks.timing import clocked, interleaved
 
 
-def interleaved(calls: Sequence[Callable[[], Any]], rounds: int, batch: int = 1) -> list[float]:
-    """For each call its median time in microseconds; in each round every call has its turn, in changing order."""
-    times: list[list[float]] = [[] for _ in calls]
-    for call in calls:
-        call()
-    for turn in range(rounds):
-        for i in sorted(range(len(calls)), key=lambda i: (i + turn) % len(calls)):
-            start = time.perf_counter_ns()
-            for _ in range(batch):
-                calls[i]()
-            times[i].append((time.perf_counter_ns() - start) / batch / 1e3)
-    return [statistics.median(row) for row in times]
+def medians(calls: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+    """Microseconds of each call, taken in turns."""
+    contestants = {str(i): clocked(call) for i, call in enumerate(calls)}
+    return [statistics.median(row) * 1e6 for row in interleaved(contestants, 0, rounds).values()]
 
 
 def one_op(rounds: int) -> tuple[float, float]:
@@ -46,7 +38,7 @@ def one_op(rounds: int) -> tuple[float, float]:
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     model = pt.compile(pt.load(proto), "onnxruntime")
     array = np.random.default_rng(0).standard_normal((1, 64), np.float32)
-    bare, ours = interleaved([lambda: session.run(None, {"x": array}), lambda: model(array)], rounds, batch=100)
+    bare, ours = medians([lambda: session.run(None, {"x": array}), lambda: model(array)], rounds)
     return bare, ours
 
 
@@ -97,7 +89,7 @@ def cut_model(name: str, parts: int, rounds: int, config: dict[str, Any]) -> tup
         return value
 
     error = float(np.abs(pieces(array)[0] - whole(array)[0]).max())
-    uncut, in_parts, alone = interleaved([lambda: whole(array), lambda: pieces(array), by_hand], rounds)
+    uncut, in_parts, alone = medians([lambda: whole(array), lambda: pieces(array), by_hand], rounds)
     return uncut, in_parts, alone, len(bare), error
 
 

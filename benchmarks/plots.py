@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -89,5 +90,9 @@ def _save(figure: pyplot.Figure, path: Path) -> Path:
     return path
 
 
-PLOTS: dict[str, Callable[[Section, Path], dict[str, Path]]] = {"partition": growth, "latency": ratios}
+PLOTS: dict[str, Callable[[Section, Path], dict[str, Path]]] = {
+    "partition": growth,
+    "latency": ratios,
+    "gpu": partial(ratios, prefix="gpu"),
+}
 """By section."""
