@@ -7,6 +7,7 @@ attributes of ONNX's, in a domain of our own; attributes that shapes no longer s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -33,6 +34,8 @@ class Value:
     """It itself."""
     shape: tuple[int, int, int, int]
     """What the plain value's shape is."""
+    shuffle: int = 1
+    """The channels stand as before a shuffle that transposes them as a matrix of so many rows; 1: in their order."""
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -56,9 +59,12 @@ def on_blocks(node: Node, inputs: tuple[NodeEntry | None, ...], shape: tuple[int
     )
 
 
-def move(op: str, name: str, entry: NodeEntry, made: TensorType, origin: Node) -> Node:
+def move(
+    op: str, name: str, entry: NodeEntry, made: TensorType, origin: Node, attributes: Mapping[str, Any] | None = None
+) -> Node:
     """A node that lays a value out anew, on behalf of an op of the user's."""
-    return Node(name, op, (entry,), output_names=(name,), output_types=(made,), domain=DOMAIN, metadata={ORIGIN: origin.name})
+    told = {ORIGIN: origin.name}
+    return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (made,), DOMAIN, metadata=told)
 
 
 def origin_of(node: Node) -> str:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from accelerators.tvm.fusion import ELEMENTWISE
-from accelerators.tvm.layouts.blocked import Value, blocked_constant, blocked_type, move, on_blocks
+from accelerators.tvm.layouts.blocked import ORIGIN, Value, blocked_constant, blocked_type, move, on_blocks
+from accelerators.tvm.layouts.resizing import mixtures
+from accelerators.tvm.layouts.shuffles import find_shuffles
+from accelerators.tvm.layouts.transposing import Phases
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates.epilogue import static_shape
 from accelerators.tvm.templates.window import Window, make_window, window_attributes
@@ -45,7 +49,13 @@ class _Blocking:
 
     def run(self) -> Graph:
         wanted = set(self.graph.outputs)
+        shuffles = {node: found for found in find_shuffles(self.graph) for node in found.nodes}
         for node in self.graph.nodes:
+            found = shuffles.get(node)
+            if found is not None and found.source in self.values:
+                if node is found.nodes[-1]:
+                    self._made(node, attrs.evolve(self._settled(found.source), shuffle=found.rows), wanted)
+                continue
             made = self._blocked(node) if node.is_op and not node.domain else None
             if made is None:
                 for entry in (*node.inputs, *node.captures):
@@ -56,12 +66,16 @@ class _Blocking:
             self.rewriter.keep(node, made)
             shape = static_shape(node[0])
             assert shape is not None and len(shape) == 4
-            self.values[node[0]] = Value(made[0], shape)
-            if node[0] in wanted:
-                self._need_plain(node[0])
+            self._made(node, Value(made[0], shape, int(made.attrs.get("shuffled", 1))), wanted)
         if not self.values:
             return self.graph
         return self.rewriter.finish()
+
+    def _made(self, node: Node, value: Value, wanted: set[NodeEntry]) -> None:
+        """The node's value is blocked."""
+        self.values[node[0]] = value
+        if node[0] in wanted:
+            self._need_plain(node[0])
 
     # -- values in both forms ------------------------------------------------------------------------------
 
@@ -70,6 +84,7 @@ class _Blocking:
         value = self.values.get(entry)
         if value is None or entry in self.plain:
             return
+        value = self._settled(entry)
         self.plain.add(entry)
         name, made = self._name(f"{entry.name}_plain"), TensorType("float32", value.shape)
         if math.prod(value.sizes) == 1 and value.shape[1] % self.lanes == 0:
@@ -82,9 +97,8 @@ class _Blocking:
 
     def _need_blocked(self, entry: NodeEntry, reader: Node) -> Value:
         """The value's blocked form, which this op reads."""
-        known = self.values.get(entry)
-        if known is not None:
-            return known
+        if entry in self.values:
+            return self._settled(entry)
         shape = static_shape(entry)
         assert shape is not None and len(shape) == 4
         name = self._name(f"{entry.name}_blocked")
@@ -93,6 +107,16 @@ class _Blocking:
         self.values[entry] = made
         self.plain.add(entry)
         return made
+
+    def _settled(self, entry: NodeEntry) -> Value:
+        """A blocked value whose channels stand in their order: a shuffle that was put off is done now."""
+        value = self.values[entry]
+        if value.shuffle > 1:
+            more = {"rows": value.shuffle, "channels": value.shape[1]}
+            made = blocked_type(value.shape, self.lanes)
+            node = move("Shuffle", self._name(f"{entry.name}_shuffled"), value.entry, made, entry.node, more)
+            value = self.values[entry] = Value(self.rewriter.keep(node)[0], value.shape)
+        return value
 
     def _constant(self, entry: NodeEntry) -> NodeEntry:
         """A constant's blocked form."""
@@ -133,12 +157,73 @@ class _Blocking:
         channels, groups = (static_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
         rest = tuple(None if e is None else self.rewriter.value(e) for e in node.inputs[1:])
         rest = rest[:1] if rest[1:] == (None,) else rest
+        pending = self.values.get(node.inputs[0])
+        rows = 1 if pending is None else pending.shuffle
         if groups == channels == shape[1] and groups > 1:
-            return self._window(node, window, rest, shape, op="DepthwiseConv")
+            return self._depthwise(node, window, rest, shape, rows)
         plain = node.inputs[0] not in self.values and groups == 1 and channels <= 2 * self.lanes
-        read = self.rewriter.value(node.inputs[0]) if plain else self._need_blocked(node.inputs[0], node).entry
-        more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups}
+        read = self.rewriter.value(node.inputs[0])
+        if not plain:
+            read = pending.entry if pending is not None else self._need_blocked(node.inputs[0], node).entry
+        more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "shuffle": rows}
         return on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
+
+    def _depthwise(
+        self, node: Node, window: Window, rest: tuple[NodeEntry | None, ...], shape: tuple[int, ...], rows: int
+    ) -> Node:
+        """Each channel by itself: a shuffle before it may as well come after it."""
+        assert node.inputs[0] is not None
+        if rows == 1:
+            return self._window(node, window, rest, shape, op="DepthwiseConv")
+        order = np.arange(shape[1]).reshape(-1, rows).T.reshape(-1)
+        turned = []
+        for entry in rest:
+            assert entry is not None and entry.node.value is not None
+            turned.append(self.rewriter.keep(constant(entry.node.value[order], self._name(f"{entry.name}_unshuffled")))[0])
+        inputs = (self.values[node.inputs[0]].entry, *turned)
+        made = on_blocks(node, inputs, shape, self.lanes, **window_attributes(window), shuffled=rows)
+        return made.evolve(op="DepthwiseConv")
+
+    def _transposed(self, node: Node, shape: tuple[int, ...]) -> Node | None:
+        """A convolution that makes all phases, and the phases dealt out."""
+        given = [entry is not None and entry.node.value for entry in node.inputs[1:]]
+        source = node.inputs[0]
+        image = None if source is None else static_shape(source)
+        plain_dilation = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1)
+        automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+        if source is None or image is None or not plain_dilation or automatic or int(node.attrs.get("group", 1)) != 1:
+            return None
+        if any(value is False or value is None for value in given) or node.attrs.get("output_shape"):
+            return None
+        weight = given[0]
+        strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))
+        channels = math.ceil(shape[1] / self.lanes) * self.lanes
+        phases = Phases(image[2:], shape[2:], weight.shape[2:], strides, pads[:2], channels)  # type: ignore[arg-type,union-attr]
+        arrays = [phases.weights(weight), *(phases.bias(array) for array in given[1:])]  # type: ignore[arg-type]
+        rest = [self.rewriter.keep(constant(a, self._name(f"{node.name}_phases_{i}")))[0] for i, a in enumerate(arrays)]
+        window, read = phases.window, self._need_blocked(source, node).entry
+        name = self._name(f"{node.name}_phases")
+        made = (shape[0], phases.outs, *window.out)
+        more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "shuffle": 1}
+        inner = on_blocks(node, (read, *rest), made, self.lanes, **window_attributes(window), **more)
+        kept = self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata={ORIGIN: node.name}))
+        out = {"result": list(shape[2:]), "strides": list(strides), "pads": list(pads[:2]), "phases": list(window.out)}
+        return on_blocks(node, (kept[0],), shape, self.lanes, **out).evolve(op="Interleave")
+
+    def _resize(self, node: Node, shape: tuple[int, ...]) -> Node | None:
+        source = node.inputs[0]
+        if source not in self.values or any(entry is not None and entry.node.value is None for entry in node.inputs[1:]):
+            return None
+        image = self.values[source].shape
+        found = mixtures(node, self.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
+        if found is None:
+            return None
+        arrays = [array for pair in found for array in pair]
+        rest = [self.rewriter.keep(constant(a, self._name(f"{node.name}_mixture_{i}")))[0] for i, a in enumerate(arrays)]
+        nearest = all((shares == np.array([1, 0])).all() for _, shares in found)
+        more = {"image": list(image[2:]), "result": list(shape[2:]), "nearest": int(nearest)}
+        inputs = (self._need_blocked(source, node).entry, *rest)
+        return on_blocks(node, inputs, shape, self.lanes, **more).evolve(op="Resize")
 
     def _window(
         self, node: Node, window: Window, rest: tuple[NodeEntry | None, ...], shape: tuple[int, ...], op: str = ""
@@ -168,7 +253,8 @@ class _Blocking:
     def _global(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         if node.inputs[0] not in self.values:
             return None
-        return on_blocks(node, (self._need_blocked(node.inputs[0], node).entry,), shape, self.lanes)
+        read = self._need_blocked(node.inputs[0], node).entry
+        return on_blocks(node, (read,), shape, self.lanes, channels=shape[1])
 
     def _concat(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         whole = all((static_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
@@ -207,5 +293,9 @@ _OPS: dict[str, Callable[[_Blocking, Node, tuple[int, ...]], Node | None]] = {
     "MaxPool": _Blocking._pool,
     "AveragePool": _Blocking._pool,
     "GlobalAveragePool": _Blocking._global,
+    "LRN": _Blocking._global,
+    "ConvTranspose": _Blocking._transposed,
+    "Resize": _Blocking._resize,
+    "Upsample": _Blocking._resize,
     "Concat": _Blocking._concat,
 }

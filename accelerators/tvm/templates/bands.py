@@ -11,7 +11,7 @@ import math
 import attrs
 
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.templates.channels import reach_of
+from accelerators.tvm.templates.channels import reaches
 from accelerators.tvm.templates.window import Window
 
 SERIAL = 1_000_000
@@ -40,6 +40,7 @@ class Shape:
     outs: int
     groups: int
     plain: bool
+    shuffled: bool
 
     @property
     def copies(self) -> bool:
@@ -76,7 +77,8 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     lanes, window = machine.lanes, shape.window
     blocks = math.ceil(shape.outs / lanes)
     places, vectors = _tile(shape, machine)
-    reach = reach_of(shape.channels, shape.outs, shape.groups, vectors * lanes)
+    read = reaches(shape.channels, shape.outs, shape.groups, vectors * lanes)
+    reach = sum(read) // len(read)
     chunk = _chunk(shape, reach, vectors, machine)
     products = shape.batch * shape.outs * window.places * reach * window.count
     parallel = machine.threads > 1 and products >= SERIAL
@@ -100,9 +102,9 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
 
     def cost(tile: tuple[int, int]) -> float:
         places, vectors = tile
-        reach = reach_of(shape.channels, shape.outs, shape.groups, vectors * machine.lanes)
-        full, rest = divmod(blocks, vectors)
-        return math.ceil(pixels / places) * reach * (full * cycles(places, vectors) + (cycles(places, rest) if rest else 0))
+        read, rest = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes), blocks % vectors
+        last = read.pop() * cycles(places, rest) if rest else 0
+        return math.ceil(pixels / places) * (sum(read) * cycles(places, vectors) + last)
 
     choices = [
         (places, vectors)
@@ -116,7 +118,7 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
 def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
     """The input channels of a chunk: as many whole blocks as divide them and stay near; 0: no chunks."""
     near = NEAR * 16 // (vectors * machine.lanes)
-    if shape.plain or shape.groups > 1 or reach % machine.lanes or reach * shape.window.count <= 2 * near:
+    if shape.plain or shape.shuffled or shape.groups > 1 or reach % machine.lanes or reach * shape.window.count <= 2 * near:
         return 0
     blocks = reach // machine.lanes
     best = max(d for d in range(1, blocks + 1) if blocks % d == 0 and (d == 1 or d * machine.lanes * shape.window.count <= near))

@@ -20,7 +20,7 @@ from accelerators.tvm.layouts.blocked import DOMAIN
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.bands import Bands, Shape, cut_bands
-from accelerators.tvm.templates.channels import Channels, channels_of
+from accelerators.tvm.templates.channels import Channels
 from accelerators.tvm.templates.epilogue import (
     Epilogue,
     input_name,
@@ -91,10 +91,13 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     window, plain = window_of(root), bool(root.attrs["plain"])
     if window.is_pointwise and not plain:
         window = window.flat()
+    shuffle = int(root.attrs.get("shuffle", 1))
     batch, *_ = static_shape(root[0]) or ()
-    shape = Shape(batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"], plain)
+    shape = Shape(batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"], plain, shuffle > 1)
     bands = cut_bands(shape, machine)
-    channels = channels_of(shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, bands.chunk)
+    given = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
+    channels = Channels(*given, bands.chunk)
+    channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
     return Layer(shape.batch, plain, window, channels, bands, machine.lanes)
 
 
@@ -278,23 +281,25 @@ class _Text:
         if channels.by_block:
             lines = [f"at_weight: T.let = {begin}((c {taps} * {lanes} + l) * {width}", *lines]
             lines = loop("l", lanes, lines, "unroll")
-            count = channels.chunk // lanes
+            count = str(channels.chunk // lanes)
         else:
             lines = [f"at_weight: T.let = {begin}(c {taps} * {width}", *lines]
-            count = channels.chunk
+            count = channels.count("panel")
         if window.count > 1:
             small = not channels.by_block and window.taps[1] <= 8
             lines = loop("kh", window.taps[0], loop("kw", window.taps[1], lines, "unroll" if small else "serial"))
         else:
             lines = ["kh: T.let = 0", "kw: T.let = 0", *lines]
-        return loop("c", count, [*self._channel(), *self._ahead(count, width), *lines])
+        return loop("c", count, [*self._channel(), *self._ahead(width), *lines])
 
-    def _ahead(self, count: int, width: int) -> Lines:
+    def _ahead(self, width: int) -> Lines:
         """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory."""
         channels, window, tiles = self.layer.channels, self.layer.window, self.layer.bands.tiles
-        lines = channels.chunk * window.count * width * 4 // LINE
+        if not channels.by_block:
+            return []
+        lines, count = channels.chunk * window.count * width * 4 // LINE, channels.chunk // self.layer.lanes
         share = lines / (tiles * count)
-        if not channels.by_block or share < LEAST_SHARE:
+        if share < LEAST_SHARE:
             return []
         share = math.ceil(share)
         next_panel = f"{channels.offset(window.count)} + {channels.chunk * window.count * width}"
@@ -315,7 +320,8 @@ class _Text:
         if self.layer.plain:
             return [f"block: T.let = {channels.first('panel')} + c"]
         return [
-            f"channel: T.let = {channels.first('panel')} + c",
+            f"logical: T.let = {channels.first('panel')} + c",
+            f"channel: T.let = {channels.stands_at('logical')}",
             f"block: T.let = channel // {self.layer.lanes}",
             f"lane: T.let = channel % {self.layer.lanes}",
         ]

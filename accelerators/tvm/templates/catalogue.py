@@ -2,11 +2,11 @@
 
 # isort: off
 from accelerators.tvm.templates import attention, chain, convolution, gemm, product, row_program, rows
-from accelerators.tvm.templates import blocked_convolution, blocked_pool, depthwise, moves
+from accelerators.tvm.templates import blocked_convolution, blocked_pool, depthwise, lrn, moves, spreading
 from accelerators.tvm.templates import division, extremes, indices, maxpool, places
 # isort: on
 
 __all__ = [
     "attention", "chain", "convolution", "gemm", "product", "row_program", "rows", "blocked_convolution", "blocked_pool",
-    "depthwise", "moves", "division", "extremes", "indices", "maxpool", "places",
+    "depthwise", "lrn", "moves", "spreading", "division", "extremes", "indices", "maxpool", "places",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Which input channels each panel of output channels reads, and how the weights are laid out for it.
 
 A panel is a few blocks of neighbouring output channels. Without groups it reads every input channel. With groups it reads those
-of the groups that it touches; weights that join channels of different groups are zero. All panels read equally many."""
+of the groups that it touches; weights that join channels of different groups are zero. The input may stand in the order from
+before a channel shuffle, which then costs nothing but the arithmetic."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ class Channels:
     """Channels of a block."""
     plain: bool
     """Is the input not blocked?"""
-    reach: int
-    """How many input channels a panel reads."""
+    shuffle: int
+    """The channels were to be shuffled as a matrix of so many rows is transposed; 1: not."""
     chunk: int
-    """How many of them are read in one go."""
+    """How many input channels are read in one go."""
 
     @property
     def blocks(self) -> int:
@@ -43,6 +44,11 @@ class Channels:
     def panels(self) -> int:
         """Panels, the narrower one among them."""
         return math.ceil(self.blocks / self.vectors)
+
+    @property
+    def reach(self) -> int:
+        """How many input channels a panel reads at most."""
+        return max(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
 
     @property
     def whole(self) -> int:
@@ -57,20 +63,35 @@ class Channels:
     @property
     def by_block(self) -> bool:
         """Are the channels read in whole blocks?"""
-        inner = self.ins // self.groups
-        return not self.plain and inner % self.lanes == 0 and self.chunk % self.lanes == 0
+        found = set(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
+        whole = (self.ins // self.groups) % self.lanes == 0 and self.chunk % self.lanes == 0
+        return not self.plain and self.shuffle == 1 and whole and len(found) == 1
 
     def first(self, panel: str) -> str:
         """Text of the first input channel that a panel reads."""
-        if self.reach == self.ins:
-            return "0"
-        outs, ins, width = self.outs // self.groups, self.ins // self.groups, self.vectors * self.lanes
-        return f"T.min({panel} * {width} // {outs} * {ins}, {self.ins - self.reach})"
+        return "0" if self.groups == 1 else f"{self._group(panel)} * {self.ins // self.groups}"
+
+    def count(self, panel: str) -> str:
+        """Text of how many input channels a panel reads."""
+        if self.groups == 1 or self.by_block:
+            return str(self.chunk)
+        width = self.vectors * self.lanes
+        last = f"T.min({panel} * {width} + {width - 1}, {self.outs - 1}) // {self.outs // self.groups}"
+        return f"({last} - {self._group(panel)} + 1) * {self.ins // self.groups}"
+
+    def _group(self, panel: str) -> str:
+        return f"({panel} * {self.vectors * self.lanes} // {self.outs // self.groups})"
 
     def first_block(self, panel: str) -> str:
         """Text of the first input block that a panel reads, where they are read in whole blocks."""
         first = self.first(panel)
         return first if first == "0" else f"{first} // {self.lanes}"
+
+    def stands_at(self, channel: str) -> str:
+        """Text of where a channel stands in the input."""
+        if self.shuffle == 1:
+            return channel
+        return f"{channel} % {self.shuffle} * {self.ins // self.shuffle} + {channel} // {self.shuffle}"
 
     def weights(self, taps: int) -> int:
         """How many numbers the packed weights are."""
@@ -92,7 +113,7 @@ class Channels:
         for start in range(0, self.blocks, self.vectors):
             low, high = start * self.lanes, min(start + self.vectors, self.blocks) * self.lanes
             made = np.zeros((self.reach, taps, high - low), array.dtype)
-            first = min(low // each * inner, self.ins - self.reach)
+            first = low // each * inner
             for group in range(low // each, (min(high, self.outs) - 1) // each + 1):
                 a, b = max(low, group * each), min(high, (group + 1) * each, self.outs)
                 at = group * inner - first
@@ -109,16 +130,7 @@ class Channels:
         return made
 
 
-def channels_of(ins: int, outs: int, groups: int, vectors: int, lanes: int, plain: bool, chunk: int) -> Channels:
-    """The channels for panels of so many vectors; a chunk of 0 is all."""
-    reach = reach_of(ins, outs, groups, vectors * lanes)
-    return Channels(ins, outs, groups, vectors, lanes, plain, reach, chunk or reach)
-
-
-def reach_of(ins: int, outs: int, groups: int, width: int) -> int:
-    """How many input channels a panel of so many output channels reads at most."""
-    if groups == 1:
-        return ins
-    each = outs // groups
-    touched = max((min(low + width, outs) - 1) // each - low // each + 1 for low in range(0, outs, width))
-    return touched * (ins // groups)
+def reaches(ins: int, outs: int, groups: int, width: int) -> list[int]:
+    """How many input channels each panel of so many output channels reads."""
+    each, inner = outs // groups, ins // groups
+    return [((min(low + width, outs) - 1) // each - low // each + 1) * inner for low in range(0, outs, width)]

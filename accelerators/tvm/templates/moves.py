@@ -93,3 +93,19 @@ def concat(body: Body, machine: Machine) -> Draft | None:
     lines = loop("task", batch * blocks, [*decoded, *work], "parallel" if parallel else "serial")
     params = [(input_name(i), static_shape(node[0]) or (), "float32") for i, node in enumerate(body.graph.inputs)]
     return Draft(kernel([*params, (output_name(0), made, "float32")], lines), "concat")
+
+
+@template("cpu", ops=frozenset({f"{DOMAIN}.Shuffle"}))
+def shuffle(body: Body, machine: Machine) -> Draft | None:
+    """Channels of a matrix of so many rows, transposed."""
+    root = body.ops[0]
+    made = static_shape(root[0]) or ()
+    batch, blocks, places, lanes = made
+    rows, channels = int(root.attrs["rows"]), int(root.attrs["channels"])
+    from_channel = f"T.min(block * {lanes} + {{0}}, {channels - 1})"
+    work: Lines = []
+    for lane in range(lanes):
+        channel = from_channel.format(lane)
+        work += [f"c{lane}: T.let = {channel} % {rows} * {channels // rows} + {channel} // {rows}"]
+    copies = [f"y0[n, block, p, {i}] = x0[n, c{i} // {lanes}, p, c{i} % {lanes}]" for i in range(lanes)]
+    return _draft(batch, blocks, [*work, *loop("p", places, copies)], made, made, machine, "shuffle")

@@ -1,0 +1,39 @@
+"""Channel shuffles, as networks spell them: channels seen as a matrix, transposed, seen as channels again."""
+
+from __future__ import annotations
+
+import attrs
+
+from accelerators.tvm.templates.epilogue import static_shape
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from passes.fold_batch_norm import is_only_reader
+
+
+@attrs.frozen(slots=True)
+class Shuffle:
+    """Three nodes that shuffle channels."""
+
+    source: NodeEntry
+    """What is shuffled, [N, C, H, W]."""
+    rows: int
+    """Rows of the matrix that is transposed."""
+    nodes: tuple[Node, Node, Node]
+    """Reshape, Transpose, Reshape."""
+
+
+def find_shuffles(graph: Graph) -> list[Shuffle]:
+    """Those whose inner values nobody else reads. Linear."""
+    found = []
+    for last in graph.nodes:
+        turn = last.inputs[0].node if last.op == "Reshape" and last.inputs[0] is not None else None
+        first = turn.inputs[0].node if turn is not None and turn.op == "Transpose" and turn.inputs[0] is not None else None
+        if turn is None or first is None or first.op != "Reshape" or first.inputs[0] is None:
+            continue
+        given, split, made = static_shape(first.inputs[0]), static_shape(first[0]), static_shape(last[0])
+        if given is None or split is None or len(given) != 4 or len(split) != 5 or made != given:
+            continue
+        inner = is_only_reader(first[0], graph) and is_only_reader(turn[0], graph)
+        if inner and tuple(turn.attrs.get("perm", ())) == (0, 2, 1, 3, 4) and (split[0], *split[3:]) == (given[0], *given[2:]):
+            found.append(Shuffle(first.inputs[0], split[1], (first, turn, last)))
+    return found

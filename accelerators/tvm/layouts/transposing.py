@@ -1,0 +1,66 @@
+"""A transposed convolution as a convolution with a set of output channels for each phase of its stride; the phases are dealt out.
+
+Place q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
+the rows u, u - 1, ... of the image. Taps that a phase does not have are zero."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.templates.window import Pair, Window
+
+Array = np.ndarray
+
+
+@attrs.frozen(slots=True)
+class Phases:
+    """The geometry of a transposed convolution."""
+
+    sizes: Pair
+    """The image."""
+    out: Pair
+    """The result."""
+    taps: Pair
+    """The filter."""
+    strides: Pair
+    """How far apart neighbouring places of the image write."""
+    before: Pair
+    """What is cut off above and to the left."""
+    channels: int
+    """Output channels of a phase, whole blocks."""
+
+    @property
+    def window(self) -> Window:
+        """The convolution that makes all phases."""
+        taps = [math.ceil(k / s) for k, s in zip(self.taps, self.strides)]
+        rows = [(q - 1 + b) // s + 1 for q, b, s in zip(self.out, self.before, self.strides)]
+        return Window(self.sizes, _pair(rows), _pair(taps), (1, 1), (1, 1), _pair([t - 1 for t in taps]))
+
+    @property
+    def outs(self) -> int:
+        """Output channels of all phases."""
+        return self.channels * math.prod(self.strides)
+
+    def weights(self, array: Array) -> Array:
+        """[C, O, kh, kw] as [phase, O, C, taps down, taps across]."""
+        ins, outs, high, wide = array.shape
+        (down, across), taps = self.strides, self.window.taps
+        made = np.zeros((down, across, self.channels, ins, *taps), array.dtype)
+        for i in range(high):
+            for j in range(wide):
+                at = taps[0] - 1 - i // down, taps[1] - 1 - j // across
+                made[i % down, j % across, :outs, :, at[0], at[1]] = array[:, :, i, j].T
+        return made.reshape(self.outs, ins, *taps)
+
+    def bias(self, array: Array) -> Array:
+        """The bias for each phase."""
+        made = np.zeros((math.prod(self.strides), self.channels), array.dtype)
+        made[:, : array.size] = array
+        return made.reshape(-1)
+
+
+def _pair(values: list[int]) -> Pair:
+    return values[0], values[1]

@@ -1,0 +1,153 @@
+"""Ops on blocked values against numpy in double precision: each follows a convolution, which makes the value blocked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.machine import Machine, host_cpu
+from tests.accelerators.tvm.running import check, schedules
+
+pytest.importorskip("tvm")
+
+RNG = np.random.default_rng(23)
+LIMIT = 5e-6
+
+some = settings(max_examples=15, deadline=None, derandomize=True)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+@pytest.fixture(params=[4, 8, 16])
+def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Processors of several vector widths; the compiler splits the vectors that this one does not have."""
+    width: int = request.param
+    registers = 32 if width == 16 else 16
+    machine = Machine("cpu", host_cpu(), 4, width, registers)
+    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: machine)
+    return width
+
+
+def convolved(x: pt.Node, ins: int, outs: int, taps: int = 1, **attributes: Any) -> pt.Node:
+    weight = normal(outs, ins // attributes.get("group", 1), taps, taps)
+    return pt.op("Conv", x, pt.constant(weight), pt.constant(normal(outs)), **attributes)
+
+
+def image(channels: int = 20, high: int = 9, wide: int = 10) -> tuple[pt.Node, pt.Node, list[int]]:
+    """An input, a blocked value made of it, and the input's shape."""
+    x = pt.variable("x", "float32", (2, 6, high, wide))
+    return x, convolved(x, 6, channels), [2, 6, high, wide]
+
+
+def kinds(y: pt.Node, x: pt.Node, shape: list[int]) -> list[str]:
+    """The kernels between the first convolution and the plain result."""
+    return schedules(check(pt.Graph([y], inputs=[x]), [normal(*shape)], LIMIT))[1:-1]
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> dict[str, Any]:
+    """A window of any geometry that sees something of the image everywhere."""
+    taps, strides, dilations = ([draw(st.integers(1, top)) for _ in range(2)] for top in (4, 3, 2))
+    pads = [draw(st.integers(0, min((k - 1) // 2, 2))) for k in (*taps, *taps)]
+    return {"kernel_shape": taps, "strides": strides, "dilations": dilations, "pads": pads}
+
+
+@some
+@given(windows(), st.integers(7, 15), st.integers(7, 21), st.sampled_from(["MaxPool", "AveragePool"]), st.booleans())
+def test_pools_of_any_geometry(window: dict[str, Any], high: int, wide: int, op: str, padded: bool) -> None:
+    x, y, shape = image(11, high, wide)
+    more: dict[str, Any] = {"count_include_pad": int(padded)} if op == "AveragePool" else {}
+    assert kinds(pt.op("Relu", pt.op(op, y, **window, **more)), x, shape) == ["blocked pool"]
+
+
+@some
+@given(windows(), st.integers(7, 15), st.integers(7, 21), st.integers(9, 20))
+def test_depthwise_of_any_geometry(window: dict[str, Any], high: int, wide: int, channels: int) -> None:
+    x, y, shape = image(channels, high, wide)
+    weight = pt.constant(normal(channels, 1, *window["kernel_shape"]))
+    made = pt.op("Conv", y, weight, pt.constant(normal(channels)), group=channels, **window)
+    assert kinds(pt.op("HardSwish", made), x, shape) == ["depthwise"]
+
+
+@some
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.integers(1, 19))
+def test_transposed_convolutions(taps: int, stride: int, pad: int, more: int, outs: int) -> None:
+    x, y, shape = image()
+    pad, more = min(pad, taps - 1), min(more, stride - 1)
+    weight, bias = pt.constant(normal(20, outs, taps, taps)), pt.constant(normal(outs))
+    made = pt.op("ConvTranspose", y, weight, bias, strides=[stride] * 2, pads=[pad] * 4, output_padding=[more] * 2)
+    assert kinds(pt.op("Relu", made), x, shape) == ["blocked convolution", "interleave"]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+def test_resize(mode: str, coordinates: str) -> None:
+    x, y, shape = image()
+    scales = pt.constant(np.array([1, 1, 2, 2.5], np.float32))
+    made = pt.op("Resize", y, None, scales, mode=mode, coordinate_transformation_mode=coordinates)
+    assert kinds(made, x, shape) == ["resize"]
+
+
+def test_resize_to_sizes() -> None:
+    x, y, shape = image()
+    made = pt.op("Resize", y, None, None, pt.constant(np.array([2, 20, 17, 31])), mode="linear")
+    assert kinds(made, x, shape) == ["resize"]
+
+
+@pytest.mark.parametrize("attributes", [{"size": 5, "alpha": 0.1}, {"size": 4, "alpha": 0.3, "beta": 0.6, "bias": 2.0}], ids=str)
+def test_response_normalisation(attributes: dict[str, Any], lanes: int) -> None:
+    x, y, shape = image()
+    assert kinds(pt.op("LRN", y, **attributes), x, shape) == ["lrn"]
+
+
+def shuffled(x: pt.Node, channels: int, rows: int, *sizes: int) -> pt.Node:
+    split = pt.op("Reshape", x, pt.constant(np.array([2, rows, channels // rows, *sizes])))
+    turned = pt.op("Transpose", split, perm=[0, 2, 1, 3, 4])
+    return pt.op("Reshape", turned, pt.constant(np.array([2, channels, *sizes])))
+
+
+def test_a_shuffle_costs_nothing_before_convolutions(lanes: int) -> None:
+    x, y, shape = image(40)
+    first = convolved(y, 40, 40, group=4)
+    deep = convolved(shuffled(first, 40, 4, 9, 10), 40, 40, 3, group=40, pads=[1] * 4)
+    last = pt.op("Relu", pt.op("Add", convolved(deep, 40, 40, group=4), y))
+    assert kinds(last, x, shape) == ["blocked convolution", "depthwise", "blocked convolution"]
+
+
+def test_a_shuffle_that_somebody_sees(lanes: int) -> None:
+    x, y, shape = image(20)
+    assert kinds(pt.op("MaxPool", shuffled(y, 20, 4, 9, 10), kernel_shape=[2, 2]), x, shape)[:1] == ["shuffle"]
+
+
+def test_channels_side_by_side(lanes: int) -> None:
+    x, y, shape = image(32)
+    both = pt.op("Concat", y, pt.op("MaxPool", y, kernel_shape=[3, 3], pads=[1] * 4), y, axis=1)
+    assert "concat" in kinds(pt.op("Relu", both), x, shape)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+def test_groups_that_share_blocks(groups: int, lanes: int) -> None:
+    x, y, shape = image(42)
+    assert kinds(convolved(y, 42, 30, 3, group=groups, pads=[1] * 4), x, shape) == ["blocked convolution"]
+
+
+def test_what_follows_a_convolution_in_any_spelling() -> None:
+    x, y, shape = image()
+    scale = pt.op("Sigmoid", convolved(pt.op("GlobalAveragePool", y), 20, 20))
+    made = convolved(y, 20, 20, 3, pads=[1] * 4)
+    swish = pt.op("Mul", made, pt.op("Sigmoid", made))
+    gelu = pt.op("Gelu", pt.op("Add", convolved(pt.op("Mul", swish, scale), 20, 20), y))
+    assert kinds(gelu, x, shape).count("chain") == 0
+
+
+def test_many_channels_are_walked_in_chunks(lanes: int) -> None:
+    x = pt.variable("x", "float32", (1, 512, 7, 7))
+    y = pt.op("Relu", convolved(x, 512, 40, 3, pads=[1] * 4))
+    check(pt.Graph([y], inputs=[x]), [normal(1, 512, 7, 7)], LIMIT)
