@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -12,12 +13,14 @@ import numpy as np
 from accelerators.errors import NotSupported
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built, compile_kernels
+from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import quiet, refused
 from accelerators.tvm.library import lock, part, tvm
 from accelerators.tvm.linking import link, load
 from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
+from accelerators.weights import held_once
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType, dtype_name
@@ -55,8 +58,9 @@ class Assembled:
 
 def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
     """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
+    weights = _packed_weights(bodies)
     with lock, quiet(), refused("assembly"):
-        made = _Assembly(graph, bodies, machine).run()
+        made = _Assembly(graph, bodies, weights, machine).run()
     return _linked(made, {id(built): built for _, built in bodies.values()}.values(), machine)
 
 
@@ -75,9 +79,16 @@ def _linked(made: Assembled, bodies: Collection[Built], machine: Machine) -> Ass
 
 
 class _Assembly:
-    def __init__(self, graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        bodies: Mapping[Node, tuple[Body, Built]],
+        packed_weights: Mapping[Node, Sequence[Array]],
+        machine: Machine,
+    ) -> None:
         self.graph = graph
         self.bodies = bodies
+        self.packed_weights = packed_weights
         self.machine = machine
         self.builder = part("relax").BlockBuilder()
         self.values: dict[NodeEntry, Any] = {}
@@ -115,7 +126,7 @@ class _Assembly:
 
     def _node(self, node: Node) -> None:
         if node in self.bodies:
-            self._call(node, *self.bodies[node])
+            self._call(node, self.bodies[node][1])
             return
         assert node.op in VIEWS and node.inputs[0] is not None
         value, made = self.values[node.inputs[0]], node.output_types[0]
@@ -126,13 +137,9 @@ class _Assembly:
             relax = part("relax")
             self.values[node[0]] = self.builder.emit(relax.op.reshape(value, made.shape), plain_name(node.output_names[0]))
 
-    def _call(self, node: Node, body: Body, built: Built) -> None:
-        lowered = built.lowered
+    def _call(self, node: Node, built: Built) -> None:
         values = [self.values[entry] for entry in node.inputs if entry is not None]
-        weights = list(body.weights)
-        for i, pack in lowered.packs.items():
-            weights[i - body.values] = packed(weights[i - body.values], pack)
-        made = _Evaluating(self, node.name, built).run([*values, *weights])
+        made = _Evaluating(self, node.name, built).run([*values, *self.packed_weights[node]])
         for entry, value in zip(node.outputs, made, strict=True):
             self.values[entry] = value
 
@@ -246,9 +253,19 @@ class _Evaluating:
         return expr
 
 
-def packed(array: Array, pack: Any) -> Array:
-    """The weight as the kernel wants it."""
-    return np.asarray(pack(array), order="C")
+def _packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, list[Array]]:
+    """Each body's weights as its kernel wants them, several at a time. What packing makes is put into its final place at once:
+    never is there a second copy of more than a few."""
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        made: dict[Node, list[Any]] = {node: list(body.weights) for node, (body, _) in bodies.items()}
+        for node, (body, built) in bodies.items():
+            for i, pack in built.lowered.packs.items():
+                made[node][i - body.values] = pool.submit(_packed, body.weights[i - body.values], pack)
+        return {node: [w.result() if isinstance(w, Future) else w for w in weights] for node, weights in made.items()}
+
+
+def _packed(array: Array, pack: Any) -> Array:
+    return held_once(np.asarray(pack(array), order="C"))
 
 
 def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:
