@@ -42,12 +42,12 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     if len(shapes) != 1:
         return None
     shape = shapes.pop()
-    if math.prod(shape) == 0 or len(body.graph.outputs) != 1:
+    if math.prod(shape) == 0:
         return None
     flat = _Flat.of(body, shape)
     function = _function(body, flat, formulas)
     scheduled = _scheduled(function, flat, machine, _steps(body, shape), _sizes(body))
-    return Draft(scheduled, "chain", shapes=dict(enumerate(flat.operands)), results=(flat.shape,))
+    return Draft(scheduled, "chain", shapes=dict(enumerate(flat.operands)), results=(flat.shape,) * len(body.graph.outputs))
 
 
 @attrs.frozen(slots=True)
@@ -79,7 +79,7 @@ class _Flat:
 
 
 def _function(body: Body, flat: _Flat, formulas: dict[Node, Formula | None]) -> Any:
-    """One step for each op; the last is called `out`."""
+    """One step for each op; the last is called `out`. Several results are written side by side, by blocks in one loop."""
     te, tirx = part("te"), part("tirx")
     places = [
         te.placeholder(shape, element_of(n[0]), n.name) for n, shape in zip(body.graph.inputs, flat.operands, strict=True)
@@ -94,15 +94,19 @@ def _function(body: Body, flat: _Flat, formulas: dict[Node, Formula | None]) -> 
         tensor = tensors[entry]
         return tensor(*[0 if int(size) == 1 else index for size, index in zip(tensor.shape, indices, strict=True)])
 
+    outputs = body.graph.outputs
     for node in body.ops:
         compute = formulas[node]
         assert compute is not None
 
         step = _step(node, compute, number)
-        last = node[0] == body.graph.outputs[0]
+        last = len(outputs) == 1 and node[0] == outputs[0]
         name = f"{'dear' if node.op in DEAR else 'cheap'}_{node.name}"
         tensors[node[0]] = te.compute(flat.shape, step, name="out" if last else name)
-    return te.create_prim_func([*places, tensors[body.graph.outputs[0]]])
+    made = [tensors[entry] for entry in outputs]
+    if len(outputs) > 1:
+        made = te.compute(flat.shape, lambda *place: tuple([number(entry, place) for entry in outputs]), name="out")
+    return te.create_prim_func([*places, *made])
 
 
 def _step(node: Node, compute: Formula, number: Callable[[NodeEntry | None, Sequence[Any]], Any]) -> Callable[..., Any]:
@@ -122,8 +126,8 @@ def _sizes(body: Body) -> list[int]:
 
 def _scheduled(function: Any, flat: _Flat, machine: Machine, steps: int, sizes: Sequence[int]) -> Any:
     schedule = part("s_tir").Schedule(function)
-    out = schedule.get_sblock("out")
     named = [(block, schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    out = next(block for block, name in named if name.startswith("out"))
     for block, name in named:
         if name.startswith("cheap"):
             schedule.compute_inline(block)

@@ -59,14 +59,18 @@ def _exp_within(x: Number, clamped: Number) -> Number:
 
 
 def _exp_of_rest(x: Number, clamped: Number, count: Number) -> Number:
-    tirx, n = part("tirx"), count.astype("float32")
-    rest = clamped - n * const(0.693145751953125) - n * const(1.42860682030941723e-6)
-    power = count << tirx.const(23, "int32")
-    poly = let(rest, lambda rest: _polynomial(rest, _EXP))
-    made = tirx.reinterpret("float32", tirx.reinterpret("int32", poly) + power)
+    tirx, made = part("tirx"), _power_of_two(clamped, count)
     made = tirx.Select(x > const(88.7228391), const(math.inf), made)
     made = tirx.Select(x < const(-87.3365448), const(0.0), made)
     return tirx.Select(x <= const(math.inf), made, x)
+
+
+def _power_of_two(x: Number, count: Number) -> Number:
+    """2^count times the polynomial on what is left of x."""
+    tirx, n = part("tirx"), count.astype("float32")
+    rest = x - n * const(0.693145751953125) - n * const(1.42860682030941723e-6)
+    poly = let(rest, lambda rest: _polynomial(rest, _EXP))
+    return tirx.reinterpret("float32", tirx.reinterpret("int32", poly) + (count << tirx.const(23, "int32")))
 
 
 def tanh(x: Number) -> Number:
@@ -80,8 +84,15 @@ def erf(x: Number) -> Number:
 
 
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x))."""
-    return const(1.0) / (const(1.0) + exp(const(0.0) - x))
+    """1 / (1 + exp(-x)); within the bounds the exponential neither overflows nor vanishes, and needs no care."""
+
+    def of(x: Number, clamped: Number) -> Number:
+        scaled = clamped * const(1.44269504088896341)
+        half = part("tirx").Select(scaled < const(0.0), const(-0.5), const(0.5))
+        made = let((scaled + half).astype("int32"), lambda count: _power_of_two(clamped, count))
+        return part("tirx").Select(x <= const(math.inf), const(1.0) / (const(1.0) + made), x)
+
+    return let(x, lambda x: let(at_least(at_most(const(0.0) - x, 87.5), -87.0), lambda clamped: of(x, clamped)))
 
 
 def softplus(x: Number) -> Number:

@@ -98,3 +98,12 @@ def test_several_results_of_one_chain() -> None:
     y = pt.op("Exp", x)
     g = pt.Graph([y, pt.op("Mul", y, x)], inputs=[x])
     check(g, [normal(6, 33)])
+
+
+def test_a_chain_with_several_results_is_one_kernel() -> None:
+    x, y = pt.variable("x", "float32", (5, 64)), pt.variable("y", "float32", (64,))
+    shared = pt.op("Exp", pt.op("Neg", x))
+    results = [pt.op("Add", shared, y), pt.op("Sqrt", shared), shared, pt.op("Greater", shared, x)]
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape).astype("float32") for shape in ((5, 64), (64,))]
+    assert schedules(check(pt.Graph(results, inputs=[x, y]), arrays)) == ["chain"]
