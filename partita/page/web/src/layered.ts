@@ -14,6 +14,7 @@ export interface Inside { width: number; height: number; boxes: Map<string, Rect
 export const GAP_X = 22;
 export const GAP_Y = 34;
 const FIRM = 100; // keeps ports at the border: their short way weighs more than the long one inside
+const ROOM = 18; // between the ports and the boxes
 const MANY = 60; // beyond, a quicker way of choosing layers
 
 const TOP = "top";
@@ -58,6 +59,9 @@ function cropped(graph: any, sizes: Map<string, Size>, pairs: Map<string, [strin
     top = Math.min(top, y - height / 2);
     bottom = Math.max(bottom, y + height / 2);
   }
+  const [first, last] = [top, bottom];
+  if ([...ports].some((key) => key.startsWith("in "))) top -= ROOM;
+  if ([...ports].some((key) => key.startsWith("out "))) bottom += ROOM;
   const lines = new Map<string, Line>();
   for (const [key, [from, to]] of pairs) {
     const points: Point[] = graph.edge(from, to).points;
@@ -65,7 +69,7 @@ function cropped(graph: any, sizes: Map<string, Size>, pairs: Map<string, [strin
       left = Math.min(left, point.x);
       right = Math.max(right, point.x);
     }
-    lines.set(key, { from, to, points: points.slice(1, -1).filter(({ y }) => y > top && y < bottom) });
+    lines.set(key, { from, to, points: points.slice(1, -1).filter(({ y }) => y > first && y < last) });
   }
   for (const rect of boxes.values()) {
     rect.x -= left;

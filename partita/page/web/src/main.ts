@@ -43,7 +43,7 @@ async function start(): Promise<void> {
   const heat = () => state.setHeat(!state.heat);
   const side = () => document.body.classList.toggle("without-panel");
   const commands: Command[] = [
-    { keys: ["/"], shown: "/", does: "search", act: () => search.field.focus() },
+    { keys: ["/"], shown: "/", does: "search", act: () => search.begin() },
     { keys: ["ArrowUp"], shown: "↑", does: "to what the chosen box reads from", act: walk("up") },
     { keys: ["ArrowDown"], shown: "↓", does: "to what reads from the chosen box", act: walk("down") },
     { keys: ["ArrowLeft"], shown: "←", does: "to the box on the left", act: walk("left") },

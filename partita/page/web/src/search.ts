@@ -23,12 +23,17 @@ export class Search {
     this.close();
   }
 
+  begin(): void {
+    this.field.focus();
+    this.field.select();
+  }
+
   private look(): void {
     const wanted = this.field.value.trim().toLowerCase();
     const { items } = this.state.scene;
     const score = (i: number) => {
       const [name, label] = [items[i].name.toLowerCase(), items[i].label.toLowerCase()];
-      if (name === wanted) return 0;
+      if (name === wanted) return items[i].kind === "output" ? 1 : 0;
       if (name.startsWith(wanted)) return 1;
       if (name.includes(wanted)) return 2;
       return label.startsWith(wanted) ? 3 : items[i].kind === "op" && label.includes(wanted) ? 4 : -1;
