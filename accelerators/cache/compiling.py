@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -51,7 +52,12 @@ class _Caching:
         made = self.read()
         if made is not None:
             return made
-        with self.store.locked(self.key.digest):
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self.store.locked(self.key.digest))
+            except AcceleratorError as error:
+                self.warn(error)
+                return compile()
             made = self.read()
             if made is not None:
                 return made
@@ -69,7 +75,8 @@ class _Caching:
             return None if found is None else self.imported(found)
         except (Damaged, AcceleratorError) as error:
             self.damage = str(error)
-            self.store.remove(self.key.digest)
+            with contextlib.suppress(OSError):  # Where it cannot go, it is not used either.
+                self.store.remove(self.key.digest)
             return None
 
     def imported(self, found: Stored) -> CompiledSubgraph:
@@ -85,7 +92,7 @@ class _Caching:
         try:
             code, weights = made.export(), made.export_weights()
         except NotSupported as error:
-            warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
+            self.warn(error)
             return False
         names = _op_names(self.graph)
         changed, because = self.reason()
@@ -102,9 +109,13 @@ class _Caching:
         try:
             self.store.write(self.key.digest, meta, code, weights)
         except (AcceleratorError, OSError) as error:
-            warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=2)
+            self.warn(error)
             return False
         return True
+
+    def warn(self, error: Exception) -> None:
+        """A cache that does not work stops nobody, and is not silent."""
+        warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=3)
 
     def reason(self) -> tuple[tuple[str, ...], str]:
         """Why it had to be compiled: the parts of the key that differ from the entry most like it, and in words."""
@@ -115,9 +126,9 @@ class _Caching:
         for name in reversed(self.store.names()):
             try:
                 meta = self.store.meta(name)
-            except (Damaged, OSError):
+                key = Key(**meta["key"])
+            except (Damaged, OSError, KeyError, TypeError):
                 continue
-            key = Key(**meta["key"])
             if key.device != self.key.device or not (key.body == self.key.body or meta["subgraph"] == self.graph.name):
                 continue
             differing = self.key.differences(key)

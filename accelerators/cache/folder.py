@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
-from accelerators.errors import AcceleratorError
+from accelerators.errors import AcceleratorError, BadConfig
 
 OFF = frozenset(("", "0", "FALSE", "NO", "OFF"))
 """Values of CACHE_DIR that switch the cache off."""
+
+ON = frozenset(("1", "TRUE", "YES", "ON"))
+"""Those that mean the default folder."""
 
 
 def default_folder() -> Path:
     """$XDG_CACHE_HOME/partita, or ~/.cache/partita."""
     home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if os.path.isabs(home) else Path.home() / ".cache") / "partita"
+    return (Path(home) if os.path.isabs(home) else _expanded("~/.cache")) / "partita"
 
 
 def chosen_folder(setting: Any) -> Path | None:
-    """The folder that a CACHE_DIR means: None is the default one; False, "" and "off" none at all."""
-    if setting is None or setting is True:
+    """The folder that a CACHE_DIR means: None, True and "on" are the default one; False, "" and "off" none at all."""
+    if setting is not None and not isinstance(setting, (str, os.PathLike, bool)) and setting != 0:
+        raise BadConfig(f'it is a folder, or "off", not {setting!r:.80}', where="CACHE_DIR")
+    if setting is not None and str(setting).upper() not in ON:
+        return None if str(setting).upper() in OFF else _expanded(setting)
+    try:
         return default_folder()
-    if not isinstance(setting, (str, os.PathLike)) or str(setting).upper() in OFF:
+    except AcceleratorError as error:
+        warnings.warn(f"nothing is cached: {error}", stacklevel=2)
         return None
-    return Path(setting)
 
 
 def private_folder(folder: Path) -> Path:
@@ -33,15 +42,30 @@ def private_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = os.stat(folder)
-    except OSError as error:
-        raise _unusable(folder, f"it cannot be made: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise unusable(folder, f"it cannot be made: {getattr(error, 'strerror', None) or error}") from None
     if state.st_uid != os.getuid():
-        raise _unusable(folder, f"it belongs to another user (number {state.st_uid})")
+        raise unusable(folder, f"it belongs to another user (number {state.st_uid})")
     if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _unusable(folder, "others may write to it, and code is loaded from it", f"chmod 700 {folder}")
+        raise unusable(folder, "others may write to it, and code is loaded from it", f"chmod 700 {folder}")
     return folder
 
 
-def _unusable(folder: Path, cause: str, remedy: str | None = None) -> AcceleratorError:
+def used_now(path: Path) -> None:
+    """Note the time; where the cache may only be read, nobody has to know."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _expanded(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        remedy = "Set HOME or XDG_CACHE_HOME, or name a folder with CACHE_DIR"
+        raise AcceleratorError("the user has no home folder", where=f"cache folder {str(path)!r}", remedy=remedy) from None
+
+
+def unusable(folder: Path, cause: str, remedy: str | None = None) -> AcceleratorError:
+    """The error for a folder that cannot be used, or not now."""
     other = 'Name another with CACHE_DIR, or switch it off: CACHE_DIR="off"'
     return AcceleratorError(cause, where=f"cache folder {str(folder)!r}", remedy=remedy or other)

@@ -10,14 +10,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
 
 from accelerators.atomic import PREFIX, replacing
 from accelerators.cache.damage import Damaged
-from accelerators.cache.folder import private_folder
+from accelerators.cache.folder import private_folder, unusable, used_now
 from accelerators.cache.weights import read_weights, write_weights
 
 Array = np.ndarray[Any, Any]
@@ -25,8 +25,11 @@ Array = np.ndarray[Any, Any]
 LIMIT = 4 << 30
 """So many bytes the cache holds; what was not used for longest goes."""
 
-MAGIC = b"partita entry 2\n"
-"""What an entry's file begins with; its digest and what it is of follow."""
+MAGIC = b"partita entry 3\n"
+"""What an entry's file begins with; what the entry says of itself follows, behind its digest, and then the code."""
+
+_HEAD = len(MAGIC) + 32 + 8
+"""So many bytes are before the words: MAGIC, their digest, their length."""
 
 LOCKS = 64
 """So many lock files there are; two keys may share one."""
@@ -63,7 +66,10 @@ class Store:
     def locked(self, key: str) -> Iterator[None]:
         """Only one thread of one process at a time is inside for a key. The lock goes with the process that holds it."""
         path = self._locks / f"{int(key[:8], 16) % LOCKS:02}"
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable(self.folder, f"it cannot be written to: {error.strerror or error}") from None
         try:
             fcntl.flock(number, fcntl.LOCK_EX)
             yield
@@ -76,7 +82,7 @@ class Store:
         try:
             meta, code = _opened(path)
             weights = read_weights(self._weights, meta["weights"])
-            os.utime(path)
+            used_now(path)
         except FileNotFoundError:
             return None
         except (OSError, KeyError, TypeError, ValueError) as error:
@@ -86,10 +92,10 @@ class Store:
     def write(self, key: str, meta: Mapping[str, Any], code: bytes, weights: Sequence[Array]) -> None:
         """Add the entry; what was not used for longest goes if there is too much."""
         rows = write_weights(self._weights, weights)
-        rest = json.dumps({**meta, "weights": rows}).encode()
-        rest = len(rest).to_bytes(8, "little") + rest + code
+        words = json.dumps({**meta, "weights": rows, "code": hashlib.sha256(code).hexdigest()}).encode()
         with replacing(self._entries / key, 0o600, lasting=False) as file:
-            file.write(MAGIC + hashlib.sha256(rest).digest() + rest)
+            file.write(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words)
+            file.write(code)
         self.trim(keep={key, *(row[0] for row in rows)})
 
     def remove(self, key: str) -> None:
@@ -101,9 +107,10 @@ class Store:
         return [path.name for _, _, path in self._files(self._entries)]
 
     def meta(self, key: str) -> Mapping[str, Any]:
-        """What an entry says of itself, with its "bytes" and when it was "used"."""
+        """What an entry says of itself, with its "bytes" and when it was "used". Its code is not looked at."""
         path = self._entries / key
-        state, found = path.stat(), _opened(path)[0]
+        with open(path, "rb") as file:
+            state, found = os.fstat(file.fileno()), _words(file)
         return {**found, "used": state.st_mtime, "bytes": state.st_size}
 
     def trim(self, keep: set[str] = frozenset()) -> None:  # type: ignore[assignment]
@@ -141,9 +148,17 @@ class Store:
 
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
     """An entry's words and code; Damaged if a single bit is another."""
-    data = path.read_bytes()
-    start = len(MAGIC) + 32
-    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(memoryview(data)[start:]).digest() != data[len(MAGIC) : start]:
+    with open(path, "rb") as file:
+        words, code = _words(file), file.read()
+    if hashlib.sha256(code).hexdigest() != words["code"]:
+        raise Damaged("the checksum of its code is wrong")
+    return words, code
+
+
+def _words(file: BinaryIO) -> dict[str, Any]:
+    head, size = file.read(_HEAD), os.fstat(file.fileno()).st_size
+    words = file.read(min(int.from_bytes(head[-8:], "little"), size))
+    if head[: len(MAGIC)] != MAGIC or hashlib.sha256(words).digest() != head[len(MAGIC) : -8]:
         raise Damaged("its checksum is wrong")
-    end = start + 8 + int.from_bytes(data[start : start + 8], "little")
-    return json.loads(data[start + 8 : end]), data[end:]
+    made: dict[str, Any] = json.loads(words)
+    return made

@@ -3,9 +3,7 @@ the small ones of an entry are one file."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +15,7 @@ import numpy as np
 
 from accelerators.atomic import replacing
 from accelerators.cache.damage import Damaged
+from accelerators.cache.folder import used_now
 from accelerators.weights import ALIGNMENT, array_digest, byte_view, mapped
 from graph.types import dtype_name, numpy_dtype
 
@@ -77,13 +76,12 @@ _guard = threading.Lock()
 
 def _mapped(path: Path) -> Array:
     """What is written to the mapping stays in this process. A damaged file goes."""
-    with contextlib.suppress(PermissionError):
-        os.utime(path)
+    used_now(path)
     with _guard:
         known = _files.get(str(path))
     if known is not None:
         return known
-    made = np.memmap(path, np.uint8, "c").view(np.ndarray)
+    made = np.memmap(path, np.uint8, "c").view(np.ndarray) if path.stat().st_size else np.empty(0, np.uint8)
     if hashlib.sha256(made.data).hexdigest() != path.name:
         path.unlink(missing_ok=True)
         raise Damaged("the checksum of its weights is wrong")

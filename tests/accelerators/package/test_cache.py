@@ -204,3 +204,85 @@ def test_sizes_of_a_dynamic_model_are_cached_each(compiles):
     assert len(compiles) == 2
     weights = [unit._made.assembled.weights for unit in model.units[0].compiled._kept.values()]
     assert weights[0][0] is weights[1][0], "the sizes share their weights"
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_files_that_lost_their_content_are_written_anew(part, compiles, cache_home):
+    """As after a power failure: they are there, and empty."""
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.write_bytes(b"")
+    np.testing.assert_array_equal(run(small_net()), y)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2, "once more, and not every time"
+
+
+def no_locks(home):
+    for i in range(64):
+        (home / "locks" / f"{i:02}").unlink(missing_ok=True)
+        (home / "locks" / f"{i:02}").mkdir()
+
+
+def test_a_cache_that_can_only_be_read_is_read(compiles, cache_home, monkeypatch):
+    y = run(small_net())
+    no_locks(cache_home)
+
+    def refuse(*args):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 1
+    with pytest.warns(UserWarning, match=r"'cpu_0' is not cached: .*it cannot be written to: Is a directory"):
+        run(small_net(seed=1))
+    assert len(compiles) == 2
+
+
+def test_why_an_entry_was_made_is_found_without_reading_code(tmp_path):
+    store = Store(tmp_path / "here")
+    store.write("ab" * 32, {"names": []}, b"code", [])
+    path = tmp_path / "here" / "entries" / ("ab" * 32)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert store.meta("ab" * 32)["names"] == []
+    with pytest.raises(Damaged, match="the checksum of its code is wrong"):
+        store.read("ab" * 32)
+    path.write_bytes(path.read_bytes()[:48] + b"\xff" * 8 + path.read_bytes()[56:])
+    with pytest.raises(Damaged, match="its checksum is wrong"):
+        store.meta("ab" * 32)
+
+
+def test_an_entry_that_says_something_else_stops_nobody(compiles, cache_home):
+    run(small_net())
+    Store(cache_home).write("ab" * 32, {"key": {"device": "cpu"}, "subgraph": "cpu_0", "names": []}, b"", [])
+    Store(cache_home).write("cd" * 32, {}, b"", [])
+    run(small_net(seed=1))
+    assert len(compiles) == len(list_entries()) == 2
+
+
+@pytest.mark.parametrize("setting", [5, 1.5, b"x", ["here"]])
+def test_what_is_no_folder_is_refused(setting, cpu):
+    with pytest.raises(pt.BadConfig, match=r'CACHE_DIR: it is a folder, or "off", not'):
+        run(small_net(), CACHE_DIR=setting)
+    with pytest.raises(pt.CompileError, match="it cannot be made: embedded null byte"):
+        run(small_net(), CACHE_DIR="a\0b")
+
+
+def test_words_for_folders(monkeypatch, tmp_path):
+    assert chosen_folder("on") == chosen_folder(True) == chosen_folder("1") == default_folder()
+    assert chosen_folder("off") is chosen_folder("0") is chosen_folder(0) is chosen_folder(False) is None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert chosen_folder("~/kept") == tmp_path / "kept"
+
+
+def test_a_user_without_a_home_caches_nothing(compiles, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("pathlib.Path.home", homeless)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.warns(UserWarning, match="nothing is cached: .*the user has no home folder"):
+        run(small_net())
+    with pytest.raises(pt.PartitaError, match="the user has no home folder"):
+        list_entries()
+
+
+def homeless():
+    raise RuntimeError("Could not determine home directory.")
