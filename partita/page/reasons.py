@@ -9,15 +9,26 @@ from accelerators.placement import Placement
 from partita.page.scene import Refusal, Wall
 from partition import PartitionReport
 
+MOST_WAYS = 20
+"""For so many borders the way of the cycle is searched for; each search is linear."""
+
 
 def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
     """The borders whose two ends are drawn. Those of graph inputs say nothing that is not seen."""
     calls = dict(zip([group.name for group in report.groups], report.calls, strict=True))
-    return [
-        Wall(by_name[b.producer], by_name[b.consumer], calls.get(b.inside, b.inside), b.rule, b.text)
-        for b in report.borders
-        if b.rule != "input" and b.producer in by_name and b.consumer in by_name
-    ]
+    made = []
+    ways = MOST_WAYS
+    for border in report.borders:
+        if border.rule == "input" or border.producer not in by_name or border.consumer not in by_name:
+            continue
+        text = border.text
+        if border.rule == "cycle" and ways:
+            ways -= 1
+            way = report.cycle_path(border)
+            text += f" (the way: {' → '.join(way)})" if way else ""
+        ends = by_name[border.producer], by_name[border.consumer]
+        made.append(Wall(*ends, calls.get(border.inside, border.inside), border.rule, text))
+    return made
 
 
 def outside(report: PartitionReport, by_name: Mapping[str, int]) -> list[Refusal]:

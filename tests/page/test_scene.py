@@ -75,6 +75,18 @@ def test_borders_refusals_and_transfers() -> None:
     ]
 
 
+def test_a_border_that_keeps_a_cycle_away_shows_its_way() -> None:
+    x = pt.variable("x", "float32", (2,))
+    a = pt.op("Sin", x, name="a")
+    c = pt.op("Add", a, pt.op("Exp", a, name="b"), name="c")
+    graph = pt.Graph([c], name="g")
+    chosen = pt.PatternProperty(pt.ContainOpSelector({"Sin", "Add"}), "trig")
+    scene = collect(pt.apply_pass(graph, "PartitionGraph", subgraph_property=chosen))
+    assert [wall.text for wall in scene.walls if wall.rule == "cycle"] == [
+        "one subgraph with 'trig_1' would close a cycle (the way: trig_0 → b → trig_1)"
+    ]
+
+
 def test_a_plan_and_a_placement_are_shown_as_what_they_lead_to() -> None:
     graph = pt.apply_pass(small(), "InlineSubgraphs")
     assert tree(collect(pt.plan(graph, subgraph_property=pt.PatternProperty(pt.Pattern("Conv", "Relu"), "pair"))))[1] == (
