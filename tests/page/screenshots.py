@@ -1,4 +1,4 @@
-"""Take the pictures of the report page that the documentation shows: python -m tests.page.screenshots (needs Chromium, Pillow)."""
+"""The pictures of the report page that the documentation shows: python -m tests.page.screenshots (needs Chromium, Pillow)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.page.conftest import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
+WINDOW = (1440, 900)
 RUNS = 20
 """So often a model is run; the quickest is shown."""
 
@@ -60,7 +61,7 @@ class Photographer:
         self.browser = browser
         self.folder = folder
 
-    def take(self, image: str, subject: Any, *, size: tuple[int, int] = (1440, 900), theme: str = "light", find: str = "") -> None:
+    def take(self, image: str, subject: Any, *, size: tuple[int, int] = WINDOW, theme: str = "light", find: str = "") -> None:
         run = None
         if isinstance(subject, pt.CompiledModel):
             inputs = subject.example_inputs()
