@@ -43,7 +43,7 @@ def attention(body: Body, machine: Machine) -> Draft | None:
         return None
     *batch, rows, keys = shape_of(found.scores[0])
     columns, depth = shape_of(found.mix[0])[-1], shape_of(found.query.value)[-1]
-    first, second = best_tile(rows, keys, machine), best_tile(rows, columns, machine)
+    first, second = best_tile(rows, keys, machine, "scores"), best_tile(rows, columns, machine, "values")
     if first is None or second is None:
         return None
     heads = Heads(body, tuple(batch))

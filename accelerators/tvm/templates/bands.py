@@ -12,6 +12,7 @@ import attrs
 
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates.channels import reaches
+from accelerators.tvm.templates.choice import choose
 from accelerators.tvm.templates.window import Window
 
 SERIAL = 1_000_000
@@ -112,7 +113,7 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
         for places in range(1, ADDRESSES + 1 if shape.window.out[1] > 1 else machine.registers)
         if places * vectors + vectors + 2 <= machine.registers and places <= pixels
     ]
-    return min(choices, key=cost)
+    return choose("tile", choices, cost)
 
 
 def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
@@ -161,7 +162,7 @@ def _for_threads(shape: Shape, places: int, panels: int, reach: int, least: int,
 
     most = min(window.out[0], max(least, 4 * threads))
     choices = [(down, across) for down in range(min(least, most), most + 1) for across in range(1, min(panels, 2 * threads) + 1)]
-    return min(choices, key=cost)
+    return choose("cut", choices, cost)
 
 
 def _rows(window: Window, rows: int, places: int) -> int:

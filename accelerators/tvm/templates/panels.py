@@ -135,11 +135,11 @@ def shared_out(pairs: int, tiles: int, tasks: int, work: Lines, before: Lines = 
     return loop("task", tasks, [*ranges, *loop("p", f"(last + {tiles - 1}) // {tiles} - first // {tiles}", inner)], "parallel")
 
 
-def best_tile(rows: int, columns: int, machine: Machine) -> PanelTile | None:
+def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
     """The tile that takes the fewest cycles for all of it; None for fewer columns than a vector has."""
     fitting = [tile for tile in panel_tiles(machine) if tile.rows <= rows and tile.width <= columns]
 
     def cost(tile: PanelTile) -> tuple[float, int]:
         return tile.down(rows) * tile.across(columns) * tile.cycles, -tile.vectors
 
-    return choose("tile", fitting, cost) if fitting else None
+    return choose(what, fitting, cost) if fitting else None
