@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 
+import numpy as np
 import pytest
 
 import partita as pt
 from accelerators.errors import CompileError
 from accelerators.tvm.importing import import_body
+from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")
 
@@ -25,4 +27,12 @@ def test_a_refusal(op: tuple[str, pt.Node], cause: str, capfd: pytest.CaptureFix
     with pytest.raises(CompileError, match=f"TVM's importer refuses it: {cause}"):
         import_body(pt.Graph([pt.op(*op)]))
     gc.collect()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_gather_is_nothing_to_warn_of(capfd: pytest.CaptureFixture[str]) -> None:
+    x = pt.variable("x", "float64", (8, 16))
+    g = pt.Graph([pt.op("Gather", x, pt.constant(np.array([1, -2])), axis=1)], inputs=[x])
+    values = np.arange(128, dtype="float64").reshape(8, 16)
+    assert np.array_equal(compiled(g).run([values])[0], values[:, [1, 14]])
     assert capfd.readouterr() == ("", "")
