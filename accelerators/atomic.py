@@ -24,9 +24,10 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = True) -> Iterator[BinaryIO]:
     """A file to write to, and to read again. If the block ends well it takes the path's place; otherwise nothing happened.
+    A link stays, and what it leads to is replaced.
 
     What need not be `lasting` may be lost when the power fails, and is written faster."""
-    target = Path(path)
+    target = _target(path)
     aside = target.with_name(f"{PREFIX}{secrets.token_hex(6)}.part")
     try:
         number = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
@@ -42,3 +43,16 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
             raise
     except OSError as error:
         raise AcceleratorError(f"the file cannot be written: {error.strerror or error}", where=str(target)) from None
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """Where the file is to be. A device or a pipe would be replaced by a file: that is refused."""
+    name = os.fsdecode(path)
+    why = "it has no name" if not name else "there is a zero in its name" if "\0" in name else None
+    target = Path(name if why else os.path.realpath(name))
+    if why is None and target.exists() and not target.is_file():
+        why = "it is a directory" if target.is_dir() else "it is no file but a device or a pipe"
+    if why is not None:
+        where = repr(name) if "\0" in name else name
+        raise AcceleratorError(f"the file cannot be written: {why}", where=where, remedy="Name a file")
+    return target

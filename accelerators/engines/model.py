@@ -50,7 +50,7 @@ class EngineModel:
     """A model without functions. Inputs are called x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: no name can harm an engine."""
 
     proto: Any
-    """The ModelProto; its large initializers are external."""
+    """The ModelProto; its large initializers are external. None: only what an engine made of it is here."""
     weights: dict[str, Array]
     """By initializer name, the arrays of the external ones, as a file holds them."""
     inputs: tuple[str, ...]
@@ -67,7 +67,8 @@ class EngineModel:
 
     @cached_property
     def _by_name(self) -> dict[str, Node]:
-        protos = [proto for proto in self.proto.graph.node if proto.name[:1] == "n"]
+        known = self.proto.graph.node if self.proto is not None else ()
+        protos = [proto for proto in known if proto.name[:1] == "n"]
         pairs = [(proto, self.nodes[int(proto.name[1:])]) for proto in protos]
         return {name: node for proto, node in pairs for name in (proto.name, *proto.output)}
 

@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,18 @@ _SIGNED = 64 + len(" sha256=") + 64
 _LENGTH = len("partita-package-0001 manifest=") + 16 + 1 + 16 + len(" hmac=") + _SIGNED
 
 _PIECE = 1 << 20
+
+
+def checked_key(key: Any, where: str) -> bytes | None:
+    """The key as bytes; None if there is none."""
+    if key is None:
+        return None
+    if not isinstance(key, (bytes, bytearray)):
+        raise PackageError(f"a key is bytes, not {type(key).__name__}", where=where)
+    if not key:
+        remedy = "Look where it comes from: a variable that is not set? Without a signature: key=None"
+        raise PackageError("the key is empty: anybody could sign with it", where=where, remedy=remedy)
+    return bytes(key)
 
 
 class PackageWriter:
@@ -112,7 +125,7 @@ class Package:
     """A package whose seal is right, mapped into memory. What is written to the mapping stays in this process."""
 
     def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
-        self.where = os.fspath(path)
+        self.where = os.fsdecode(path)
         """Its path."""
         self._data, found = _opened(self.where, key)
         start, size = _placed(found, len(self._data), self.where)
@@ -139,10 +152,12 @@ def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
     """The file, mapped, and its seal, once that is found to be right. It is checked through a small buffer: what nobody reads
     afterwards does not come into memory."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise PackageError("the package cannot be read: it is no file", where=path)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _LENGTH))
-            found = _SEAL.fullmatch(file.read())
+            found = _SEAL.fullmatch(file.read(_LENGTH))
             if found is None:
                 cause = "this is no package of Partita's, or it was cut short or added to" if size else "it is empty"
                 raise PackageError(cause, where=path, remedy=_AGAIN)

@@ -12,8 +12,7 @@ import attrs
 from accelerators.compiled_model import CompiledModel
 from accelerators.interface import CompiledSubgraph
 from accelerators.package.arrays import WEIGHTS, ArrayWriter
-from accelerators.package.container import writing
-from accelerators.package.errors import PackageError
+from accelerators.package.container import checked_key, writing
 from accelerators.package.plan import plan_of, skeleton
 from accelerators.specialized import SpecializedSubgraph
 from accelerators.units import Unit
@@ -26,15 +25,14 @@ def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: 
     Each subgraph travels as its device's own form and, unless `bodies` is false, as ONNX too, so that it can be compiled anew
     where that form does not fit. Where the ONNX body is the device's own form, or sizes are dynamic, it always travels.
     With a `key` the file is signed (HMAC-SHA256)."""
-    if key is not None and not isinstance(key, (bytes, bytearray)):
-        raise PackageError(f"a key is bytes, not {type(key).__name__}", where="export")
+    key = checked_key(key, "export")
     with writing(path) as package:
         with package.member(WEIGHTS) as member:
             exporting = _Exporting(model, ArrayWriter(member), bodies)
             exporting.run()
         for name, data in exporting.members.items():
             package.add(name, data)
-        package.finish(exporting.manifest(), None if key is None else bytes(key))
+        package.finish(exporting.manifest(), key)
 
 
 class _Exporting:

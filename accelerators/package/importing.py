@@ -12,10 +12,10 @@ import numpy as np
 
 from accelerators.compiled_model import CompiledModel
 from accelerators.device_list import Device, parse_devices
-from accelerators.errors import AcceleratorError, UnknownDevice, UnknownKey
+from accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
 from accelerators.interface import CompiledSubgraph
 from accelerators.package.arrays import WEIGHTS, read_array
-from accelerators.package.container import Package
+from accelerators.package.container import Package, checked_key
 from accelerators.package.errors import PackageError
 from accelerators.package.plan import graph_of
 from accelerators.package.report import ImportedReport
@@ -32,12 +32,10 @@ def import_package(
     path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
 ) -> CompiledModel:
     """`import_model`."""
-    if key is not None and not isinstance(key, (bytes, bytearray)):
-        raise PackageError(f"a key is bytes, not {type(key).__name__}", where=os.fspath(path))
-    package = Package(path, None if key is None else bytes(key))
+    package = Package(path, checked_key(key, os.fsdecode(path)))
     try:
         return _Importing(package, config, recompile).run()
-    except (PackageError, UnknownDevice, UnknownKey):
+    except (PackageError, BadConfig, UnknownDevice, UnknownKey):
         raise
     except PartitaError as error:
         inner = f", {error.where}" if error.where else ""
@@ -72,7 +70,7 @@ class _Importing:
         graph, numbers = graph_of(self.onnx("plan.onnx"), bodies)
         by_number = {number: unit for number, unit in enumerate(made) if unit is not None}
         units = {name: attrs.evolve(by_number[number], name=name) for name, number in numbers.items()}
-        report = ImportedReport(json.loads(bytes(self.package.member("report.json"))), tuple(self.notes))
+        report = ImportedReport(dict(json.loads(bytes(self.package.member("report.json")))), tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
         settings = HeteroSettings(**self.package.manifest["settings"])
         return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(numbers, by_number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from accelerators.engines.values import count
 from accelerators.tvm.cores import default_threads
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
@@ -23,7 +24,7 @@ class CpuAccelerator(TvmAccelerator):
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
-        return host_machine(int(config["NUM_THREADS"]) or default_threads())
+        return host_machine(count(config, "NUM_THREADS", self.name) or default_threads())
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Scales and shifts folded; blocked layouts where convolutions are."""

@@ -33,9 +33,9 @@ class Machine:
         return _target(self)
 
     def identity(self) -> dict[str, str]:
-        """What code for it needs of the machine that runs it: the host's instruction set, and the GPU's architecture."""
+        """What code for it was made for: the host's instruction set, and its number of threads or the GPU's architecture."""
         host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
-        return host if self.kind == "cpu" else {**host, "gpu": self.arch}
+        return {**host, "threads": str(self.threads)} if self.kind == "cpu" else {**host, "gpu": self.arch}
 
 
 @cache

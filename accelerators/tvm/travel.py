@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.package.plan import is_skeleton
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.cubins import cubins, served
@@ -69,7 +70,14 @@ def read(
         has_backend("tvm_runtime_cuda")
     made = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
-    compiled = CompiledTvm(made, launches, compile_again, graph.name, place, perf_count)
+
+    def again() -> CompiledTvm:
+        if is_skeleton(graph):
+            cause = "its kernels cannot be shown: it was exported without its body, and only machine code is here"
+            raise NotSupported(cause, where=where, remedy="Export it with its body")
+        return compile_again()
+
+    compiled = CompiledTvm(made, launches, again, graph.name, place, perf_count)
     compiled.library, compiled.cubins = bytes(library), code
     return compiled
 
@@ -84,7 +92,7 @@ def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, 
             code[digest] = data[end : end + size]
             end += size
         return head, code, memoryview(data)[end:]
-    except (struct.error, ValueError, KeyError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise AcceleratorError(f"this is no subgraph that TVM compiled: {error}", where=where) from None
 
 

@@ -286,3 +286,13 @@ def test_a_user_without_a_home_caches_nothing(compiles, monkeypatch):
 
 def homeless():
     raise RuntimeError("Could not determine home directory.")
+
+
+def test_another_number_of_threads_is_other_code(compiles, monkeypatch):
+    """Which may come from the environment, or from the cores that are allowed."""
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    run(small_net())
+    monkeypatch.setenv("TVM_NUM_THREADS", "2")
+    run(small_net())
+    assert len(compiles) == 2
+    assert explain().endswith("compiled because target: threads 1 became threads 2")

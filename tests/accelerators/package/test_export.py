@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 
 import numpy as np
@@ -170,3 +171,46 @@ def test_a_failed_export_leaves_the_old_file(tmp_path):
         pt.compile(small_net(), "plain").export(path)
     assert path.read_bytes() == b"old"
     assert [item.name for item in tmp_path.iterdir() if item.is_file()] == ["net.partita"]
+
+
+@pytest.mark.parametrize("devices", ["openvino", "cpu"])
+def test_a_model_without_bodies_is_measured_all_the_same(devices, tmp_path):
+    compiled(devices).export(tmp_path / "net.partita", bodies=False)
+    again = pt.import_model(tmp_path / "net.partita")
+    assert any(row.status == "EXECUTED" for row in again.profile(inputs_of(small_net())).rows)
+    if devices == "cpu":
+        with pytest.raises(pt.AcceleratorError, match="kernels cannot be shown: it was exported without its body"):
+            again.kernels()
+
+
+def test_what_is_no_file_is_neither_replaced_nor_read(tmp_path):
+    model, pipe = compiled("reference"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, "/dev/null"):
+        with pytest.raises(pt.PartitaError, match="the file cannot be written: it is no file but a device or a pipe"):
+            model.export(path)
+        assert not os.path.isfile(path)
+    for path in (pipe, "/dev/zero"):
+        with pytest.raises(pt.PartitaError, match="the package cannot be read: it is no file"):
+            pt.import_model(path)
+    for path, why in (("", "it has no name"), ("a\0b", "there is a zero in its name"), (tmp_path, "it is a directory")):
+        with pytest.raises(pt.PartitaError, match=why):
+            model.export(path)
+
+
+def test_a_link_stays_and_leads_to_the_new_file(tmp_path):
+    model, there = compiled("reference"), tmp_path / "net.partita"
+    (tmp_path / "latest").symlink_to(there)
+    model.export(tmp_path / "latest")
+    model.export(os.fsencode(tmp_path / "latest"))
+    assert (tmp_path / "latest").is_symlink() and not there.is_symlink()
+    assert pt.import_model(os.fsencode(there)).properties.devices == ("reference",)
+
+
+def test_a_configuration_that_cannot_be_is_not_blamed_on_the_file(tmp_path):
+    compiled("cpu").export(tmp_path / "net.partita")
+    for number in ("x", -1, 1.5, None):
+        with pytest.raises(pt.BadConfig, match="device 'cpu': NUM_THREADS cannot be"):
+            pt.import_model(tmp_path / "net.partita", config={"NUM_THREADS": number})
+        with pytest.raises(pt.BadConfig, match="device 'cpu': NUM_THREADS cannot be"):
+            pt.compile(small_net(), "cpu", {"NUM_THREADS": number})

@@ -85,6 +85,9 @@ def test_a_signature_needs_the_key(tmp_path, refused):
     refused(path.read_bytes(), "the package is not signed", key=b"secret")
     with pytest.raises(PackageError, match="a key is bytes, not str"):
         pt.import_model(path, key="secret")
+    for way in (model.export, pt.import_model):
+        with pytest.raises(PackageError, match="the key is empty: anybody could sign with it"):
+            way(path, key=b"")
 
 
 def test_somebody_who_can_make_seals_cannot_make_it_crash(data, tmp_path, refused):
@@ -119,6 +122,7 @@ def test_somebody_who_can_make_seals_cannot_make_it_crash(data, tmp_path, refuse
     refused(forged(members={"bodies/0.onnx": b""}))
     refused(forged(members={"weights": b"short"}))
     refused(forged(members={"report.json": b"["}))
+    refused(forged(members={"report.json": b"[1]"}))
     assert json.loads(json.dumps(good)) == good
     path.write_bytes(forged())
     assert pt.import_model(path).properties.subgraphs == 1
