@@ -7,7 +7,7 @@ from typing import Any
 
 from accelerators import CompiledModel, Placement, Profile
 from accelerators.report import CompileReport, move_lines
-from graph.errors import GraphError
+from graph.errors import GraphError, PartitaError
 from graph.graph import Graph
 from graph.summary import summarize
 from partita.page.boxes import Boxes, count_ops
@@ -63,13 +63,23 @@ class _Collector:
 
     def __init__(self, graph: Graph, subtitle: str, profile: Profile | None) -> None:
         found = graph.attrs.get("partition_report")
-        self.graph = graph
+        self.notes: list[str] = []
+        self.graph = graph = self._typed(graph)
         self.subtitle = subtitle
         self.profile = profile
         self.partition: PartitionReport | None = found if isinstance(found, PartitionReport) else None
         chosen = zip(self.partition.calls, self.partition.groups, strict=True) if self.partition else ()
         self.boxes = Boxes(graph, {call: group.device or group.property for call, group in chosen})
-        self.notes: list[str] = []
+
+    def _typed(self, graph: Graph) -> Graph:
+        """The graph with its values' types, by which sizes are known; as it is, where they contradict each other."""
+        if all(kind is not None for node in graph.nodes for kind in node.output_types):
+            return graph
+        try:
+            return apply_pass(graph, "InferShape")
+        except PartitaError as error:
+            self.notes.append(f"The types of the values are not known: {error.cause}")
+            return graph
 
     def scene(
         self,

@@ -267,3 +267,18 @@ def test_licences_of_what_is_inside_are_kept() -> None:
     licences = (PAGE / "built" / "licences.txt").read_text("utf-8")
     assert "@dagrejs/dagre" in licences and "Permission is hereby granted" in licences
     assert "Permission is hereby granted" in page_text(small())
+
+
+def test_types_are_found_where_nobody_inferred_them() -> None:
+    x = pt.variable("x", "float32", (2, 3))
+    graph = pt.Graph([pt.op("Exp", pt.op("Sin", x, name="a"), name="b")], name="g")
+    made = pt.apply_pass(graph, "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Sin"), "sin"))
+    scene = collect(made)
+    assert [(t.source, t.target, t.nbytes, t.unknown) for t in scene.transfers] == [("sin", "outside", 24, 0)]
+    assert len(scene.walls) == 1
+
+
+def test_types_that_contradict_each_other_are_a_note() -> None:
+    x, y = pt.variable("x", "float32", (2, 3)), pt.variable("y", "float32", (4, 5))
+    scene = collect(pt.Graph([pt.op("Add", x, y, name="sum")], name="g"))
+    assert len(scene.notes) == 1 and scene.notes[0].startswith("The types of the values are not known: ")

@@ -64,13 +64,14 @@ export class Panel {
 
   private transferTable(): HTMLElement {
     const body = h("tbody");
-    for (const { source, target, values, nbytes, unknown } of this.state.scene.transfers) {
-      const size = unknown ? `${bytes(nbytes)} + ${unknown} of unknown size` : bytes(nbytes);
-      body.append(h("tr", {}, h("td", {}, `${source} → ${target}`), h("td", { class: "number" }, values), h("td", { class: "number" }, size)));
-    }
+    const row = (way: string, values: number, nbytes: number, unknown: number) => {
+      const size = !unknown ? bytes(nbytes) : unknown === values ? "unknown" : `${bytes(nbytes)} + ${unknown} unknown`;
+      return h("tr", {}, h("td", {}, way), h("td", { class: "number" }, values), h("td", { class: "number" }, size));
+    };
     const all = this.state.scene.transfers;
-    const foot = h("tfoot", {}, h("tr", {}, h("td", {}, "all"), h("td", { class: "number" }, all.reduce((n, t) => n + t.values, 0)),
-      h("td", { class: "number" }, bytes(all.reduce((n, t) => n + t.nbytes, 0)))));
+    for (const { source, target, values, nbytes, unknown } of all) body.append(row(`${source} → ${target}`, values, nbytes, unknown));
+    const sum = (of: "values" | "nbytes" | "unknown") => all.reduce((total, transfer) => total + transfer[of], 0);
+    const foot = h("tfoot", {}, row("all", sum("values"), sum("nbytes"), sum("unknown")));
     return h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "way"), h("th", { class: "number" }, "values"), h("th", { class: "number" }, "bytes"))), body, ...(all.length > 1 ? [foot] : []));
   }
 
