@@ -46,6 +46,7 @@ RULES = (
          "TVM's importer ignores detect_negative and detect_positive"),
     Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,
          "TVM's floor_mod of floats is not a number where an operand is infinite"),
+    Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
     Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
 )  # fmt: skip
