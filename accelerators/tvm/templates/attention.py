@@ -17,9 +17,9 @@ from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.attention_pattern import Attention, Operand, find_attention, readers_of
 from accelerators.tvm.templates.heads import Heads, reads_arrays
-from accelerators.tvm.templates.numbers import const
+from accelerators.tvm.templates.numbers import const, exp_of_negative
 from accelerators.tvm.templates.panels import PanelTile, best_tile
-from accelerators.tvm.templates.row_text import Place, Row
+from accelerators.tvm.templates.row_text import Row, across
 from accelerators.tvm.templates.script import Lines, Vectors, indent, kernel, local, loop
 
 BLOCK = 16_384
@@ -50,7 +50,8 @@ def attention(body: Body, machine: Machine) -> Draft | None:
     text = _Text(found, heads, machine, rows, keys, depth, columns, first, second)
     params = heads.params(found.result)
     shapes = {i: size for i, (_, size, _) in enumerate(params[:-1])}
-    return Draft(kernel(params, text.lines(), {"f0": text.score}), "attention", shapes=shapes, results=(params[-1][1],))
+    function = kernel(params, text.lines(), {"f0": text.score, "f1": exp_of_negative})
+    return Draft(function, "attention", shapes=shapes, results=(params[-1][1],))
 
 
 def find_in(body: Body) -> Attention | None:
@@ -163,18 +164,19 @@ class _Text:
 
     def _softmax(self) -> Lines:
         """Each row's scores become exponentials; `inverse` is one over their sum."""
-        row, text = Row(self.keys, self.machine.lanes), Vectors(self.machine.lanes)
-        sums, power = text.at("s0", 0), text.at("s1", 0)
+        lanes = self.machine.lanes
+        row, text, whole = Row(self.keys, lanes), Vectors(lanes), self.keys // lanes
+        sums = text.at("s0", 0)
 
-        def vector(p: Place) -> Lines:
-            centred = f"{power} = {p.row('scores')} - {p.all('m[0]')}"
-            return [centred, *text.exp(power, power), f"{sums} = {sums} + {power}", f"{p.row('scores')} = {power}"]
+        def power(column: str, total: str) -> Lines:
+            made = f"scores[r, {column}]"
+            return [f"{made} = f1({made} - m[0])", f"{total} = {total} + {made}"]
 
-        def scalar(p: Place) -> Lines:
-            return [f"m[2] = T.exp({p.row('scores')} - m[0])", "m[1] = m[1] + m[2]", f"{p.row('scores')} = m[2]"]
-
-        lines = [*row.buffers, local("m", 3), *row.reduce("max", lambda p: p.row("scores"), "m[0]")]
-        lines += [f"{sums} = {text.const(0.0)}", *row.vectors(vector), f"m[1] = {text.total(sums)}", *row.rest(scalar)]
+        lines = [*row.buffers, local("m", 2), *row.reduce("max", lambda p: p.row("scores"), "m[0]")]
+        lines.append(f"{sums} = {text.const(0.0)}")
+        lines += loop("v", whole, loop("l", lanes, power(f"v * {lanes} + l", "s0[l]"), "vectorized"))
+        lines += across("sum", "s0", lanes, "m[1]")
+        lines += loop("e", self.keys % lanes, power(f"{whole * lanes} + e", "m[1]")) if self.keys % lanes else []
         divided = ["inverse[r] = T.float32(1.0) / m[1]"]
         if self.found.guard:
             zeros = row.each(lambda p: [f"{p.row('scores')} = {p.const(0.0)}"])

@@ -7,6 +7,7 @@ Only where the rows are more than a cache holds are they cut into blocks, each o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -55,14 +56,35 @@ class Product:
     after: Following
     """The ops after it."""
 
+    def matrix(self, array: Array) -> Array:
+        """The constant matrix, depth by columns."""
+        return array.T if self.turned else array
+
+    def scaled(self, packed: Array) -> Array:
+        """The packed matrix times the Gemm's factor, flat."""
+        alpha = np.float32(self.root.attrs.get("alpha", 1.0))
+        return (packed if alpha == 1.0 else packed * alpha).reshape(-1)
+
+    def params(self, body: Body, size: int) -> list[tuple[str, tuple[int, ...], str]]:
+        """The kernel's buffers: the inputs, the packed matrix of so many numbers among them, and the outputs."""
+        shapes = {**self.after.operands, self.left: (self.rows, self.depth), self.right: (size,)}
+        made = [(input_name(i), shapes.get(i, (1,)), "float32") for i in range(len(body.graph.inputs))]
+        return made + [(output_name(i), (self.rows, self.columns), "float32") for i in range(len(body.graph.outputs))]
+
+    def draft(self, body: Body, size: int, text: Lines, pack: Callable[[Array], Array]) -> Draft:
+        """The kernel of these loops."""
+        params, count = self.params(body, size), len(body.graph.inputs)
+        shapes = {i: shape for i, (_, shape, _) in enumerate(params[:count])}
+        results = [shape for _, shape, _ in params[count:]]
+        return Draft(kernel(params, text, self.after.functions), "gemm", {self.right: pack}, shapes, results)
+
     def pack(self, array: Array, tile: PanelTile) -> Array:
         """The constant matrix in panels [panel, depth, column]."""
-        matrix = array.T if self.turned else array
-        alpha = np.float32(self.root.attrs.get("alpha", 1.0))
+        matrix = self.matrix(array)
         panels = np.empty((tile.across(self.columns), self.depth, tile.width), np.float32)
         for panel, at in zip(panels, tile.starts(self.columns), strict=True):
             panel[...] = matrix[:, at : at + tile.width]
-        return (panels if alpha == 1.0 else panels * alpha).reshape(-1)
+        return self.scaled(panels)
 
 
 @template("cpu", ops=frozenset({"MatMul", "Gemm"}))
@@ -72,13 +94,8 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     tile = None if found is None else best_tile(found.rows, found.columns, machine)
     if found is None or tile is None:
         return None
-    shapes: dict[int, tuple[int, ...]] = {**found.after.operands, found.left: (found.rows, found.depth)}
-    shapes[found.right] = (tile.across(found.columns) * found.depth * tile.width,)
-    results = [(found.rows, found.columns)] * len(body.graph.outputs)
-    params = [(input_name(i), shapes.get(i, (1,)), "float32") for i in range(len(body.graph.inputs))]
-    params += [(output_name(i), shape, "float32") for i, shape in enumerate(results)]
-    made = kernel(params, _text(found, tile, machine), found.after.functions)
-    return Draft(made, "gemm", {found.right: lambda array: found.pack(array, tile)}, shapes, results)
+    size = tile.across(found.columns) * found.depth * tile.width
+    return found.draft(body, size, _text(found, tile, machine), lambda array: found.pack(array, tile))
 
 
 def find_product(body: Body) -> Product | None:
@@ -143,5 +160,10 @@ def _text(found: Product, tile: PanelTile, machine: Machine) -> Lines:
     work = ["j: T.let = pair % " + str(panels), f"i: T.let = T.min(pair // {panels} * {tiles} + t, {heights - 1})"]
     work += tile.product(depth, number, input_name(found.right), f"j * {depth * tile.width}")
     work += tile.finish(store, found.after.is_long)
-    tasks = TASKS * machine.threads if machine.threads > 1 and rows * columns * depth >= SERIAL else 1
-    return shared_out(blocks * panels, tiles, min(tasks, blocks * panels * tiles), work)
+    return shared_out(blocks * panels, tiles, min(task_count(found, machine), blocks * panels * tiles), work)
+
+
+def task_count(found: Product, machine: Machine) -> int:
+    """Into how many tasks the product is cut."""
+    many = machine.threads > 1 and found.rows * found.columns * found.depth >= SERIAL
+    return TASKS * machine.threads if many else 1

@@ -63,11 +63,11 @@ class PanelTile:
 
     def row(self, tile: str, rows: int) -> str:
         """Text of a tile's first row."""
-        return _start(tile, self.rows, rows)
+        return start(tile, self.rows, rows)
 
     def column(self, panel: str, columns: int) -> str:
         """Text of a panel's first column."""
-        return _start(panel, self.width, columns)
+        return start(panel, self.width, columns)
 
     def product(
         self, depth: int, number: Callable[[str, str], str], panel: str, first: str, step_of: int | None = None
@@ -105,7 +105,8 @@ class PanelTile:
         return kept + loop("r", self.rows, loop("v", self.vectors, inner))
 
 
-def _start(piece: str, step: int, size: int) -> str:
+def start(piece: str, step: int, size: int) -> str:
+    """Text of where a piece of `step` begins, the last one overlapping where they do not divide."""
     return f"T.min({piece} * {step}, {size - step})" if size % step else f"{piece} * {step}"
 
 

@@ -20,8 +20,8 @@ from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.epilogue import input_name, output_name, static_shape
 from accelerators.tvm.templates.flat import LONG, Size, read_size
 from accelerators.tvm.templates.formulas import Number, formula
-from accelerators.tvm.templates.numbers import const, exp
-from accelerators.tvm.templates.row_text import JOINS
+from accelerators.tvm.templates.numbers import const, exp_of_negative
+from accelerators.tvm.templates.row_text import JOINS, across
 from accelerators.tvm.templates.script import Lines, Vectors, kernel, local, loop, number
 from graph.node import Node, NodeEntry
 
@@ -30,6 +30,9 @@ REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "Redu
 
 SUMS = 4
 """Vectors of partial sums: one addition need not wait for the one before."""
+
+STACK = 4096
+"""So many numbers are kept on the stack."""
 
 PASSES = 4
 """How many steps a number is worth where a row is read several times."""
@@ -50,7 +53,7 @@ class Step:
     text: Callable[[str], str] | None = None
     """What is given, at a column."""
     dear: bool = False
-    """Is it kept, if a later pass needs it?"""
+    """Is it kept, if a later pass needs it? It takes a long function, or several steps from what is given."""
     level: int = 0
     """After how many passes it can be computed."""
 
@@ -175,13 +178,14 @@ class _Making:
     def _each(self, reads: Sequence[Step], compute: Callable[..., Number], dear: bool = False) -> Step:
         full = any(step.is_full for step in reads)
         level = max((step.level for step in reads), default=0)
-        return self._add(Step("each", full, tuple(reads), compute, dear=dear and full, level=level))
+        far = any(step.kind == "each" and step.is_full for step in reads)
+        return self._add(Step("each", full, tuple(reads), compute, dear=full and (dear or far), level=level))
 
     def _reduced(self, how: str, of: Step) -> Step:
         return self._add(Step(how, False, (of,), level=of.level + 1))
 
     def _softmax(self, x: Step) -> Step:
-        power = self._each([x, self._reduced("max", x)], lambda x, top: exp(x - top), dear=True)
+        power = self._each([x, self._reduced("max", x)], lambda x, top: exp_of_negative(x - top), dear=True)
         over = self._each([self._reduced("sum", power)], lambda total: const(1.0) / total)
         return self._each([power, over], lambda power, over: power * over)
 
@@ -225,7 +229,7 @@ def _constant(value: float) -> Callable[[str], str]:
 @template("cpu", ops=frozenset({"LayerNormalization", "RMSNormalization", "Softmax", *REDUCTIONS}))
 def row_program(body: Body, machine: Machine) -> Draft | None:
     """Bodies of several row ops."""
-    found = find_program(body) if len(body.ops) > 1 else None
+    found = find_program(body) if len(body.ops) > 1 or body.ops[0].op not in REDUCTIONS else None
     if found is None:
         return None
     writing = _Writing(found, machine)
@@ -260,7 +264,8 @@ class _Writing:
         lines = [local("m", len(self.rows)), local("s", SUMS * lanes * joined)]
         lines += [local(name, lanes) for step, name in self.names.items() if step.is_full]
         if self.kept:
-            lines.append(f'kept = T.alloc_buffer(({len(self.kept)}, {program.columns}), "float32")')
+            size = len(self.kept) * program.columns
+            lines.append(local("kept", size) if size <= STACK else f'kept = T.alloc_buffer(({size},), "float32")')
         for level in range(max(step.level for step in program.steps) + 1):
             lines += self._numbers(level) + self._pass(level)
         for i, step in enumerate(program.results):
@@ -282,28 +287,32 @@ class _Writing:
         if not joins and not kept and not results:
             return []
         needed = self._needed([*kept, *(step.reads[0] for step in joins), *(step for _, step in results)], level)
-        count = next(n for n in (SUMS, 2, 1) if program.columns // width % n == 0)
+        vectors = program.columns // width
+        groups, single = divmod(vectors, SUMS)
+        count = min(vectors, SUMS) if groups else 1
 
         def at(column: str, lane: str, sums: Callable[[int], str]) -> Lines:
             made = [f"{self._text(s, column, lane)} = {self._value(s, column, lane, level)}" for s in needed]
-            made += [f"kept[{self.kept[step]}, {column}] = {self._text(step, column, lane)}" for step in kept]
+            made += [f"kept[{self.kept[step] * program.columns} + {column}] = {self._text(step, column, lane)}" for step in kept]
             for k, step in enumerate(joins):
-                made.append(f"{sums(k)} = {JOINS[step.kind][2](sums(k), self._text(step.reads[0], column, lane))}")
+                made.append(f"{sums(k)} = {JOINS[step.kind][1](sums(k), self._text(step.reads[0], column, lane))}")
             return made + [f"{output_name(i)}[r, {column}] = {self._text(step, column, lane)}" for i, step in results]
 
         def partial(k: int, u: int) -> str:
             return text.at("s", (k * SUMS + u) * width)
 
         lines = [f"{partial(k, u)} = {text.const(JOINS[s.kind][0])}" for k, s in enumerate(joins) for u in range(count)]
-        whole = program.columns // (width * count)
-        if whole:
-            body = at(f"(v * {count} + u) * {width} + l", "l", lambda k: f"s[({k * SUMS} + u) * {width} + l]")
-            lines += loop("v", whole, loop("u", count, loop("l", width, body, "vectorized"), "unroll"))
+        if groups:
+            body = at(f"(v * {SUMS} + u) * {width} + l", "l", lambda k: f"s[({k * SUMS} + u) * {width} + l]")
+            lines += loop("v", groups, loop("u", SUMS, loop("l", width, body, "vectorized"), "unroll"))
+        if single:
+            body = at(f"({groups * SUMS} + v) * {width} + l", "l", lambda k: f"s[{k * SUMS * width} + l]")
+            lines += loop("v", single, loop("l", width, body, "vectorized"))
         for k, step in enumerate(joins):
-            _, across, join = JOINS[step.kind]
+            join = JOINS[step.kind][1]
             lines += [f"{partial(k, 0)} = {join(partial(k, 0), partial(k, u))}" for u in range(1, count)]
-            lines.append(f"{self.rows[step]} = {getattr(text, across)(partial(k, 0))}")
-        done = program.columns // (width * count) * width * count
+            lines += across(step.kind, "s", width, self.rows[step], k * SUMS * width)
+        done = vectors * width
         rest = at(f"{done} + e", "0", lambda k: self.rows[joins[k]])
         return lines + (loop("e", program.columns - done, rest) if done < program.columns else [])
 
@@ -328,7 +337,8 @@ class _Writing:
 
     def _value(self, step: Step, column: str, lane: str, level: int) -> str:
         """How it is made there."""
-        return f"kept[{self.kept[step]}, {column}]" if self._stands(step, level) else self._called(step, column, lane)
+        kept = f"kept[{self.kept.get(step, 0) * self.program.columns} + {column}]"
+        return kept if self._stands(step, level) else self._called(step, column, lane)
 
     def _called(self, step: Step, column: str, lane: str = "0") -> str:
         assert step.compute is not None

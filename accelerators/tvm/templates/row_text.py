@@ -45,12 +45,23 @@ class Place:
 Step = Callable[[Place], str]
 """An expression at a place of the row."""
 
-JOINS = {
-    "sum": (0.0, "total", lambda a, b: f"({a} + {b})"),
-    "max": (float("-inf"), "largest", lambda a, b: f"T.max({a}, {b})"),
-    "min": (float("inf"), "smallest", lambda a, b: f"T.min({a}, {b})"),
+JOINS: dict[str, tuple[float, Callable[[str, str], str]]] = {
+    "sum": (0.0, lambda a, b: f"({a} + {b})"),
+    "max": (float("-inf"), lambda a, b: f"T.max({a}, {b})"),
+    "min": (float("inf"), lambda a, b: f"T.min({a}, {b})"),
 }
-"""By name: where a reduction starts, what joins the lanes, what joins two partial results."""
+"""By name: where a reduction starts, what joins two partial results."""
+
+
+def across(how: str, buffer: str, lanes: int, into: str, start: int = 0) -> Lines:
+    """into = the lanes of a vector in a buffer, joined by halves: each step waits for half as many as the one before."""
+    lines: Lines = []
+    while lanes > 1:
+        lanes //= 2
+        halves = [Vectors(lanes).at(buffer, start + i * lanes) for i in (0, 1)] if lanes > 1 else []
+        halves = halves or [f"{buffer}[{start}]", f"{buffer}[{start + 1}]"]
+        lines.append(f"{halves[0]} = {JOINS[how][1](*halves)}")
+    return [*lines, f"{into} = {buffer}[{start}]"]
 
 
 @attrs.frozen(slots=True)
@@ -83,7 +94,7 @@ class Row:
 
     def reduce(self, how: str, step: Step, into: str) -> Lines:
         """into = the sum, maximum or minimum of an expression over the row."""
-        start, across, join = JOINS[how]
+        start, join = JOINS[how]
         count = next(n for n in (SUMS, 2, 1) if self.size // self.lanes % n == 0)
         text = Vectors(self.lanes)
         partial = [text.at(f"s{i}", 0) for i in range(count)]
@@ -95,5 +106,5 @@ class Row:
         if self.size // width:
             made += loop("v", self.size // width, steps)
         made += [f"{partial[0]} = {join(partial[0], other)}" for other in partial[1:]]
-        made.append(f"{into} = {getattr(text, across)(partial[0])}")
+        made += across(how, "s0", self.lanes, into)
         return made + self.rest(lambda place: [f"{into} = {join(into, step(place))}"])

@@ -12,7 +12,7 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.schedules import for_threads
 from accelerators.tvm.templates import Draft, template
-from accelerators.tvm.templates.row_text import Place, Row
+from accelerators.tvm.templates.row_text import Place, Row, across
 from accelerators.tvm.templates.script import Lines, Vectors, kernel, local, loop
 from graph.node import Node
 from graph.types import TensorType
@@ -69,7 +69,7 @@ def _exps(row: Row, machine: Machine) -> Lines:
     return [
         f"{sums} = {text.const(0.0)}",
         *row.vectors(vector),
-        f"m[1] = {text.total(sums)}",
+        *across("sum", "s0", machine.lanes, "m[1]"),
         *row.rest(scalar),
         "m[1] = T.float32(1.0) / m[1]",
     ]

@@ -50,7 +50,8 @@ def test_what_is_no_number_stays_so(op: str) -> None:
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 def test_softmax(op: str, shape: tuple[int, ...]) -> None:
     x = pt.variable("x", "float32", shape)
-    assert schedules(check(pt.Graph([pt.op(op, x, axis=-1)], inputs=[x]), [normal(*shape) * 5])) == ["softmax"]
+    made = check(pt.Graph([pt.op(op, x, axis=-1)], inputs=[x]), [normal(*shape) * 5])
+    assert schedules(made) == ["softmax" if op == "LogSoftmax" or shape[-1] == 1 else "rows"]
 
 
 def test_softmax_of_a_masked_row() -> None:
@@ -65,7 +66,7 @@ def test_softmax_of_a_masked_row() -> None:
 def test_normalization(shape: tuple[int, ...]) -> None:
     x, scale, bias = pt.variable("x", "float32", shape), pt.constant(normal(shape[-1])), pt.constant(normal(shape[-1]))
     layer = pt.op("LayerNormalization", x, scale, bias, epsilon=1e-5)
-    assert schedules(check(pt.Graph([layer], inputs=[x]), [normal(*shape) + 3], 1e-5)) == ["normalization"]
+    assert schedules(check(pt.Graph([layer], inputs=[x]), [normal(*shape) + 3], 1e-5)) == ["rows"]
 
 
 def test_normalization_over_two_dimensions_with_values_for_weights() -> None:

@@ -95,6 +95,17 @@ def test_products_shared_out_among_threads(rows: int, columns: int, depth: int, 
 
 
 @some
+@given(st.integers(1, 30), st.integers(1, 7), st.integers(2, 70), st.integers(1, 2))
+def test_products_narrower_than_a_vector(rows: int, columns: int, depth: int, threads: int) -> None:
+    x = pt.variable("x", "float32", (rows, depth))
+    y = pt.op("Gemm", x, pt.constant(normal(columns, depth)), pt.constant(normal(columns)), transB=1, alpha=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.templates.gemm.SERIAL", 0)
+        g = pt.Graph([pt.op("Sigmoid", y)], inputs=[x])
+        assert schedules(check(g, [normal(rows, depth)], LIMIT, NUM_THREADS=threads)) == ["gemm"]
+
+
+@some
 @given(st.integers(1, 30), st.integers(16, 60), st.integers(1, 40), st.booleans(), st.sampled_from([(), (3,), (2, 3), (2, 1)]))
 def test_products_of_two_values(rows: int, columns: int, depth: int, turned: bool, batch: tuple[int, ...]) -> None:
     x = pt.variable("x", "float32", (2, 3, rows, depth))
