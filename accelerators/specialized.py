@@ -2,17 +2,20 @@
 
 A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
 and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
-compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken."""
+compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken.
+The stand-in also serves a size that does not compile, which is said in a warning."""
 
 from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from accelerators.interface import CompiledSubgraph, ProfileRow
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.types import TensorType
 from passes.infer import infer
@@ -53,7 +56,7 @@ class SpecializedSubgraph(CompiledSubgraph):
     def sizes(self) -> tuple[Shapes, ...]:
         """The sizes that are compiled now, the one used last at the end."""
         with self._lock:
-            return tuple(self._kept)
+            return tuple(shapes for shapes, kept in self._kept.items() if kept.made is not None)
 
     @property
     def stood_in(self) -> int:
@@ -64,15 +67,41 @@ class SpecializedSubgraph(CompiledSubgraph):
         """Run the subgraph of this size. Two threads that need a new size compile it once."""
         shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
         kept = self._find(shapes)
-        if kept is None:
-            results, self._rows.last = self._stand_in.run(shapes, inputs, out)
-            return results
-        return self._run(kept, inputs, out)
+        if kept is not None:
+            try:
+                made = kept.ready(self.graph, self._compile)
+            except Exception as error:
+                if not self._handed_over(kept):
+                    raise
+                return self._run_instead(shapes, error, inputs, out)
+            self._trim()
+            return self._run(kept, made, inputs, out)
+        results, self._rows.last = self._stand_in.run(shapes, inputs, out)
+        return results
 
-    def _run(self, kept: _Kept, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+    def _handed_over(self, kept: _Kept) -> bool:
+        """The size does not compile, and takes no place from others. Is the stand-in to serve it from now on?"""
+        with self._lock:
+            if self._kept.get(kept.shapes) is kept:
+                del self._kept[kept.shapes]
+        return self._stand_in.takes_over(kept.shapes)
+
+    def _run_instead(
+        self, shapes: Shapes, error: Exception, inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> Sequence[Any]:
+        try:
+            results, self._rows.last = self._stand_in.run(shapes, inputs, out)
+        except PartitaError as told:
+            raise told from error
+        sizes = ", ".join(str(list(shape)) for shape in shapes)
+        warnings.warn(f"subgraph {self.graph.name!r} does not compile for {sizes} and runs otherwise: {error}", stacklevel=2)
+        return results
+
+    def _run(
+        self, kept: _Kept, made: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> Sequence[Any]:
         from accelerators.units import guarded_run
 
-        made = kept.ready(self.graph, self._compile)
         there = made.memory == "host"
         read = inputs if there else [made.upload(value) for value in inputs]
         with kept.lock:
@@ -91,14 +120,20 @@ class SpecializedSubgraph(CompiledSubgraph):
             if kept is not None:
                 self._kept.move_to_end(shapes)
                 return kept
-            times = [kept.seconds for kept in self._kept.values()]
+            times = [kept.seconds for kept in self._kept.values() if kept.made is not None]
+        if self._stand_in.took_over(shapes):
+            return None
         if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
             return None
         with self._lock:
-            kept = self._kept.setdefault(shapes, _Kept(shapes))
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            return kept
+            return self._kept.setdefault(shapes, _Kept(shapes))
+
+    def _trim(self) -> None:
+        """Once a size is compiled the one not used for longest goes."""
+        if len(self._kept) > KEPT:
+            with self._lock:
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
 
 
 class _Kept:
@@ -108,17 +143,27 @@ class _Kept:
         self.lock = threading.Lock()
         self.seconds = 0.0
         """How long it took to compile."""
-        self._shapes = shapes
-        self._made: CompiledSubgraph | None = None
+        self.shapes = shapes
+        """The size."""
+        self.made: CompiledSubgraph | None = None
+        """What was compiled for it."""
+        self._error: Exception | None = None
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
         with self.lock:
-            if self._made is None:
+            if self._error is not None:
+                raise self._error
+            if self.made is None:
                 start = time.perf_counter()
-                given = dict(zip((node.name for node in graph.inputs), self._shapes, strict=True))
-                self._made = compile_static(infer(graph, given, strict=False))
+                given = dict(zip((node.name for node in graph.inputs), self.shapes, strict=True))
+                try:
+                    made = compile_static(infer(graph, given, strict=False))
+                except Exception as error:
+                    self._error = error
+                    raise
                 self.seconds = time.perf_counter() - start
-            return self._made
+                self.made = made
+            return self.made
 
 
 class _StandIn:
@@ -133,18 +178,36 @@ class _StandIn:
         self._asked = False
         self._lock = threading.Lock()
         self._spent: OrderedDict[Shapes, float] = OrderedDict()
+        self._only: OrderedDict[Shapes, None] = OrderedDict()
+        """The sizes that do not compile."""
 
     def serves(self, shapes: Shapes, compiling: float) -> bool:
         """Is it to serve these sizes, if compiling takes so many seconds?"""
         if compiling < LONG:
             return False
         with self._lock:
-            if not self._asked:
-                self._made, self._asked = self._make(self._graph), True
-            if self._made is None or self._spent.get(shapes, 0.0) < compiling:
+            if not self._there() or self._spent.get(shapes, 0.0) < compiling:
                 return self._made is not None
             del self._spent[shapes]
             return False
+
+    def takes_over(self, shapes: Shapes) -> bool:
+        """Is there one to serve these sizes, which do not compile?"""
+        with self._lock:
+            if self._there():
+                self._only[shapes] = None
+                if len(self._only) > COUNTED:
+                    self._only.popitem(last=False)
+            return self._made is not None
+
+    def took_over(self, shapes: Shapes) -> bool:
+        """Is it known that these sizes do not compile?"""
+        return shapes in self._only
+
+    def _there(self) -> bool:
+        if not self._asked:
+            self._made, self._asked = self._make(self._graph), True
+        return self._made is not None
 
     def run(
         self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import ClassVar
 
@@ -155,3 +156,52 @@ def test_the_next_device_of_hetero_stands_in(slow):
     subgraph = model.units[0].compiled
     assert subgraph.stood_in == 1
     assert {row.exec_type for row in model.profile().rows if row.status == "EXECUTED"} == {"CPUExecutionProvider"}
+
+
+class Fussy(Slow):
+    """Compiles even sizes only."""
+
+    name = "fussy"
+
+    def compile(self, graph, config):
+        if graph.inputs[0][0].type.shape[0] % 2:
+            raise pt.CompileError("odd sizes are beyond it")
+        return super().compile(graph, config)
+
+
+@pytest.fixture
+def fussy(slow):
+    pt.register_accelerator(Fussy)
+    yield
+    pt.unregister_accelerator("fussy")
+
+
+def test_a_size_that_does_not_compile_is_served_and_takes_no_place(fussy, slow):
+    graph = dynamic_net()
+    model, wanted = pt.compile(graph, "fussy"), pt.compile(graph, "reference")
+    for n in range(2, 2 * KEPT + 2, 2):
+        model(inputs_of(graph, n=n))
+    sizes = model.units[0].compiled.sizes
+    for n in (3, 5, 3, 3):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            np.testing.assert_array_equal(model(inputs_of(graph, n=n))[0], wanted(inputs_of(graph, n=n))[0])
+    assert model.units[0].compiled.sizes == sizes and model.units[0].compiled.stood_in == 4
+    assert not told, "said once for a size"
+    model = pt.compile(graph, "fussy")
+    with pytest.warns(UserWarning, match=r"does not compile for \[3, 16\] and runs otherwise: odd sizes are beyond it"):
+        model(inputs_of(graph, n=3))
+    assert model.units[0].compiled.sizes == ()
+
+
+def test_sizes_that_do_not_go_together_are_one_clear_error():
+    try:
+        accelerator("cpu")
+    except pt.AcceleratorUnavailable as error:
+        pytest.skip(str(error))
+    a, b = pt.variable("a", "float32", ("N", 4)), pt.variable("b", "float32", ("M", 4))
+    model = pt.compile(pt.Graph([pt.op("Add", a, b, name="sum")]), "cpu")
+    model(np.ones((3, 4), np.float32), np.ones((3, 4), np.float32))
+    with pytest.raises(pt.RunError, match=r"'sum' \(Add\) on \(float32\[2, 4\], float32\[3, 4\]\): .*could not be broadcast"):
+        model(np.ones((2, 4), np.float32), np.ones((3, 4), np.float32))
+    assert model.units[0].compiled.sizes == (((3, 4), (3, 4)),)
