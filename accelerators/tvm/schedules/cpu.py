@@ -6,6 +6,7 @@ the innermost output dimension, or, where the reduction itself runs over neighbo
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import attrs
@@ -82,6 +83,8 @@ class _Rule:
         reduction = [loop for loop, kind in zip(loops, kinds) if kind == _REDUCTION]
         if not reduction:
             self._injective(made, spatial)
+        elif len(spatial) > 1 and _in_steps(made):
+            self._windows(spatial, reduction)
         elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(made):
             self._strips(block, spatial, reduction)
         else:
@@ -123,16 +126,22 @@ class _Rule:
         self._vector_last(start)
         self._vector_last(local)
 
+    def _windows(self, spatial: list[Any], reduction: list[Any]) -> None:
+        """The outer loops in parallel; a row of outputs stays as it is: LLVM unrolls its windows and puts them into vectors."""
+        if for_threads(self.machine, self._steps(spatial) * self._steps(reduction)):
+            outer = spatial[: max(1, len(spatial) - 2)]
+            self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+
     def _rows(self, block: Any, made: Any, spatial: list[Any], reduction: list[Any]) -> None:
         """Rows in parallel; the sums of a row in lanes that are added at the end. (Whole numbers LLVM splits by itself.)"""
         schedule, lanes = self.schedule, self.machine.lanes
         steps = self._steps(spatial) * self._steps(reduction)
         whole = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0] if spatial else None
-        if len(reduction) > 1:
+        if len(reduction) > 1 and _along_rows(made):
             reduction = [schedule.fuse(*reduction)]
         last = reduction[-1]
         split = "float" in str(made.writes[0].source.dtype) and self._extent(last) >= 2 * lanes
-        if split and self._extent(last) % lanes == 0 and whole is not None:
+        if split and self._extent(last) % lanes == 0 and len(reduction) == 1 and whole is not None:
             _, lane = schedule.split(last, [None, lanes])
             partial = schedule.rfactor(lane, 1)
             if for_threads(self.machine, steps):
@@ -212,6 +221,15 @@ def _along_rows(block: Any) -> bool:
     over_spatial = any(spatial and spatial[-1].name in names for names in free)
     over_reduction = any(v.name in names for v in reduction for names in free)
     return over_reduction and not over_spatial
+
+
+def _in_steps(block: Any) -> bool:
+    """Do neighbouring outputs read numbers that are not neighbours? Vectors of them would be collected one by one."""
+    spatial = [var.var for var, kind in zip(block.iter_vars, _kinds(block)) if kind == _SPATIAL]
+    if not spatial:
+        return False
+    last = re.compile(rf"\b{re.escape(spatial[-1].name)} \*|\* {re.escape(spatial[-1].name)}\b")
+    return any(last.search(str(region.region[-1].min)) for region in block.reads if len(region.region))
 
 
 def _strip(extent: int, lanes: int) -> int:

@@ -1,7 +1,6 @@
 """The largest number in each window, where no template is faster.
 
-Like `extremes`, it begins at minus infinity. Places outside of the input are not looked at: the loops that reach over the border
-are bounded there. The generic rule schedules it."""
+Like `extremes`, it begins at minus infinity, which is also what stands outside of the input. The generic rule schedules it."""
 
 from __future__ import annotations
 
@@ -71,13 +70,18 @@ def _function(shape: Sequence[int], wanted: Sequence[int], dtype: str, windows: 
     given = te.placeholder(tuple(shape), dtype, "x0")
     along = [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(windows.sizes)]
     rows = zip(shape[2:], wanted[2:], windows.sizes, windows.steps, windows.begins, windows.gaps, strict=True)
-    within = [begin == 0 and (out - 1) * step + (size - 1) * gap < own for own, out, size, step, begin, gap in rows]
+    reach = [(out - 1) * step + (size - 1) * gap + 1 for _, out, size, step, _, gap in rows]
+
+    def inside(n: Any, c: Any, *place: Any) -> Any:
+        found = [i - begin for i, begin in zip(place, windows.begins, strict=True)]
+        edges = [edge for i, own in zip(found, shape[2:], strict=True) for edge in (i >= 0, i < own)]
+        return tirx.if_then_else(tirx.all(*edges), given(n, c, *found), lowest)
+
+    bare = not any(windows.begins) and all(far <= own for far, own in zip(reach, shape[2:], strict=True))
+    source = given if bare else te.compute((*shape[:2], *reach), inside, name="padded")
 
     def at(n: Any, c: Any, *place: Any) -> Any:
-        steps = zip(place, windows.steps, along, windows.gaps, windows.begins, strict=True)
-        found = [i * step + k * gap - begin for i, step, k, gap, begin in steps]
-        edges = [tirx.all(i >= 0, i < own) for i, own, safe in zip(found, shape[2:], within, strict=True) if not safe]
-        value = given(n, c, *found)
-        return reducer(tirx.if_then_else(tirx.all(*edges), value, lowest) if edges else value, axis=along)
+        steps = zip(place, windows.steps, along, windows.gaps, strict=True)
+        return reducer(source(n, c, *(i * step + k * gap for i, step, k, gap in steps)), axis=along)
 
     return te.create_prim_func([given, te.compute(tuple(wanted), at, name="out")])
