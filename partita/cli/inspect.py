@@ -11,7 +11,8 @@ from typing import Any
 
 import partita as pt
 from graph.flops import Flops, count_flops, count_text
-from graph.summary import size_text, summarize, summary_table
+from graph.pauses import collector_paused
+from graph.summary import Summary, size_text, summarize, summary_table
 from graph.types import TensorType
 from partita.cli import exits
 from partita.cli.arguments import add_model
@@ -24,6 +25,10 @@ EXAMPLE = """\
 """
 
 
+MEASURES = ("InferShape", "PlanMemory")
+"""What is found out before anything is told; neither changes what the graph computes, so that nothing has to be verified."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     add_model(parser, package=True)
@@ -34,10 +39,10 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """The model in numbers."""
     if is_package(arguments.model):
         return _package(arguments.model, screen)
-    graph = load_graph(arguments, screen)
-    graph = pt.apply_pass(pt.apply_pass(graph, "InferShape", strict=False), "PlanMemory")
-    summary, flops, memory = summarize(graph), count_flops(graph), graph.attrs["memory_plan"]
-    ops = _ops(graph, flops)
+    with collector_paused():
+        graph = pt.apply_pass(load_graph(arguments, screen), MEASURES, verify=False, strict=False)
+        summary, flops, memory = summarize(graph), count_flops(graph), graph.attrs["memory_plan"]
+        ops = _ops(graph, summary, flops)
     screen.write_json(
         {
             "model": summary.name,
@@ -87,10 +92,9 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     return exits.OK
 
 
-def _ops(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
+def _ops(graph: pt.Graph, summary: Summary, flops: Flops) -> list[dict[str, Any]]:
     """A row for each kind of op, the dearest first. An array that several ops read counts for the first."""
-    counts, parameters = Counter(summarize(graph).ops), Counter[str]()
-    seen: set[int] = set()
+    parameters, seen = Counter[str](), set[int]()
     for node in graph.nodes:
         for entry in node.reads if node.is_op else ():
             value = entry.node.value
@@ -99,7 +103,7 @@ def _ops(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
                 parameters[str(node.op)] += value.size
     rows = [
         {"op": op, "count": count, "parameters": parameters[op], "flops": flops.by_op.get(op, 0)}
-        for op, count in counts.items()
+        for op, count in summary.ops.items()
     ]
     return sorted(rows, key=lambda row: (-row["flops"], -row["count"], row["op"]))  # type: ignore[operator, no-any-return]
 

@@ -10,13 +10,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import partita as pt
-from graph.errors import PartitaError
 from partita.cli import exits
-from partita.cli.arguments import Usage
 from partita.cli.screen import DEBUG, Screen
+
+if TYPE_CHECKING:
+    from graph.errors import PartitaError
 
 VERBS = ("devices", "inspect", "partition", "explain", "run", "bench", "compile", "tune", "cache")
 """One file each."""
@@ -56,12 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     screen, debug = Screen(), bool(os.environ.get(DEBUG))
+    given = sys.argv[1:] if argv is None else argv
     try:
-        parser = make_parser()
-        if not (sys.argv[1:] if argv is None else argv):
-            parser.print_help(sys.stderr)
+        if not given:
+            make_parser().print_help(sys.stderr)
             return exits.USAGE
-        arguments = parser.parse_args(argv)
+        arguments = make_parser(_needed(given[0])).parse_args(given)
         screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: screen.warn(str(message))
@@ -75,8 +76,15 @@ def _run(argv: Sequence[str] | None) -> int:
         return _failed(error, screen, debug)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def _needed(first: str) -> Sequence[str]:
+    """The verbs whose files have to be imported for a command line that begins so."""
+    if first in VERBS:
+        return (first,)
+    return () if first == "--version" else VERBS
+
+
+def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+    """The parser of the command line, with these verbs."""
     parser = _Parser(
         prog="partita",
         description=ABOUT,
@@ -86,7 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"partita {pt.__version__}")
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
-    for verb in VERBS:
+    for verb in wanted:
         module = importlib.import_module(f"partita.cli.{verb}")
         about = (module.__doc__ or "").strip()
         one = verbs.add_parser(
@@ -125,6 +133,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _failed(error: Exception, screen: Screen, debug: bool) -> int:
     """One message, and the exit status that goes with it."""
+    from graph.errors import PartitaError
+    from partita.cli.arguments import Usage
+
     known = isinstance(error, (PartitaError, OSError))
     if debug or not known:
         traceback.print_exception(error)

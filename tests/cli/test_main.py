@@ -28,6 +28,15 @@ def test_version(partita: Command) -> None:
     assert partita("--version").out == f"partita {pt.__version__}\n"
 
 
+def test_the_version_is_known_without_the_rest() -> None:
+    code = (
+        "import sys; from partita.cli.main import main; main(['--version']); "
+        "print([name for name in ('numpy', 'graph', 'rich') if name in sys.modules])"
+    )
+    found = subprocess.check_output([sys.executable, "-c", code], env=environment(), text=True, timeout=60)
+    assert found == f"partita {pt.__version__}\n[]\n"
+
+
 def test_nothing_asked(partita: Command) -> None:
     done = partita()
     assert (done.status, done.out) == (exits.USAGE, "")
