@@ -97,7 +97,7 @@ class OpenVinoAccelerator(Accelerator):
                 remedy="Compile the model again",
             ) from None
         model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(graph, {})
-        return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
+        return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name), data)
 
     def _shared(self, data: bytes | memoryview) -> Any:
         """The engine copies what it is given as bytes, and takes a tensor where it is."""

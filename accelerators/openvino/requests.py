@@ -28,9 +28,14 @@ class CompiledRequests(CompiledSubgraph):
     concurrent = True
     alignment = 64
 
-    def __init__(self, engine: Any, compiled: Any, model: EngineModel, graph: Graph, perf_count: bool) -> None:
+    def __init__(
+        self, engine: Any, compiled: Any, model: EngineModel, graph: Graph, perf_count: bool,
+        data: bytes | memoryview | None = None,
+    ) -> None:  # fmt: skip
         self.model = model
         """The ONNX model that was compiled."""
+        self._data = data
+        """What it was imported from: of an imported model the engine writes a form that it does not read."""
         self._engine = engine
         self._compiled = compiled
         self._perf_count = perf_count
@@ -74,6 +79,8 @@ class CompiledRequests(CompiledSubgraph):
 
     def export(self) -> bytes:
         """The engine's own compiled form."""
+        if self._data is not None:
+            return bytes(self._data)
         return self._compiled.export_model().getvalue()  # type: ignore[no-any-return]
 
 

@@ -109,9 +109,11 @@ def test_names_duplicates_and_the_report_travel(tmp_path):
     assert again.profile(data, np.zeros(3, np.int64)).rows
 
 
-def test_an_imported_model_can_be_exported_again(tmp_path):
-    model = compiled("onnxruntime")
-    model.export(tmp_path / "one.partita")
+@pytest.mark.parametrize("devices", ["onnxruntime", "openvino", "cpu", "reference"])
+@pytest.mark.parametrize("bodies", [True, False])
+def test_an_imported_model_can_be_exported_again(devices, bodies, tmp_path):
+    model = compiled(devices)
+    model.export(tmp_path / "one.partita", bodies=bodies)
     pt.import_model(tmp_path / "one.partita").export(tmp_path / "two.partita")
     x = inputs_of(model.graph)
     np.testing.assert_array_equal(pt.import_model(tmp_path / "two.partita")(x)[0], model(x)[0])
