@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class _Importing:
         self.config = config
         self.recompile = recompile
         self.arrays = np.frombuffer(package.member(WEIGHTS), np.uint8)
+        self.report: dict[str, Any] = dict(json.loads(bytes(package.member("report.json"))))
         self.notes: list[str] = []
         self.misfits: list[str] = []
 
@@ -70,7 +72,7 @@ class _Importing:
         graph, numbers = graph_of(self.onnx("plan.onnx"), bodies)
         by_number = {number: unit for number, unit in enumerate(made) if unit is not None}
         units = {name: attrs.evolve(by_number[number], name=name) for name, number in numbers.items()}
-        report = ImportedReport(dict(json.loads(bytes(self.package.member("report.json")))), tuple(self.notes))
+        report = ImportedReport(self.report, tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
         settings = HeteroSettings(**self.package.manifest["settings"])
         return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(numbers, by_number))
@@ -136,13 +138,23 @@ class _Importing:
     def imported(self, row: Row, device: Device, body: Graph, config: Mapping[str, Any], recompiled: bool = False) -> Unit:
         """The subgraph in its device's own form."""
         if row["code"] is None or recompiled:
-            return compile_unit(row["name"], device, body, config)
+            return compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
         weights = tuple([read_array(self.arrays, item, self.package.where) for item in row["weights"]])
         member = self.package.member(row["code"])
         code: Any = member if device.accelerator.reads_views else bytes(member)
         more = (weights,) if weights else ()
         compiled: CompiledSubgraph = device.accelerator.import_(code, body, config, *more)
         return Unit(row["name"], device, body, compiled, 0.0, config)
+
+    def stand_ins(self, device: Device, config: Mapping[str, Any]) -> list[tuple[Device, Mapping[str, Any]]]:
+        """Where a device compiles each size: those that the model was compiled for, are here, and take any size."""
+        found: list[tuple[Device, Mapping[str, Any]]] = []
+        for label in () if device.accelerator.dynamic_shapes else self.report["placement"]["devices"]:
+            with contextlib.suppress(AcceleratorError):
+                other = parse_devices([label])[0]
+                if other.accelerator.dynamic_shapes:
+                    found.append((other, other.accelerator.full_config({"PERF_COUNT": config["PERF_COUNT"]})))
+        return found
 
     def anew(
         self, row: Row, body: Graph, devices: Sequence[Device], values: Mapping[str, Mapping[str, Any]], why: str
@@ -156,7 +168,8 @@ class _Importing:
             reasons = [why_not for why_not in device.accelerator.query(body).values() if why_not is not True]
             if not reasons:
                 self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
-                made = compile_unit(row["name"], device, body, values[device.label])
+                config = values[device.label]
+                made = compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
                 return attrs.evolve(made, recompiled=True)
             refused.append(f"{device.label}: {reasons[0]}")
         self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): {'; '.join(refused)}")

@@ -205,3 +205,14 @@ def test_sizes_that_do_not_go_together_are_one_clear_error():
     with pytest.raises(pt.RunError, match=r"'sum' \(Add\) on \(float32\[2, 4\], float32\[3, 4\]\): .*could not be broadcast"):
         model(np.ones((2, 4), np.float32), np.ones((3, 4), np.float32))
     assert model.units[0].compiled.sizes == (((3, 4), (3, 4)),)
+
+
+def test_an_imported_model_has_the_same_stand_in(slow, tmp_path):
+    pytest.importorskip("onnxruntime")
+    graph = dynamic_net()
+    pt.compile(graph, "HETERO:slow,onnxruntime").export(tmp_path / "net.partita")
+    model = pt.import_model(tmp_path / "net.partita", config={"PERF_COUNT": True})
+    for n in range(1, KEPT + 2):
+        model(inputs_of(graph, n=n))
+    assert model.units[0].compiled.stood_in == 1
+    assert {row.exec_type for row in model.profile().rows if row.status == "EXECUTED"} == {"CPUExecutionProvider"}
