@@ -11,7 +11,7 @@ from graph.node import Node
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
 
-ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Interleave".split())
+ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Interleave Concat".split())
 """Ops on blocked values whose kernels have an epilogue."""
 
 LONGEST = 16

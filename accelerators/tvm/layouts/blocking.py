@@ -13,7 +13,15 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.fusion import ELEMENTWISE
-from accelerators.tvm.layouts.blocked import ORIGIN, Value, blocked_constant, blocked_type, move, on_blocks
+from accelerators.tvm.layouts.blocked import (
+    DOMAIN,
+    ORIGIN,
+    Value,
+    blocked_constant,
+    blocked_type,
+    move,
+    on_blocks,
+)
 from accelerators.tvm.layouts.resizing import mixtures
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import Phases
@@ -69,7 +77,7 @@ class _Blocking:
             self._made(node, Value(made[0], shape, int(made.attrs.get("shuffled", 1))), wanted)
         if not self.values:
             return self.graph
-        return self.rewriter.finish()
+        return self.rewriter.finish(nodes=())
 
     def _made(self, node: Node, value: Value, wanted: set[NodeEntry]) -> None:
         """The node's value is blocked."""
@@ -260,7 +268,12 @@ class _Blocking:
         whole = all((static_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
         if node.attrs.get("axis") not in (1, -3) or not whole or not any(e in self.values for e in node.reads):
             return None
-        return on_blocks(node, tuple(self._need_blocked(e, node).entry for e in node.reads), shape, self.lanes)
+        inputs: list[NodeEntry] = []
+        for entry in node.reads:
+            read = self._need_blocked(entry, node).entry
+            joined = (read.node.domain, read.node.op) == (DOMAIN, "Concat")
+            inputs += read.node.reads if joined else [read]
+        return on_blocks(node, tuple(inputs), shape, self.lanes)
 
     def _elementwise(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         if not any(entry in self.values for entry in node.reads):

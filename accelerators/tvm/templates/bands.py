@@ -21,7 +21,7 @@ SERIAL = 1_000_000
 NEAR = 1200
 """Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""
 
-KEPT = 80 * 1024
+KEPT = 160 * 1024
 """Numbers that a task may keep in the second-level cache."""
 
 ADDRESSES = 8

@@ -19,6 +19,7 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.layouts.blocked import DOMAIN
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
+from accelerators.tvm.templates.band_copy import BandCopy
 from accelerators.tvm.templates.bands import Bands, Shape, cut_bands
 from accelerators.tvm.templates.channels import Channels
 from accelerators.tvm.templates.epilogue import (
@@ -110,6 +111,9 @@ class _Text:
         self.source = source
         self.weight = weight
         self.vectors = Vectors(layer.lanes)
+        channels, lanes = layer.channels, 1 if layer.plain else layer.lanes
+        blocks = channels.chunk // lanes if channels.chunks > 1 else channels.whole
+        self.copy = BandCopy(layer.window, layer.bands.rows, blocks, lanes, layer.plain, channels.chunks > 1)
 
     def lines(self) -> Lines:
         """The tasks: images, bands of rows, ranges of panels."""
@@ -129,7 +133,7 @@ class _Text:
     def _buffers(self) -> Lines:
         bands, made = self.layer.bands, []
         if bands.copies:
-            made.append(f'image = T.alloc_buffer(({self._image},), "float32")')
+            made.append(f'image = T.alloc_buffer(({self.copy.numbers},), "float32")')
         if self.layer.channels.chunks > 1:
             made.append(f'sums = T.alloc_buffer(({self._panels * bands.tiles * self._tile},), "float32")')
         return made
@@ -142,71 +146,6 @@ class _Text:
     def _panels(self) -> int:
         """The panels of a task, the last and narrower one among them."""
         return math.ceil(self.layer.channels.panels / self.layer.bands.across) + 1
-
-    @property
-    def _image(self) -> int:
-        return self._inner * self._down * self._wide * (1 if self.layer.plain else self.layer.lanes)
-
-    @property
-    def _inner(self) -> int:
-        """Blocks (or channels of a plain image) in the copy."""
-        channels = self.layer.channels
-        return channels.chunk // (1 if self.layer.plain else self.layer.lanes) if channels.chunks > 1 else channels.whole
-
-    @property
-    def _down(self) -> int:
-        window = self.layer.window
-        return (self.layer.bands.rows - 1) * self._strides[0] + window.span[0]
-
-    @property
-    def _wide(self) -> int:
-        window = self.layer.window
-        return (window.out[1] - 1) * self._strides[1] + window.span[1]
-
-    @property
-    def _strides(self) -> tuple[int, int]:
-        """How far apart neighbouring results read, in the copy if there is one."""
-        return (1, 1) if self.layer.window.is_sampled else self.layer.window.strides
-
-    # -- the copy ------------------------------------------------------------------------------------------
-
-    def _copy(self) -> Lines:
-        """The rows that the band sees, with zeros around them."""
-        if not self.layer.bands.copies:
-            return []
-        window, lanes = self.layer.window, 1 if self.layer.plain else self.layer.lanes
-        every = window.strides if window.is_sampled else (1, 1)
-        left = min(window.before[1], self._wide)
-        inside = max(min(-(-window.sizes[1] // every[1]), self._wide - left), 0)
-        right = self._wide - left - inside
-        first = "chunk * " + str(self._inner) + " + " if self.layer.channels.chunks > 1 else ""
-
-        def place(column: str) -> str:
-            return f"((c * {self._down} + r) * {self._wide} + {column}) * {lanes}"
-
-        def zeros(start: int, count: int) -> Lines:
-            if not count:
-                return []
-            return loop(
-                "z",
-                count * lanes,
-                [f"image[{place(str(start))} + z] = T.float32(0.0)"],
-                "vectorized" if lanes > 1 and count == 1 else "serial",
-            )
-
-        if self.layer.plain:
-            read = [f"image[{place(f'({left} + e)')}] = {self.source}[n, {first}c, row, e * {every[1]}]"]
-        else:
-            number = f"{self.source}[n, {first}c, row * {window.sizes[1]} + e * {every[1]}, l]"
-            read = loop("l", lanes, [f"image[{place(f'({left} + e)')} + l] = {number}"], "vectorized")
-        row = [
-            f"row: T.let = top * {window.strides[0]} + r * {every[0]} - {window.before[0]}",
-            f"if row >= 0 and row < {window.sizes[0]}:",
-            *indent([*zeros(0, left), *loop("e", inside, read), *zeros(left + inside, right)]),
-            "else:",
-            *indent(zeros(0, self._wide)),
-        ]
-        return loop("c", self._inner, loop("r", self._down, row))
 
     # -- the product ---------------------------------------------------------------------------------------
 
@@ -221,7 +160,7 @@ class _Text:
         if rest:
             tail = [f"panel: T.let = {full}", *self._tiles(rest, f"({end} - first)")]
             lines += tail if bands.across == 1 else [f"if across == {bands.across - 1}:", *indent(tail)]
-        lines = [*self._copy(), *lines]
+        lines = [*(self.copy.lines(self.source) if bands.copies else []), *lines]
         return [*begin, *(loop("chunk", channels.chunks, lines) if channels.chunks > 1 else lines)]
 
     def _tiles(self, vectors: int, local_panel: str) -> Lines:
@@ -260,8 +199,8 @@ class _Text:
         window, bands = self.layer.window, self.layer.bands
         if window.out[1] == 1 and not bands.copies:
             return [f"at{p}: T.let = (top + base + {p}) * {window.strides[0]}" for p in range(bands.places)]
-        wide, top = (self._wide, "") if bands.copies else (window.sizes[1], "top + ")
-        down, step = self._strides[0] * wide, self._strides[1]
+        wide, top = (self.copy.wide, "") if bands.copies else (window.sizes[1], "top + ")
+        down, step = self.copy.strides[0] * wide, self.copy.strides[1]
         return [
             f"at{p}: T.let = ({top}(base + {p}) // {window.out[1]}) * {down} + (base + {p}) % {window.out[1]} * {step}"
             for p in range(bands.places)
@@ -330,23 +269,34 @@ class _Text:
         """The image's number at a place of the tile, for the tap and the channel of the step."""
         window, copies = self.layer.window, self.layer.bands.copies
         lane = "l" if self.layer.channels.by_block else "lane"
-        wide = self._wide if copies else window.sizes[1]
+        wide = self.copy.wide if copies else window.sizes[1]
         at = f"at{place} + kh * {window.dilations[0] * wide} + kw * {window.dilations[1]}" if window.count > 1 else f"at{place}"
         if copies:
-            lanes = 1 if self.layer.plain else self.layer.lanes
-            return f"image[(block * {self._down * self._wide} + {at}) * {lanes}{'' if self.layer.plain else ' + ' + lane}]"
+            first = f"(block * {self.copy.down * self.copy.wide} + {at}) * {self.copy.lanes}"
+            return f"image[{first}]" if self.layer.plain else f"image[{first} + {lane}]"
         if self.layer.plain:
             return f"{self.source}[n, block, ({at}) // {window.sizes[1]}, ({at}) % {window.sizes[1]}]"
         return f"{self.source}[n, block, {at}, {lane}]"
 
     def _write(self, vectors: int) -> Lines:
-        """The epilogue for every sum of the tile."""
+        """The epilogue for every sum of the tile; a long one is written once, in a loop over sums that were put aside."""
+        lanes, first = self.layer.lanes, f"top * {self.layer.window.out[1]} + base"
+
+        def stored(total: str, place: str, vector: str) -> Lines:
+            block = f"panel * {self.layer.bands.vectors} + {vector}"
+            return self.after.store(total, ["n", block, f"{first} + {place}", "l"])
+
+        if self.after.is_long:
+            each = loop("l", lanes, stored(f"held[(p * {vectors} + v) * {lanes} + l]", "p", "v"), "vectorized")
+            places = self.layer.bands.places
+            aside = []
+            for p, v in self._each(vectors):
+                aside.append(f"{self.vectors.at('held', (p * vectors + v) * lanes)} = {self._acc(p, v, vectors)}")
+            return [local("held", places * vectors * lanes), *aside, *loop("p", places, loop("v", vectors, each, "unroll"))]
         lines: Lines = []
-        first = f"top * {self.layer.window.out[1]} + base"
         for p, v in self._each(vectors):
-            total = f"acc[{(p * vectors + v) * self.layer.lanes} + l]"
-            lines += self.after.store(total, ["n", f"panel * {self.layer.bands.vectors} + {v}", f"{first} + {p}", "l"])
-        return loop("l", self.layer.lanes, lines, "vectorized")
+            lines += stored(f"acc[{(p * vectors + v) * lanes} + l]", str(p), str(v))
+        return loop("l", lanes, lines, "vectorized")
 
 
 def _start_text(tile: str, step: int, size: int) -> str:

@@ -59,5 +59,5 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     given_shapes = {i: shapes.get(i, static_shape(node[0]) or ()) for i, node in enumerate(body.graph.inputs)}
     params = [(input_name(i), shape, "float32") for i, shape in given_shapes.items()]
     params += [(output_name(i), after.results, "float32") for i in range(len(body.graph.outputs))]
-    lines = slide_text(Slide(window, 0.0, tap, write), input_name(source), batch, blocks, machine)
+    lines = slide_text(Slide(window, 0.0, tap, write, after.is_long), input_name(source), batch, blocks, machine)
     return Draft(kernel(params, lines, after.functions), "depthwise", packs, shapes)

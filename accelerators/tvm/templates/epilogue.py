@@ -18,6 +18,9 @@ from graph.types import TensorType
 
 Shape = tuple[int, ...]
 
+LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
+"""Functions that take many instructions."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Epilogue:
@@ -29,6 +32,8 @@ class Epilogue:
     """By name, what a kernel's text calls for each output: from the sum and the operands at its place to the number."""
     results: Shape
     """The shape under which the results are written."""
+    is_long: bool
+    """Is there a function among the ops that takes many instructions?"""
 
     def store(self, total: str, place: Sequence[str]) -> Lines:
         """Lines that write every output at a place, given the text of the sum there."""
@@ -69,7 +74,7 @@ def make_epilogue(
         _number, body, root, start, formulas, [body.graph.inputs[i][0] for i in operands]
     )
     functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
-    return Epilogue(operands, functions, folded(shape, shape, groups) or ())
+    return Epilogue(operands, functions, folded(shape, shape, groups) or (), any(node.op in LONG for node in others))
 
 
 def _operands(

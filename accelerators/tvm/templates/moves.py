@@ -6,7 +6,7 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.layouts.blocked import DOMAIN
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
-from accelerators.tvm.templates.epilogue import input_name, output_name, static_shape
+from accelerators.tvm.templates.epilogue import alone, input_name, make_epilogue, output_name, static_shape
 from accelerators.tvm.templates.script import Lines, indent, kernel, loop
 
 SERIAL = 32_768
@@ -71,28 +71,29 @@ def _draft(
 
 @template("cpu", ops=frozenset({f"{DOMAIN}.Concat"}))
 def concat(body: Body, machine: Machine) -> Draft | None:
-    """Blocks of several values, one after another."""
-    root = body.ops[0]
-    made = static_shape(root[0]) or ()
+    """Blocks of several values, one after another, and what follows number by number."""
+    root = next(node for node in body.ops if node.domain == DOMAIN)
+    after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
+    made = static_shape(root[0])
+    if after is None or made is None:
+        return None
     batch, blocks, places, lanes = made
     sources = {node[0]: i for i, node in enumerate(body.graph.inputs)}
     work: Lines = []
     start = 0
-    for entry in root.inputs:
-        assert entry is not None
+    for entry in root.reads:
         own = (static_shape(entry) or ())[1]
-        copy = loop(
-            "p",
-            places,
-            loop("l", lanes, [f"y0[n, block, p, l] = {input_name(sources[entry])}[n, block - {start}, p, l]"], "vectorized"),
-        )
+        number = f"{input_name(sources[entry])}[n, block - {start}, p, l]"
+        copy = loop("p", places, loop("l", lanes, after.store(number, ["n", "block", "p", "l"]), "vectorized"))
         work += [f"if block >= {start} and block < {start + own}:", *indent(copy)]
         start += own
     parallel = machine.threads > 1 and _product(made) >= SERIAL
     decoded = [f"n: T.let = task // {blocks}", f"block: T.let = task % {blocks}"]
     lines = loop("task", batch * blocks, [*decoded, *work], "parallel" if parallel else "serial")
-    params = [(input_name(i), static_shape(node[0]) or (), "float32") for i, node in enumerate(body.graph.inputs)]
-    return Draft(kernel([*params, (output_name(0), made, "float32")], lines), "concat")
+    shapes = {i: after.operands.get(i, static_shape(node[0]) or ()) for i, node in enumerate(body.graph.inputs)}
+    params = [(input_name(i), shape, "float32") for i, shape in shapes.items()]
+    params += [(output_name(i), after.results, "float32") for i in range(len(body.graph.outputs))]
+    return Draft(kernel(params, lines, after.functions), "concat", {}, after.operands)
 
 
 @template("cpu", ops=frozenset({f"{DOMAIN}.Shuffle"}))

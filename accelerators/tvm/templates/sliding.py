@@ -31,6 +31,8 @@ class Slide:
     """Text of the sum after a tap: from the text of the sum, that of the image's vector, and the tap's column."""
     write: Callable[[str, str, str, int], Lines]
     """Lines that write lane l of a sum: its text, its row and column, and how many taps across were inside."""
+    is_long: bool = False
+    """Do those lines take many instructions? They are written once then, in a loop; taps inside are not told apart."""
 
 
 def slide_text(slide: Slide, source: str, batch: int, blocks: int, machine: Machine) -> Lines:
@@ -109,6 +111,11 @@ def _tile(slide: Slide, source: str, lanes: int, columns: range, first: str | No
     line = f"line: T.let = (down + kh * {window.dilations[0]}) * {window.sizes[1]}"
     if taps:
         lines += loop("kh_", "high - low", ["kh: T.let = low + kh_", line, *taps])
+    if slide.is_long:
+        aside = [f"{text.at(f'{name}_held', i * lanes)} = {acc}" for i, acc in enumerate(accs)]
+        place = f"row * {window.out[1]} + {'column + ' if first is not None else ''}{columns[0]} + i"
+        each = loop("l", lanes, slide.write(f"{name}_held[i * {lanes} + l]", "row", place, 0), "vectorized")
+        return [*lines, local(f"{name}_held", len(columns) * lanes), *aside, *loop("i", len(columns), each)]
     writes: Lines = []
     for i, column in enumerate(columns):
         place = f"row * {window.out[1]} + {'column + ' if first is not None else ''}{column}"
