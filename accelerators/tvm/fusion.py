@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from accelerators.tvm.attentions import AttentionProperty
 from accelerators.tvm.convolutions import BlockedProperty
+from accelerators.tvm.gemms import spread_gemms
 from accelerators.tvm.matrices import MatrixProperty
 from accelerators.tvm.merging import merge_projections
 from accelerators.tvm.products import ProductProperty
@@ -88,7 +89,7 @@ def fuse(graph: Graph) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are."""
     first = AttentionProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
     kinds = *first, RowProperty, ChainProperty, SingleProperty
-    return partition_graph(merge_projections(graph), subgraph_property=[kind() for kind in kinds])
+    return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=[kind() for kind in kinds])
 
 
 def _moves_numbers(node: Node) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from accelerators.tvm.bodies import make_body
 from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.row_program import find_program, row_kind
+from accelerators.tvm.templates.row_steps import find_program, row_kind
 from graph.graph import Graph
 from graph.node import Node
 from partition.property import SubgraphProperty

@@ -122,6 +122,18 @@ def test_products_of_two_values(rows: int, columns: int, depth: int, turned: boo
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=2)) == ["product"]
 
 
+@pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_gemms_of_every_kind(turned: tuple[int, int], is_constant: bool) -> None:
+    first, second = (9, 20)[:: -1 if turned[0] else 1], (20, 33)[:: -1 if turned[1] else 1]
+    x, y, z = pt.variable("x", "float32", first), pt.variable("y", "float32", second), pt.variable("z", "float32", (9, 1))
+    right = pt.constant(normal(*second)) if is_constant else y
+    made = pt.op("Gemm", x, right, z, transA=turned[0], transB=turned[1], alpha=0.5, beta=2.0)
+    inputs = [normal(*first), normal(*second), normal(9, 1)]
+    found = schedules(check(pt.Graph([pt.op("Relu", made)], inputs=[x, y, z]), inputs, LIMIT))
+    assert ("gemm" if is_constant else "product") in found
+
+
 def test_one_row_by_a_matrix_of_values() -> None:
     x, y = pt.variable("x", "float32", (1, 70)), pt.variable("y", "float32", (70, 100))
     assert schedules(check(pt.Graph([pt.op("MatMul", x, y)], inputs=[x, y]), [normal(1, 70), normal(70, 100)])) == ["product"]

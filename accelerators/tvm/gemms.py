@@ -1,0 +1,60 @@
+"""A Gemm that the template for constant matrices does not take, as the ops that it stands for: these have kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from accelerators.query import FUSED
+from accelerators.tvm.templates.epilogue import static_shape
+from graph.build import constant, op
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+
+
+def spread_gemms(graph: Graph) -> Graph:
+    """Each Gemm of two values, or of a transposed first matrix, as MatMul and what goes with it."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = _spread(node, rewriter) if node.op == "Gemm" and not node.domain else None
+        if made is None:
+            rewriter.keep(node)
+        else:
+            rewriter.replace(node[0], made)
+
+    return rewrite(graph, visit) if any(node.op == "Gemm" for node in graph.nodes) else graph
+
+
+def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
+    left, right, third = (*node.inputs, None)[:3]
+    shape = static_shape(node[0])
+    if left is None or right is None or shape is None or (right.node.value is not None and not node.attrs.get("transA", 0)):
+        return None
+    metadata = {FUSED: node.name}
+
+    def made(kind: str, suffix: str, size: tuple[int, ...], *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
+        types = (TensorType("float32", size),)
+        name = f"{node.name}_{suffix}" if suffix else node.name
+        names = (f"{node[0].name}_{suffix}" if suffix else node[0].name,)
+        new = op(kind, *inputs, name=name, output_names=names, **attributes)
+        return new.evolve(output_types=types, metadata=metadata)[0]
+
+    def side(entry: NodeEntry, flag: str) -> NodeEntry:
+        value, size = rewriter.value(entry), static_shape(entry) or ()
+        return made("Transpose", flag, size[::-1], value, perm=[1, 0]) if node.attrs.get(flag, 0) else value
+
+    alpha, beta = float(node.attrs.get("alpha", 1.0)), float(node.attrs.get("beta", 1.0))
+    added = third is not None and beta != 0.0
+    product = made("MatMul", "product" if added or alpha != 1.0 else "", shape, side(left, "transA"), side(right, "transB"))
+    if alpha != 1.0:
+        factor = constant(np.float32(alpha), f"{node.name}_alpha")[0]
+        product = made("Mul", "scaled" if added else "", shape, product, factor)
+    if not added or third is None:
+        return product
+    rest = rewriter.value(third)
+    if beta != 1.0:
+        rest = made("Mul", "rest", static_shape(third) or (), rest, constant(np.float32(beta), f"{node.name}_beta")[0])
+    return made("Add", "", shape, product, rest)

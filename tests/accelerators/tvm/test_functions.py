@@ -1,0 +1,50 @@
+"""The polynomials against double precision, in units of the last place of the true value."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import partita as pt
+from tests.accelerators.tvm.running import compiled, schedules
+
+pytest.importorskip("tvm")
+
+Array = np.ndarray
+
+FUNCTIONS = {
+    "Exp": (np.exp, -87.0, 88.0, 1.5),
+    "Tanh": (np.tanh, -9.0, 9.0, 6.0),
+    "Erf": (np.vectorize(math.erf), -4.5, 4.5, 7.0),
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -80.0, 30.0, 3.0),
+}
+"""By op: the function, between which numbers, and how many units it may be off."""
+
+
+def units_off(found: Array, wanted: Array) -> Array:
+    """How far, in units of the last place."""
+    return np.abs(found.astype(np.float64) - wanted) / np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_units_of_the_last_place(op: str) -> None:
+    function, low, high, limit = FUNCTIONS[op]
+    small = np.geomspace(1e-6, high, 30_000), -np.geomspace(1e-6, -low, 30_000)
+    values = np.concatenate([np.linspace(low, high, 200_000), *small]).astype("float32")
+    x = pt.variable("x", "float32", values.shape)
+    (found,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
+    assert units_off(found, function(values.astype(np.float64))).max() <= limit
+
+
+def test_the_exponentials_of_a_softmax() -> None:
+    """Numbers apart from the largest by up to 87: each weight is the exponential times one over the sum."""
+    values = np.linspace(-86.5, 0, 4000).astype("float32").reshape(1, -1)
+    x = pt.variable("x", "float32", values.shape)
+    made = compiled(pt.Graph([pt.op("Softmax", x, axis=-1)], inputs=[x]))
+    assert schedules(made) == ["rows"]
+    (found,) = made.run([values])
+    wanted = np.exp(values.astype(np.float64)) / np.exp(values.astype(np.float64)).sum()
+    normal = wanted > 1.2e-38
+    assert units_off(found, wanted)[normal].max() <= 3.0
