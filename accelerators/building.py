@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from accelerators.cache.waiting import work_until
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, CompileError, NotSupported
 from accelerators.placement import Placement
@@ -192,11 +193,13 @@ def _with_affinities(graph: Graph, where: Mapping[str, str]) -> Graph:
 
 @contextmanager
 def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that start nothing more once the block is left, by an interrupt too."""
-    pool = ThreadPoolExecutor(max(1, count), "partita-compile")
+    """Threads that start nothing more, and wait for no other process, once the block is left by an interrupt."""
+    abandoned = threading.Event()
+    pool = ThreadPoolExecutor(max(1, count), "partita-compile", work_until, (abandoned,))
     try:
         yield pool
     except BaseException:
+        abandoned.set()
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ import numpy as np
 from accelerators.atomic import PREFIX, replacing
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
+from accelerators.cache.waiting import lock
 from accelerators.cache.weights import read_weights, write_weights
 
 Array = np.ndarray[Any, Any]
@@ -71,7 +71,7 @@ class Store:
         except OSError as error:
             raise unusable(self.folder, f"it cannot be written to: {error.strerror or error}") from None
         try:
-            fcntl.flock(number, fcntl.LOCK_EX)
+            lock(number)
             yield
         finally:
             os.close(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 import partita as pt
 from accelerators.cache.damage import Damaged
-from accelerators.cache.store import Store
+from accelerators.cache.store import LOCKS, Store
 from accelerators.registry import accelerator
 from tests.accelerators.package.models import ROOT, inputs_of, small_net
 
@@ -53,7 +54,7 @@ def test_eight_processes_compile_the_same_model_once(tmp_path):
 
 WRITE = """
 from pathlib import Path
-from accelerators.cache.store import Store
+from accelerators.cache.store import LOCKS, Store
 store = Store(Path(args[0]))
 print("ready", flush=True)
 round = 0
@@ -143,3 +144,28 @@ def test_a_killed_export_leaves_a_whole_file(tmp_path):
 )
 def test_three_hundred_kills(killed, kills, tmp_path):
     killed(tmp_path, kills)
+
+
+WAIT = """
+import partita as pt
+from tests.accelerators.package.models import small_net
+print("ready", flush=True)
+pt.compile(small_net(), "cpu", config={"CACHE_DIR": args[0]})
+"""
+
+
+def test_an_interrupt_ends_a_process_that_waits_for_another(tmp_path):
+    try:
+        accelerator("cpu")
+    except pt.AcceleratorUnavailable as error:
+        pytest.skip(str(error))
+    store = Store(tmp_path / "here")
+    with contextlib.ExitStack() as held:
+        for i in range(LOCKS):
+            held.enter_context(store.locked(f"{i:08x}"))
+        process = start(WAIT, tmp_path / "here")
+        process.stdout.readline()
+        time.sleep(3)
+        assert process.poll() is None, "it waits"
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=20)[1]
