@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from accelerators.placement import NoSuchNode
+from graph.errors import did_you_mean
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -22,8 +23,10 @@ class ImportedReport:
     def why(self, node: str) -> str:
         """Where the node is, and why not on the preferred devices."""
         placement = self.data.get("placement", {})
-        if node not in placement.get("nodes", {}):
-            raise NoSuchNode(f"there is no op node {node!r}", where="report")
+        known = placement.get("nodes", {})
+        if node not in known:
+            where = f"model {self.data.get('model')!r}"
+            raise NoSuchNode(f"there is no op node {node!r}", where=where, remedy=did_you_mean(node, known))
         refused = placement.get("refusals", {}).get(node, {})
         head = f"{node} is on {placement['nodes'][node]}"
         return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])

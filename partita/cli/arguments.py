@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from graph.errors import PartitaError
+from graph.errors import PartitaError, did_you_mean
 from graph.types import Dim
 
 
@@ -31,6 +31,7 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
         help="an input's sizes, like x=1,3,224,224; again for each input",
     )
     group.add_argument("--params", metavar="FILE", help="the parameters of an MXNet symbol")
+    group.add_argument("--inline", action="store_true", help="take calls apart first, and forget affinities")
     group.add_argument(
         "--optimize", action="store_true", help="run the default passes first (folding, batch norms, ...)"
     )
@@ -52,7 +53,7 @@ def add_devices(parser: argparse.ArgumentParser, required: bool = False) -> None
         type=setting,
         default=[],
         metavar="KEY=VALUE",
-        help="like NUM_THREADS=2, or cpu.NUM_THREADS=2",
+        help="like NUM_THREADS=2 (each device that has it), or cpu.NUM_THREADS=2",
     )
 
 
@@ -135,11 +136,29 @@ def positive(text: str) -> float:
     return number
 
 
-def config_of(settings: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
-    """The configuration as `compile` takes it."""
+def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = None) -> dict[str, Any]:
+    """The configuration as `compile` takes it; KEY=VALUE goes to each of the devices that has such a key."""
     made: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     for device, key, value in settings:
-        (made.setdefault(device, {}) if device else made)[key] = value
+        (made.setdefault(device, {}) if device else shared)[key] = value
+    if not shared:
+        return made
+    from accelerators.device_list import parse_devices
+
+    asked = {
+        device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")
+        for device in parse_devices(devices)
+    }
+    for key, value in shared.items():
+        having = [label for label, keys in asked.items() if key.removeprefix("KEY_") in keys]
+        for label in having:
+            made.setdefault(label, {}).setdefault(key, value)
+        if not having:
+            hint = did_you_mean(key, {known for keys in asked.values() for known in keys})
+            if hint:
+                raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=hint)
+            made[key] = value  # of the model as a whole, or unknown
     return made
 
 

@@ -3,7 +3,8 @@
 The contenders take turns, in changing order: in each round each one runs once unmeasured and then several times under the
 clock, so that whatever else the machine does falls on all alike. "times the first" is the median over the rounds of the
 ratio within a round, with half the distance between its 10th and 90th percentile. Outputs are compared with the first one's.
---vs takes devices as --devices does; an engine then gets the whole model."""
+--vs takes devices as --devices does; an engine then gets the whole model. MODEL may be a file that `partita compile` wrote: the
+others then get what it says that it computes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from accelerators.device_list import DEFAULT
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, at_least, config_of, names, positive
 from partita.cli.images import NORMALIZE
-from partita.cli.models import load_model, model_inputs
+from partita.cli.models import load_model, model_inputs, unplaced
 from partita.cli.screen import Screen, table
 from partita.compare import compare
 
@@ -105,14 +106,14 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile all, measure in turns."""
     start = time.perf_counter()
     graph, model = load_model(arguments, screen, _with_threads(arguments.devices, arguments))
-    contenders = [Contender(arguments.devices or DEFAULT, model, time.perf_counter() - start)]
+    contenders = [Contender(_named(graph, model, arguments), model, time.perf_counter() - start)]
     refused: dict[str, str] = {}
     for devices in (d for listed in arguments.vs for d in listed):
         try:
-            contenders.append(_rival(graph, devices, arguments, screen))
+            contenders.append(_rival(graph or model.graph, devices, arguments, screen))
         except pt.PartitaError as error:
             refused[devices] = str(error)
-    inputs = model_inputs(model, arguments)
+    inputs = model_inputs(model, arguments, screen)
     screen.say(f"measuring for about {arguments.seconds:g} s")
     _differences(contenders, inputs)
     measure(contenders, inputs, arguments.seconds)
@@ -163,20 +164,24 @@ def _rivals(text: str) -> list[str]:
     return [text] if text.upper().startswith("HETERO:") else names(text)
 
 
-def _rival(graph: pt.Graph | None, devices: str, arguments: argparse.Namespace, screen: Screen) -> Contender:
-    if graph is None:
-        raise pt.AcceleratorError(
-            "a compiled model runs on its own devices only", remedy="Give the model itself as MODEL"
-        )
+def _named(graph: pt.Graph | None, model: pt.CompiledModel, arguments: argparse.Namespace) -> str:
+    """What the first contender is called: the devices asked for; of a file, those that it was compiled for."""
+    if graph is not None:
+        return arguments.devices or DEFAULT
+    devices = model.properties.devices
+    return ("HETERO:" if len(devices) > 1 else "") + ",".join(devices)
+
+
+def _rival(graph: pt.Graph, devices: str, arguments: argparse.Namespace, screen: Screen) -> Contender:
     screen.say(f"compiling for {devices}")
     start = time.perf_counter()
-    model = pt.compile(graph, devices, _with_threads(devices, arguments, own=False))
+    model = pt.compile(unplaced(graph), devices, _with_threads(devices, arguments, own=False))
     return Contender(devices, model, time.perf_counter() - start)
 
 
 def _with_threads(devices: str | None, arguments: argparse.Namespace, own: bool = True) -> dict[str, Any]:
     """The configuration, with the number of threads for each device that has such a key."""
-    made: dict[str, Any] = config_of(arguments.config) if own else {}
+    made: dict[str, Any] = config_of(arguments.config, devices) if own else {}
     if arguments.threads is None:
         return made
     from accelerators.device_list import parse_devices

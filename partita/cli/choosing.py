@@ -92,14 +92,22 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
 def _property(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.SubgraphProperty | None:
     """The property of --select or --pattern."""
     if arguments.pattern:
-        return pt.PatternProperty(pt.Pattern(*arguments.pattern), "pattern")
+        made = pt.PatternProperty(pt.Pattern(*arguments.pattern), "pattern")
+        _warn_of_absent(
+            [op for part in arguments.pattern for op in part.rstrip("?").split("|")], graph, screen
+        )
+        return made
     if not arguments.select:
         return None
-    present = {
-        f"{node.domain}::{node.op}" if node.domain else str(node.op) for node in graph.nodes if node.is_op
-    }
-    for op in arguments.select:
-        if op not in present:
+    _warn_of_absent(arguments.select, graph, screen)
+    return pt.PatternProperty(pt.ContainOpSelector(set(arguments.select)), "select")
+
+
+def _warn_of_absent(ops: list[str], graph: pt.Graph, screen: Screen) -> None:
+    """Ops that are asked for and that the model has not: often a slip."""
+    nodes = [node for node in graph.nodes if node.is_op]
+    present = {f"{node.domain}::{node.op}" if node.domain else str(node.op) for node in nodes}
+    for op in ops:
+        if op not in present and op != "*":
             hint = did_you_mean(op, present) or f"it has {', '.join(sorted(present))}"
             screen.warn(f"the model has no op {op!r}: {hint}")
-    return pt.PatternProperty(pt.ContainOpSelector(set(arguments.select)), "select")

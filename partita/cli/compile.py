@@ -38,7 +38,9 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     target = writable(arguments.output, arguments.model)
     assert target is not None
     key = Path(arguments.key).read_bytes() if arguments.key else None
-    model = compiled(load_graph(arguments, screen), arguments, screen, config_of(arguments.config))
+    model = compiled(
+        load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices)
+    )
     model.export(target, key=key)
     size = target.stat().st_size
     screen.write_json({**model.report.to_dict(), "file": str(target), "bytes": size})

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import partita as pt
 from accelerators.device_list import DEFAULT
-from graph.errors import ReadError, WriteError
-from graph.types import Dim
+from graph.errors import PartitaError, ReadError, WriteError
+from graph.node import Node
+from graph.rewrite import Rewriter, map_bodies, rewrite
+from graph.types import Dim, TensorType
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
@@ -24,14 +28,25 @@ if TYPE_CHECKING:
 PACKAGE = ".partita"
 """What the name of a file ends with that `partita compile` wrote."""
 
+COMPILED = "partita.package"
+"""The domain of what stands for a subgraph in a file that was exported without its bodies."""
 
 SYMBOL = "-symbol.json"
 """What the name of an MXNet symbol ends with; its parameters are in PREFIX-0000.params, where the number is the epoch."""
 
+ZIP = b"PK\x03\x04"
+"""How a compiled model begins."""
+
 
 def is_package(model: str) -> bool:
-    """Is it a compiled model?"""
-    return model.endswith(PACKAGE)
+    """Is it a compiled model? Under another name it is known by how it begins: no model that is read here is a zip archive."""
+    if model.endswith(PACKAGE):
+        return True
+    try:
+        with open(model, "rb") as file:
+            return file.read(len(ZIP)) == ZIP
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -41,6 +56,8 @@ def reading_package(path: str) -> Iterator[Package]:
 
     try:
         yield Package(path, None)
+    except PartitaError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         cause = f"it is not what this version of Partita writes ({type(error).__name__}: {error})"
         raise ReadError(cause, where=path, remedy="Compile the model again") from error
@@ -54,8 +71,30 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
             where=arguments.model,
             remedy="Give the ONNX file that it was compiled from; `run`, `bench`, `inspect` and `explain` take compiled ones",
         )
+    if arguments.params and not arguments.model.endswith(".json"):
+        raise Usage("--params goes with an MXNet symbol, a file PREFIX-symbol.json", where=arguments.model)
     graph = read_graph(arguments.model, screen, dict(arguments.shape), arguments.params)
+    if arguments.inline:
+        graph = unplaced(graph)
     return pt.optimize(graph) if arguments.optimize else graph
+
+
+def unplaced(graph: pt.Graph) -> pt.Graph:
+    """What the graph computes as if nobody had partitioned it: calls taken apart, no affinities."""
+    inlined = pt.apply_pass(graph, "InlineSubgraphs")
+    if any(node.domain == COMPILED for node in inlined.nodes):
+        raise ReadError(
+            "it holds machine code alone, and not what that computes", remedy="Give the model itself"
+        )
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = map_bodies(rewriter.rebuilt(node), unplaced)
+        if made.affinity is not None:
+            made = made.evolve()
+            made.affinity = None
+        rewriter.keep(node, made)
+
+    return rewrite(inlined, visit)
 
 
 def read_graph(
@@ -97,12 +136,19 @@ def load_model(
             arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize
         )  # or fail now
         return graph, compiled(graph, arguments, screen, config)
-    if arguments.shape or arguments.params or arguments.optimize or arguments.pin or arguments.forbid:
-        raise Usage("the model is compiled: --shape, --params, --optimize, --pin and --forbid come too late")
+    late = ("shape", "params", "optimize", "inline", "pin", "forbid")
+    for name in late:
+        if getattr(arguments, name):
+            raise Usage(f"the model is compiled: --{name} comes too late")
     screen.say(f"importing {arguments.model}")
     key = Path(arguments.key).read_bytes() if getattr(arguments, "key", None) else None
     recompile = arguments.devices or False
-    return None, pt.import_model(arguments.model, key=key, config=config or None, recompile=recompile)
+    model = pt.import_model(arguments.model, key=key, config=config or None, recompile=recompile)
+    if recompile and not any(unit.recompiled for unit in model.units):
+        screen.warn(
+            f"all of it fits here and stays on {', '.join(model.properties.devices)}: --devices is for what does not fit"
+        )
+    return None, model
 
 
 def compiled(
@@ -114,7 +160,7 @@ def compiled(
     return pt.compile(graph, arguments.devices, config, strict=strict, **placing_of(arguments))
 
 
-def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace) -> dict[str, Any]:
+def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
     """The inputs given, and made-up ones for the rest."""
     specs = model.properties.inputs
     given = read_inputs(arguments.input, specs, arguments.normalize)
@@ -127,4 +173,12 @@ def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace) -> dict
             where=f"model {model.graph.name!r}",
             remedy="Give all inputs or none",
         )
-    return dict(zip((name for name, _ in specs), model.example_inputs(arguments.seed)))
+    made = model.example_inputs(arguments.seed)
+    open_sizes = [
+        f"--shape {name}={','.join(map(str, array.shape))}"
+        for (name, kind), array in zip(specs, made)
+        if isinstance(kind, TensorType) and not kind.is_static and isinstance(array, np.ndarray)
+    ]
+    if open_sizes:
+        screen.warn(f"sizes that are not fixed are taken for 1, as with {' '.join(open_sizes)}")
+    return dict(zip((name for name, _ in specs), made))

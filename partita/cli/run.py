@@ -22,7 +22,7 @@ from partita.cli import exits
 from partita.cli.arguments import Usage, add_devices, add_model, at_least, config_of, positive
 from partita.cli.compile import report_lines
 from partita.cli.images import NORMALIZE
-from partita.cli.models import load_model, model_inputs, read_graph, writable
+from partita.cli.models import load_model, model_inputs, read_graph, unplaced, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
 
@@ -83,9 +83,9 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile, run, check, measure."""
     for path in (arguments.output, arguments.trace, arguments.report):
         writable(path, arguments.model)
-    graph, model = load_model(arguments, screen, config_of(arguments.config))
+    graph, model = load_model(arguments, screen, config_of(arguments.config, arguments.devices))
     original = _original(graph, arguments, screen)
-    inputs = model_inputs(model, arguments)
+    inputs = model_inputs(model, arguments, screen)
     screen.say("running")
     outputs = model(inputs)
     checked = [] if original is None else _check(model, original, inputs, outputs, screen)
@@ -110,13 +110,13 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 def _original(graph: pt.Graph | None, arguments: argparse.Namespace, screen: Screen) -> pt.Graph | None:
     """What to check against: nothing if no check was asked for."""
     if arguments.against:
-        return read_graph(arguments.against, screen, dict(arguments.shape), arguments.params)
+        return unplaced(read_graph(arguments.against, screen, dict(arguments.shape), arguments.params))
     if arguments.check and graph is None:
         raise Usage(
             "a compiled model has nothing to be checked against",
             remedy="Name the model it was made from: --against MODEL",
         )
-    return graph if arguments.check else None
+    return unplaced(graph) if arguments.check and graph is not None else None
 
 
 def _check(

@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile, measure, tell."""
-    model = compiled(load_graph(arguments, screen), arguments, screen, config_of(arguments.config))
+    model = compiled(
+        load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices)
+    )
     screen.say(f"measuring kernels for about {arguments.seconds:g} s")
     report = pt.tune(model, arguments.seconds, progress=not screen.quiet)
     screen.write_json(attrs.asdict(report))

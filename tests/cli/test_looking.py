@@ -152,6 +152,9 @@ def test_a_bad_file_of_ones_own(partita: Command, model: str, text: str, name: s
 def test_an_op_that_the_model_has_not(partita: Command, model: str) -> None:
     done = partita("partition", model, "--select", "Conv,Rellu")
     assert "warning: the model has no op 'Rellu': Did you mean 'Relu'?" in done.err
+    done = partita("partition", model, "--pattern", "Conv,Clip|Relu?,Sofmax,*")
+    assert "warning: the model has no op 'Sofmax': Did you mean 'Softmax'?" in done.err
+    assert done.err.count("warning") == 2  # of Clip too: the model has none
 
 
 def test_explain(partita: Command, model: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.cli.arguments import config_of, setting
 from tests.cli.conftest import Command
 
 ARRAY = np.random.default_rng(1).standard_normal((1, 3, 8, 8), np.float32)
@@ -147,6 +148,8 @@ def test_dynamic_sizes(partita: Command, dynamic: str) -> None:
     np.save("x.npy", np.concatenate([ARRAY, ARRAY]))
     found = partita("run", dynamic, "--devices", "reference", "--input", "x.npy", "--json").json
     assert found["outputs"][0]["shape"] == [2, 4, 6, 6]
+    done = partita("run", dynamic, "--devices", "reference", "--profile", "0")
+    assert "warning: sizes that are not fixed are taken for 1, as with --shape x=1,3,8,8\n" in done.err
     found = partita("run", dynamic, "--devices", "reference", "--shape", "x=5,3,8,8", "--json").json
     assert found["outputs"][0]["shape"] == [5, 4, 6, 6]
 
@@ -166,6 +169,43 @@ def test_compile_and_run_the_file(partita: Command, model: str) -> None:
     Path("other").write_bytes(b"another")
     assert "signed with another key" in partita("run", "small.partita", "--key", "other").err
     assert "this is a compiled model" in partita("partition", "small.partita").err
+
+
+def test_the_name_of_a_compiled_file_is_free(partita: Command, model: str) -> None:
+    assert partita("compile", model, "--devices", "reference", "-o", "small.bin").status == 0
+    done = partita("run", "small.bin", "--devices", "onnxruntime", "--profile", "0")
+    assert (done.status, "imported, 1 subgraphs" in done.out) == (0, True)
+    assert "warning: all of it fits here and stays on reference" in done.err
+    done = partita("explain", "small.bin", "relu2")
+    assert done.err == "error: model 'small': there is no op node 'relu2'\n  Did you mean 'relu1'?\n"
+    assert "the model is compiled: --inline comes too late" in partita("run", "small.bin", "--inline").err
+
+
+def test_what_was_partitioned_before(partita: Command, model: str) -> None:
+    assert partita("partition", model, "--devices", "onnxruntime", "-o", "placed.onnx").status == 0
+    done = partita("run", "placed.onnx", "--devices", "onnxruntime", "--check", "--profile", "0")
+    assert (done.status, "ok" in done.out) == (0, True)
+    assert "they are reference" in partita("run", "placed.onnx", "--devices", "reference").err.lower()
+    assert partita("run", "placed.onnx", "--devices", "reference", "--inline", "--profile", "0").status == 0
+    done = partita("partition", "placed.onnx", "--select", "Conv,Relu", "--inline", "--json", "--quiet")
+    assert [row["nodes"] for row in done.json["groups"]] == [["conv1", "relu1"]]
+
+
+def test_bench_of_what_was_placed_or_compiled(partita: Command, model: str) -> None:
+    partita("partition", model, "--devices", "onnxruntime", "-o", "placed.onnx")
+    partita("compile", model, "--devices", "onnxruntime", "-o", "small.partita")
+    for given in ("placed.onnx", "small.partita"):
+        own = ("--devices", "onnxruntime") if given.endswith(".onnx") else ()
+        done = partita("bench", given, *own, "--vs", "reference", "--seconds", "0.1", "--json")
+        assert [row["devices"] for row in done.json["contenders"]] == ["onnxruntime", "reference"]
+
+
+def test_bench_of_machine_code_alone(partita: Command, model: str) -> None:
+    pt.compile(pt.load(model), "openvino").export("bare.partita", bodies=False)
+    done = partita("bench", "bare.partita", "--vs", "reference", "--seconds", "0.1", "--json")
+    assert done.json["refused"] == {
+        "reference": "it holds machine code alone, and not what that computes\n  Give the model itself."
+    }
 
 
 def test_bench(partita: Command, model: str) -> None:
@@ -200,8 +240,20 @@ def test_bench_against_a_device_that_does_not_run_it(partita: Command, model: st
 def test_settings(partita: Command, model: str) -> None:
     assert partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREADS=1").status == 0
     done = partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREAD=1")
-    assert done.status == 1
-    assert "Did you mean 'NUM_THREADS'" in done.err
+    assert done.status == 2
+    assert "no such setting as 'NUM_THREAD'\n  Did you mean 'NUM_THREADS'" in done.err
+
+
+def test_a_setting_goes_to_the_devices_that_have_it() -> None:
+    devices = "HETERO:onnxruntime,reference"
+    made = config_of([setting("NUM_THREADS=1"), setting("PARALLEL=true"), setting("reference.PERF_COUNT=false")], devices)
+    assert made == {"onnxruntime": {"NUM_THREADS": 1}, "PARALLEL": True, "reference": {"PERF_COUNT": False}}
+
+
+def test_parameters_without_a_symbol(partita: Command, model: str) -> None:
+    done = partita("run", model, "--params", "some.params")
+    assert (done.status, done.out) == (2, "")
+    assert "--params goes with an MXNet symbol" in done.err
 
 
 def test_tune(partita: Command, model: str) -> None:
