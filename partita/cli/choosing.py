@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -25,8 +24,6 @@ class Partitioned:
     """What was taken and what was refused."""
     placement: pt.Placement | None
     """Where the nodes are, if devices were asked."""
-    options: Mapping[str, Any]
-    """How subgraphs were to grow, where that was said."""
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +59,7 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
         "min_subgraph_size": arguments.min_size,
         "max_subgraphs": arguments.max_subgraphs,
     }
-    growth = {name: value for name, value in limits.items() if value is not None}
-    options: dict[str, Any] = dict(growth)
+    options: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     placement = None
     chosen = _property(graph, arguments, screen)
     if (arguments.pin or arguments.forbid) and (
@@ -86,7 +82,7 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
         placement = pt.query(graph, arguments.devices, **placing_of(arguments))
         graph = placement.apply(graph)
     made = pt.apply_pass(graph, "PartitionGraph", **options)
-    return Partitioned(made, made.attrs["partition_report"], placement, growth)
+    return Partitioned(made, made.attrs["partition_report"], placement)
 
 
 def _property(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.SubgraphProperty | None:

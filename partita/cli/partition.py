@@ -66,8 +66,7 @@ def _write(name: str, path: str, made: Partitioned) -> None:
     elif name == "report":
         from partita.page import report_page
 
-        # A placement has the devices' refusals too; its page cuts the graph in the default way.
-        report_page(made.graph if made.placement is None or made.options else made.placement, path)
+        report_page(made.graph, path, placement=made.placement)
     elif name == "plan":
         write_text(path, made.report.plan.to_json())
     elif name == "dot":

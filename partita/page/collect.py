@@ -24,14 +24,14 @@ Subject = Graph | Plan | Placement | CompiledModel
 """What a page can show."""
 
 
-def collect(subject: Subject, profile: Profile | None = None) -> Scene:
+def collect(subject: Subject, profile: Profile | None = None, placement: Placement | None = None) -> Scene:
     """Everything that the page shows. Linear, save for the sorting."""
     if isinstance(subject, CompiledModel):
         return _of_model(subject, profile)
     if isinstance(subject, Placement):
         placed = subject.apply(subject.graph).evolve(attrs={})
         placed = apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), growth="largest")
-        return _Collector(placed, f"placed on {', '.join(subject.devices)}", profile).scene(placement=subject)
+        return _Collector(placed, _placed_on(subject), profile).scene(placement=subject)
     if isinstance(subject, Plan):
         if subject.graph is None:
             remedy = "Show the partitioned graph: plan.apply(graph)"
@@ -39,11 +39,16 @@ def collect(subject: Subject, profile: Profile | None = None) -> Scene:
         return _Collector(subject.apply(subject.graph), "a plan", profile).scene()
     if isinstance(subject, Graph):
         calls = sum(node.is_call for node in subject.nodes)
-        return _Collector(subject, "a partitioned graph" if calls else "a graph", profile).scene()
+        what = "a partitioned graph" if calls else "a graph"
+        return _Collector(subject, what if placement is None else _placed_on(placement), profile).scene(placement=placement)
     raise GraphError(
         f"a page shows a Graph, Plan, Placement or CompiledModel, not {type(subject).__name__}",
         where="report_page",
     )
+
+
+def _placed_on(placement: Placement) -> str:
+    return f"placed on {', '.join(placement.devices)}"
 
 
 def _of_model(model: CompiledModel, profile: Profile | None) -> Scene:

@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from accelerators import Profile
+from accelerators import Placement, Profile
 from accelerators.atomic import write_text
 from partita.page.collect import Subject, collect
 
@@ -43,20 +43,23 @@ PAGE = """<!doctype html>
 """
 
 
-def report_page(subject: Subject, path: str | os.PathLike[str], *, profile: Profile | None = None) -> Path:
+def report_page(
+    subject: Subject, path: str | os.PathLike[str], *, profile: Profile | None = None, placement: Placement | None = None
+) -> Path:
     """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and why they are there.
 
-    With a `profile` (`model.profile()`) also what each part of that run took. The file needs no network. -> its path
+    With a `profile` (`model.profile()`) also what each part of that run took; with a graph, the `placement` that it was
+    partitioned by tells what each device refused. The file needs no network. -> its path
 
         report_page(model, "report.html", profile=model.profile())"""
     target = Path(path)
-    write_text(target, page_text(subject, profile))
+    write_text(target, page_text(subject, profile, placement))
     return target
 
 
-def page_text(subject: Subject, profile: Profile | None = None) -> str:
+def page_text(subject: Subject, profile: Profile | None = None, placement: Placement | None = None) -> str:
     """The page's text."""
-    scene = collect(subject, profile)
+    scene = collect(subject, profile, placement)
     script, style = _built("app.js"), _built("app.css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     return PAGE.format(

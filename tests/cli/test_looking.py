@@ -238,6 +238,9 @@ def test_pages(partita: Command, model: str) -> None:
         == 0
     )
     assert "forbid 'Relu'" in Path("a.html").read_text()
+    placed = ("--devices", "HETERO:onnxruntime,reference", "--forbid", "Relu=onnxruntime")
+    assert partita("partition", model, *placed, "--min-size", "2", "--growth", "waves", "--report", "d.html").status == 0
+    assert all(text in Path("d.html").read_text() for text in ("forbid 'Relu'", "min_subgraph_size", "placed on"))
     assert partita("partition", model, "--select", "Conv", "--report", "b.html").status == 0
     assert "select_0" in Path("b.html").read_text()
     assert partita("run", model, "--devices", "reference", "--report", "c.html").status == 0
