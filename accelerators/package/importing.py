@@ -41,6 +41,8 @@ def import_package(
     except PartitaError as error:
         inner = f", {error.where}" if error.where else ""
         raise PackageError(error.cause, where=package.where + inner, remedy=error.remedy) from error
+    except OSError as error:
+        raise PackageError(f"it cannot be imported: {error}", where=package.where) from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise PackageError(
             f"its manifest is not what this version of Partita writes ({type(error).__name__}: {error})",

@@ -216,3 +216,10 @@ def test_a_configuration_that_cannot_be_is_not_blamed_on_the_file(tmp_path):
             pt.import_model(tmp_path / "net.partita", config={"NUM_THREADS": number})
         with pytest.raises(pt.BadConfig, match="device 'cpu': NUM_THREADS cannot be"):
             pt.compile(small_net(), "cpu", {"NUM_THREADS": number})
+
+
+def test_without_a_place_for_temporary_files_nothing_is_imported(tmp_path, monkeypatch):
+    compiled("cpu").export(tmp_path / "net.partita")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(pt.PartitaError, match=r"net.partita: it cannot be imported: .*No such file or directory"):
+        pt.import_model(tmp_path / "net.partita")
