@@ -142,7 +142,7 @@ class _Caching:
 def _change(part: str, before: str, now: str) -> str:
     if part in ("body", "weights"):
         return f"its {part} {'differs' if part == 'body' else 'differ'}"
-    between = "; " if part == "target" else " "
+    between = {"target": "; ", "options": " "}.get(part, "\n")
     old, new = before.split(between), now.split(between)
     told = [between.join(word for word in words if word not in same) or "nothing" for words, same in ((old, new), (new, old))]
     return f"{part}: {told[0]} became {told[1]}"
