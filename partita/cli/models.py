@@ -14,6 +14,7 @@ import numpy as np
 
 import partita as pt
 from accelerators.device_list import DEFAULT
+from accelerators.inputs import InputChecker
 from graph.errors import PartitaError, ReadError, WriteError
 from graph.node import Node
 from graph.rewrite import Rewriter, map_bodies, rewrite
@@ -132,9 +133,10 @@ def load_model(
     """MODEL compiled, and its graph; of a file that is compiled already there is none."""
     if not is_package(arguments.model):
         graph = load_graph(arguments, screen)
-        read_inputs(
-            arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize
-        )  # or fail now
+        specs = [(node.name, node[0].type) for node in graph.inputs]
+        given = read_inputs(arguments.input, specs, arguments.normalize)  # or fail now
+        if len(given) == len(specs):
+            InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
     late = ("shape", "params", "optimize", "inline", "pin", "forbid")
     for name in late:

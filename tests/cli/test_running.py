@@ -144,6 +144,14 @@ def test_bad_inputs(partita: Command, model: str, given: str, message: str) -> N
     assert message in done.err
 
 
+def test_wrong_sizes_are_said_before_anything_is_compiled(partita: Command, model: str) -> None:
+    np.save("wide.npy", np.zeros((1, 3, 8, 9), np.float32))
+    done = partita("run", model, "--devices", "reference", "--input", "wide.npy")
+    assert done.status == 1
+    assert "input 'x': dimension 3 is 8 (float32[1, 3, 8, 8]), and that of the array given 9" in done.err
+    assert "compiling" not in done.err
+
+
 def test_dynamic_sizes(partita: Command, dynamic: str) -> None:
     np.save("x.npy", np.concatenate([ARRAY, ARRAY]))
     found = partita("run", dynamic, "--devices", "reference", "--input", "x.npy", "--json").json
