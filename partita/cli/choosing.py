@@ -10,7 +10,7 @@ import attrs
 import partita as pt
 from graph.errors import did_you_mean
 from partita.cli.arguments import Usage, add_placing, at_least, names, placing_of
-from partita.cli.plugins import load_plugin
+from partita.cli.plugins import blaming, load_plugin
 from partita.cli.screen import Screen
 
 
@@ -79,9 +79,11 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
             remedy="Derive one from pt.SubgraphProperty or pt.SubgraphSelector, or name what it registers: --devices, --backend",
         )
     else:
-        placement = pt.query(graph, arguments.devices, **placing_of(arguments))
+        with blaming(arguments.plugin):
+            placement = pt.query(graph, arguments.devices, **placing_of(arguments))
         graph = placement.apply(graph)
-    made = pt.apply_pass(graph, "PartitionGraph", **options)
+    with blaming(arguments.plugin):
+        made = pt.apply_pass(graph, "PartitionGraph", **options)
     return Partitioned(made, made.attrs["partition_report"], placement)
 
 

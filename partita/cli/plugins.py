@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -54,6 +55,23 @@ def _run_file(path: str) -> ModuleType:
             f"it raises {type(error).__name__}: {error}", where=f"{path}{line}", remedy="Mend the file"
         ) from error
     return module
+
+
+@contextmanager
+def blaming(plugin: str | None) -> Iterator[None]:
+    """An error that came out of the user's file names the line there."""
+    try:
+        yield
+    except pt.PartitaError as error:
+        file = None if plugin is None else Path(plugin.partition(".py:")[0]).with_suffix(".py")
+        reason: BaseException | None = error
+        while file is not None and reason is not None:
+            line = _line_in(file, reason)
+            if line:
+                place = f"{file}{line}: {error.where}" if error.where else f"{file}{line}"
+                raise type(error)(error.cause, where=place, remedy=error.remedy) from error
+            reason = reason.__cause__
+        raise
 
 
 def _line_in(file: Path, error: BaseException) -> str:

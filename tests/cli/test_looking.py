@@ -149,6 +149,17 @@ def test_a_bad_file_of_ones_own(partita: Command, model: str, text: str, name: s
     assert "Traceback" not in done.err
 
 
+def test_a_hook_that_raises_is_named_with_its_line(partita: Command, model: str) -> None:
+    Path("slip.py").write_text(
+        "import partita as pt\nclass Slip(pt.SubgraphSelector):\n    def select(self, node):\n        return node.opp\n"
+    )
+    done = partita("partition", model, "--plugin", "slip.py:Slip")
+    assert done.status == 1
+    assert done.err.splitlines()[-1].startswith(
+        "error: slip.py:4: pass 'PartitionGraph', property 'Slip', hook select, node 'conv1' (Conv): it raised AttributeError: "
+    )
+
+
 def test_an_op_that_the_model_has_not(partita: Command, model: str) -> None:
     done = partita("partition", model, "--select", "Conv,Rellu")
     assert "warning: the model has no op 'Rellu': Did you mean 'Relu'?" in done.err
