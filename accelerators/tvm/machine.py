@@ -58,6 +58,7 @@ def host_cpu() -> str:
     return str(asked() or "generic") if asked is not None else "generic"
 
 
+@cache
 def host_machine(threads: int) -> Machine:
     """The host with so many threads."""
     features = host_features()

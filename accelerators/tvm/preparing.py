@@ -18,15 +18,7 @@ from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType, numpy_dtype
 from passes import apply_pass
 
-PASSES = (
-    "InferShape",
-    "FoldConstants",
-    "SimplifyIdentities",
-    "FoldBatchNorm",
-    "MergeCommon",
-    "EliminateDead",
-    "InferShape",
-)
+PASSES = ("FoldConstants", "SimplifyIdentities", "FoldBatchNorm", "MergeCommon", "EliminateDead")
 
 DEEPEST = 3
 """Parts may be taken apart in turn, so many times."""
@@ -48,7 +40,14 @@ def prepare(graph: Graph, supports: Supports) -> Graph:
 
 
 def _settled(graph: Graph) -> Graph:
-    return apply_pass(graph, PASSES, verify=False, InferShape={"strict": False})
+    return _typed(apply_pass(_typed(graph), PASSES, verify=False))
+
+
+def _typed(graph: Graph) -> Graph:
+    """The graph with the types that follow; as it is where all sizes are known already."""
+    if all(isinstance(made, TensorType) and made.is_static for node in graph.nodes for made in node.output_types):
+        return graph
+    return apply_pass(graph, "InferShape", verify=False, strict=False)
 
 
 def _empties_known(graph: Graph) -> Graph:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
+from functools import cache, lru_cache
 from typing import Any
 
 from accelerators.errors import CompileError
@@ -10,7 +12,7 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import import_body, legalize
-from accelerators.tvm.indices import outside
+from accelerators.tvm.indices import OPS, outside
 from accelerators.tvm.known_wrong import known_wrong
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
@@ -34,11 +36,52 @@ SHOWN = 64
 trials: dict[str, bool | str] = {}
 """What was found by trying."""
 
+MOST = 65_536
+"""So many answers are held at most."""
+
+_answers: dict[Hashable, bool | str] = {}
+"""What was answered for ops of one structure, sizes and all: a large graph repeats a few."""
+
 _guard = threading.Lock()
 
 
 def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
     """True, or why not. What needs a trial is tried once for each op, attributes, element types and ranks."""
+    structure = _structure(node, graph, machine.kind)
+    known = _answers.get(structure) if structure is not None else None
+    if known is None:
+        known = _answer(node, graph, machine)
+        if structure is not None:
+            if len(_answers) >= MOST:
+                _answers.clear()
+            _answers[structure] = known
+    return known
+
+
+def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
+    """All that the answer rests on, names aside; None where that is not cheap to say, or a reason would hold a name."""
+    if node.domain or node.bodies:
+        return None
+    outputs = tuple([made if name else None for made, name in zip(node.output_types, node.output_names, strict=True)])
+    inputs: list[Hashable] = []
+    for entry in node.inputs:
+        value = entry.node.value if entry is not None else None
+        if value is not None and value.size > SHOWN and node.op in OPS:
+            return None
+        shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
+        inputs.append((entry is None, entry and entry.type, shown))
+    named = [*[entry.type for entry in node.reads], *[entry.type for entry in node.outputs if entry.name]]
+    if not all(isinstance(made, TensorType) and _is_plain(made) for made in named):
+        return None
+    return kind, graph.opsets.get("", 1), node.op, tuple(inputs), outputs, attributes_text(node.attrs)
+
+
+@lru_cache(1024)
+def _is_plain(made: TensorType) -> bool:
+    return made.is_static and made.dtype in DTYPES
+
+
+def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
@@ -101,8 +144,12 @@ def _is_static(entry: NodeEntry) -> bool:
 
 def _by_name(node: Node) -> bool | str:
     """Where sizes are symbols nothing can be tried: the op alone decides, and each size is compiled when it comes."""
-    known = part("relax.frontend.onnx.onnx_frontend")._get_convert_map()
-    return node.op in known or f"TVM's importer has no op {node.op}"
+    return node.op in _importable() or f"TVM's importer has no op {node.op}"
+
+
+@cache
+def _importable() -> frozenset[str]:
+    return frozenset(part("relax.frontend.onnx.onnx_frontend")._get_convert_map())
 
 
 def _signature(node: Node, graph: Graph) -> str:
@@ -159,5 +206,6 @@ def forget() -> None:
     """Forget the trials."""
     with _guard:
         trials.clear()
+        _answers.clear()
 
 

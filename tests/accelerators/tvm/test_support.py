@@ -1,0 +1,40 @@
+"""What the TVM devices say of ops: quickly on large graphs, and with a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+import partita as pt
+from accelerators.tvm import support
+from graph.node import Node
+
+
+def a_chain(length: int) -> pt.Graph:
+    x = value = pt.variable("x", "float32", (4, 16))
+    for i in range(length):
+        value = pt.op(("Relu", "Sigmoid", "Gelu", "Softmax")[i % 4], value, name=f"n{i}")
+    return pt.Graph([value], [x], "chain", {"": 21})
+
+
+def test_each_kind_of_op_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    support.forget()
+    asked: list[str] = []
+    answer = support._answer
+
+    def counted(node: Node, *rest: object) -> bool | str:
+        asked.append(str(node.op))
+        return answer(node, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(support, "_answer", counted)
+    placement = pt.query(a_chain(2000), "HETERO:cpu,reference")
+    assert set(dict(placement).values()) == {"cpu"}
+    assert len(asked) <= 4
+
+
+def test_other_sizes_and_values_are_other_questions() -> None:
+    x = pt.variable("x", "float32", (4, 16))
+    near, far = (pt.constant([place], f"i{place}") for place in (3, 4))
+    taken = pt.Graph([pt.op("Gather", x, near, name="near"), pt.op("Gather", x, far, name="far")], [x])
+    placement = pt.query(taken, "HETERO:cpu,reference")
+    assert placement["near"] == "cpu" and placement["far"] == "reference"
+    assert "index 4 is outside of a dimension of 4" in placement.why("far")
