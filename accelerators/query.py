@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graph.graph import Graph
-from graph.nested import bodies_of
+from graph.nested import bodies_of, graphs_in
 from graph.node import Node
 
 if TYPE_CHECKING:
     from accelerators.interface import Accelerator
 
 FUSED = "partita.fused"
-"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces."""
+"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
+the nodes in its body have kept their names."""
 
 Support = dict[str, "bool | str"]
 """For each op node: True, or the reason why not."""
@@ -30,7 +31,7 @@ def query_through_transform(device: Accelerator, graph: Graph) -> Support:
     for node in transformed.nodes:
         if node.is_op:
             answer = _supported(device, node, transformed)
-            for name in (node.name, *fused_names(node)):
+            for name in (node.name, *(fused_names(node) if transformed is not graph else ())):
                 answers[name] = worse(answers.get(name, True), answer)
     if transformed is not graph:
         _answer_for_vanished(graph, answers)
@@ -58,7 +59,9 @@ def yes_or_why_not(answer: object) -> bool | str:
 
 def fused_names(node: Node) -> list[str]:
     """The names of the original nodes that this one replaces."""
-    return node.metadata.get(FUSED, "").splitlines()
+    listed = node.metadata.get(FUSED, "").splitlines()
+    bodies = () if node.subgraph is None else graphs_in(node.subgraph)
+    return listed + [inner.name for body in bodies for inner in body.nodes if inner.is_op]
 
 
 def worse(a: bool | str, b: bool | str) -> bool | str:

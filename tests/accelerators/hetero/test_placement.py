@@ -32,6 +32,21 @@ def test_why(alpha, beta):
     assert placement.why("a") == "a (Relu) is on beta: placed by hand\n  not on alpha: placed by hand"
 
 
+def test_what_transform_fuses_into_calls_answers_under_the_original_names():
+    class Fusing(pt.Accelerator):
+        name = "fusing"
+
+        def transform(self, graph):
+            pair = pt.PatternProperty(pt.Pattern("Relu", "Softmax"), "pair")
+            return pt.apply_pass(graph, "PartitionGraph", subgraph_property=pair)
+
+        def supports(self, node, graph):
+            return True if node.is_call else f"no {node.op} alone"
+
+    answers = Fusing().query(chain())
+    assert answers == {"a": True, "b": True, "c": "no Exp alone", "d": "no Softmax alone"}
+
+
 def test_the_manual_fix_after_the_automatic_start(alpha, beta):
     g = chain()
     placement = pt.query(g, "HETERO:alpha,beta")
