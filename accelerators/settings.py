@@ -141,3 +141,6 @@ _READERS = {
     "QUEUE_SIZE": ("queue", _count),
     "PARALLEL": ("parallel", _auto),
 }
+
+HETERO_KEYS = frozenset(_READERS)
+"""The keys that hold for the compiled model as a whole."""

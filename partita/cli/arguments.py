@@ -145,6 +145,7 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
     if not shared:
         return made
     from accelerators.device_list import parse_devices
+    from accelerators.settings import HETERO_KEYS
 
     asked = {
         device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")
@@ -154,11 +155,12 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         having = [label for label, keys in asked.items() if key.removeprefix("KEY_") in keys]
         for label in having:
             made.setdefault(label, {}).setdefault(key, value)
-        if not having:
-            hint = did_you_mean(key, {known for keys in asked.values() for known in keys})
-            if hint:
-                raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=hint)
-            made[key] = value  # of the model as a whole, or unknown
+        if key.removeprefix("KEY_") in HETERO_KEYS:
+            made[key] = value
+        elif not having:
+            known = {known for keys in asked.values() for known in keys} | HETERO_KEYS
+            remedy = did_you_mean(key, known) or f"There are {', '.join(sorted(known))}"
+            raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=remedy)
     return made
 
 

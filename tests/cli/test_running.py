@@ -252,6 +252,12 @@ def test_settings(partita: Command, model: str) -> None:
     assert "no such setting as 'NUM_THREAD'\n  Did you mean 'NUM_THREADS'" in done.err
 
 
+def test_a_setting_that_nobody_has(partita: Command, model: str) -> None:
+    done = partita("run", model, "--devices", "reference", "--config", "FOO=1")
+    assert done.err.splitlines()[-2] == "error: reference: no such setting as 'FOO'"
+    assert "There are CACHE_DIR, DEVICE_ID, HETERO_DUMP_GRAPH_DOT" in done.err
+
+
 def test_a_setting_goes_to_the_devices_that_have_it() -> None:
     devices = "HETERO:onnxruntime,reference"
     made = config_of([setting("NUM_THREADS=1"), setting("PARALLEL=true"), setting("reference.PERF_COUNT=false")], devices)
