@@ -12,9 +12,11 @@ import numpy as np
 
 from accelerators.errors import AcceleratorUnavailable, RunError
 from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.layout import is_laid_out
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built
+from accelerators.tvm.codegen import ALIGNMENT
 from accelerators.tvm.importing import first_line
 from accelerators.tvm.kernels import Kernel, make_kernel
 from accelerators.tvm.machine import Machine
@@ -36,9 +38,6 @@ Array = np.ndarray[Any, Any]
 
 _HOST = 1
 """The host's memory, by DLPack's number."""
-
-ALIGNMENT = 64
-"""TVM's kernels may read vectors at any multiple of this; an array elsewhere crashes them."""
 
 
 @attrs.frozen(slots=True)
@@ -199,25 +198,16 @@ class CompiledTvm(CompiledSubgraph):
 
 
 def as_tensor(array: Any, device: Any = None) -> Any:
-    """The array as TVM sees it, without a copy where its memory is aligned, contiguous and writable; on a device: there."""
+    """The array as TVM sees it, without a copy where it is contiguous, writable and where kernels take it; on a device: there."""
     if device is not None:
         return uploaded(array, device)
     convert = runtime().from_dlpack
     given = np.asarray(array)
-    if not (given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0 and given.flags.writeable):
-        given = aligned_copy(given)
+    if not (given.flags.writeable and is_laid_out(given, ALIGNMENT)):
+        given = np.array(given, order="C")
     if given.dtype.kind != "V":
         return convert(given)
     return view(convert(given.view(np.uint16)), given.shape, given.dtype.name)
-
-
-def aligned_copy(array: Array) -> Array:
-    """A copy at an address that kernels can take."""
-    room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    np.copyto(made, array)
-    return made
 
 
 def as_array(tensor: Any) -> Array:
