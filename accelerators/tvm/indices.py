@@ -6,6 +6,7 @@ whatever lies there. On a GPU, where a kernel cannot complain, the index is brou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from graph.build import CALL_DOMAIN
@@ -19,6 +20,7 @@ INDICES = "Indices"
 
 OPS: Mapping[str, int] = {
     "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,
+    "MaxUnpool": 1, "RoiAlign": 2,
 }  # fmt: skip
 """By op, which of its inputs holds indices."""
 
@@ -67,10 +69,13 @@ def outside(node: Node) -> str | None:
 
 def _sizes(node: Node) -> tuple[int, ...] | None:
     """What the node's indices may count to; None if that is unknown."""
-    data, indices = (entry.type if entry is not None else None for entry in (node.inputs[0], node.inputs[1]))
+    counted = node[0] if node.op == "MaxUnpool" else node.inputs[0]
+    data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[OPS[str(node.op)]]))
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType) and data.is_static and indices.is_static):
         return None
     shape = tuple(int(size or 0) for size in data.shape or ())
+    if node.op == "MaxUnpool":
+        return (math.prod(shape),)
     if str(node.op).endswith("ND"):
         first, count = int(node.attrs.get("batch_dims", 0)), int((indices.shape or (0,))[-1] or 0)
         return shape[first : first + count]

@@ -19,6 +19,7 @@ from accelerators.tvm.machine import Machine
 from accelerators.tvm.single import alone
 from accelerators.tvm.sizes import is_settled, unsettled_input
 from accelerators.tvm.templates import find_template
+from accelerators.tvm.truth import takes_no_truth
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -117,7 +118,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
         return f"TVM has no op {node.domain}.{node.op}"
     if not _static(node):
         return _unknown_sizes(node, graph)
-    return outside(node)
+    return takes_no_truth(node, graph) or outside(node)
 
 
 def _unknown_sizes(node: Node, graph: Graph) -> str | None:

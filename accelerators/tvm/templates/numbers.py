@@ -106,7 +106,8 @@ def sigmoid(x: Number) -> Number:
         scaled = clamped * const(1.44269504088896341)
         half = part("tirx").Select(scaled < const(0.0), const(-0.5), const(0.5))
         made = let((scaled + half).astype("int32"), lambda count: _power_of_two(clamped, count))
-        return part("tirx").Select(x <= const(math.inf), const(1.0) / (const(1.0) + made), x)
+        made = part("tirx").Select(x < const(-87.5), const(0.0), const(1.0) / (const(1.0) + made))
+        return part("tirx").Select(x <= const(math.inf), made, x)
 
     return let(x, lambda x: let(at_least(at_most(const(0.0) - x, 87.5), -87.0), lambda clamped: of(x, clamped)))
 

@@ -77,6 +77,41 @@ def test_an_index_outside_is_an_error(op: str, index: int) -> None:
         pt.compile(graph, "cpu")(*arrays)
 
 
+def a_batch_of_regions(places: list[int]) -> tuple[pt.Graph, list[Any]]:
+    arrays = [np.ones((2, 3, 8, 8), "float32"), np.tile(np.array([0, 0, 4, 4], "float32"), (2, 1)), np.array(places)]
+    read = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(arrays)]
+    sizes: dict[str, Any] = {"output_height": 2, "output_width": 2, "sampling_ratio": 2}
+    return pt.Graph([pt.op("RoiAlign", *read, name="regions", **sizes)], inputs=read), arrays
+
+
+def an_unpooling(place: int) -> tuple[pt.Graph, list[Any]]:
+    arrays = [np.ones((1, 1, 2, 2), "float32"), np.array([[[[0, 3], [9, place]]]])]
+    read = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(arrays)]
+    return pt.Graph([pt.op("MaxUnpool", *read, kernel_shape=[2, 2], strides=[2, 2])], inputs=read), arrays
+
+
+FAR = {"RoiAlign": (a_batch_of_regions([1, 2**20]), 2), "MaxUnpool": (an_unpooling(2**30), 16)}
+
+
+@pytest.mark.parametrize("op", FAR)
+def test_places_outside_of_a_batch_or_a_result(op: str) -> None:
+    (graph, arrays), size = FAR[op]
+    with pytest.raises(RunError, match=f"an index is outside of a dimension of {size}"):
+        pt.compile(graph, "cpu")(*arrays)
+
+
+def test_places_within() -> None:
+    for graph, arrays in (a_batch_of_regions([1, 0]), an_unpooling(15)):
+        same(graph, *arrays)
+
+
+def test_a_sigmoid_ends_at_nothing() -> None:
+    x = pt.variable("x", "float32", (20,))
+    ends = np.repeat(np.array([-np.inf, -1e4, -100, np.inf, np.nan], "float32"), 4)
+    (found,) = pt.compile(pt.Graph([pt.op("Sigmoid", x)], inputs=[x]), "cpu")(ends)
+    np.testing.assert_array_equal(found, np.repeat(np.array([0, 0, 0, 1, np.nan], "float32"), 4))
+
+
 def test_many_indices() -> None:
     random = np.random.default_rng(0)
     data, indices = random.standard_normal((1000, 3)).astype("float32"), random.integers(-1000, 1000, 200_001)

@@ -22,6 +22,7 @@ def check(names: list[str], capsys: pytest.CaptureFixture[str]) -> float:
     return len(outcome.passed) / len(names)
 
 
+@pytest.mark.slow  # ONNX takes half a minute to make its cases
 def test_a_sample_of_onnx_node_tests(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(case_names(DEVICE)[::120], capsys) > 0.8
 
@@ -31,5 +32,6 @@ def test_all_onnx_node_tests(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(case_names(DEVICE), capsys) >= 0.97
 
 
+@pytest.mark.slow
 def test_each_exception_is_a_case() -> None:
     assert exceptions(FILE).keys() <= set(case_names(DEVICE))

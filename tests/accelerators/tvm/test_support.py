@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import partita as pt
@@ -38,3 +39,18 @@ def test_other_sizes_and_values_are_other_questions() -> None:
     placement = pt.query(taken, "HETERO:cpu,reference")
     assert placement["near"] == "cpu" and placement["far"] == "reference"
     assert "index 4 is outside of a dimension of 4" in placement.why("far")
+
+
+@pytest.mark.parametrize("op", ["Add", "Mul", "Max", "Pow", "Sum", "MatMul", "Less"])
+def test_truth_values_are_no_numbers(op: str) -> None:
+    a, b = pt.variable("a", "bool", (3, 3)), pt.variable("b", "bool", (3, 3))
+    said = pt.query(pt.Graph([pt.op(op, a, b, name="both")], [a, b]), "HETERO:cpu,reference").why("both")
+    assert f"not on cpu: ONNX's {op} of opset 21 takes no bool, and input 0 is bool[3, 3]" in said
+
+
+@pytest.mark.parametrize("op", ["And", "Or", "Xor", "Equal"])
+def test_truth_values_that_are_combined(op: str) -> None:
+    a, b = pt.variable("a", "bool", (3, 3)), pt.variable("b", "bool", (3, 3))
+    chosen = pt.op("Where", pt.op(op, a, b, name="both"), pt.constant(np.float32(1)), pt.constant(np.float32(2)), name="chosen")
+    placement = pt.query(pt.Graph([chosen], [a, b]), "HETERO:cpu,reference")
+    assert set(dict(placement).values()) == {"cpu"}

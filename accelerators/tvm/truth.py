@@ -1,0 +1,35 @@
+"""Truth values where ONNX allows none: a processor would add and multiply them, each device in its own way."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from graph.graph import Graph
+from graph.node import Node
+from graph.types import TensorType
+
+
+def takes_no_truth(node: Node, graph: Graph) -> str | None:
+    """Why the op may not read the truth values that it is given; None if it may, or reads none."""
+    if node.domain:
+        return None
+    for place, entry in enumerate(node.inputs):
+        made = entry.type if entry is not None else None
+        if isinstance(made, TensorType) and made.dtype == "bool":
+            version = graph.opsets.get("", 1)
+            allowed = _takes_truth(str(node.op), version)
+            if allowed and not allowed[min(place, len(allowed) - 1)]:
+                return f"ONNX's {node.op} of opset {version} takes no bool, and input {place} is {made}"
+    return None
+
+
+@cache
+def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
+    """By input, whether the op's definition allows bool; nothing where there is no definition."""
+    import onnx.defs
+
+    try:
+        schema = onnx.defs.get_schema(op, version)
+    except onnx.defs.SchemaError:
+        return ()
+    return tuple("tensor(bool)" in formal.types for formal in schema.inputs)
