@@ -69,7 +69,7 @@ class Isolation:
     def _died(self) -> str:
         assert self._child is not None
         code = self._child.wait()
-        self._child = None
+        self._stop()
         return f"TVM's compiler died ({f'signal {-code}' if code < 0 else f'exit status {code}'})"
 
     def _started(self) -> subprocess.Popen[str]:
@@ -85,7 +85,7 @@ class Isolation:
     def _stop(self) -> None:
         if self._child is not None:
             self._child.kill()
-            self._child.wait()
+            self._child.communicate()
             self._child = None
 
     def __enter__(self) -> Isolation:

@@ -83,7 +83,7 @@ class _Rule:
         reduction = [loop for loop, kind in zip(loops, kinds) if kind == _REDUCTION]
         if not reduction:
             self._injective(made, spatial)
-        elif len(spatial) > 1 and _in_steps(made):
+        elif len(spatial) > 1 and (_in_steps(made) or self._no_strip(spatial[-1])):
             self._windows(spatial, reduction)
         elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(made):
             self._strips(block, spatial, reduction)
@@ -93,17 +93,23 @@ class _Rule:
     def _injective(self, block: Any, loops: list[Any]) -> None:
         """One long loop where all buffers are walked in one order, else the last dimension by itself."""
         dear = any(word in str(block) for word in _DEAR)
-        steps = self._steps(loops) * (DEAR_STEPS if dear else 1)
-        if len(loops) > 1 and _in_one_order(block):
+        steps, plain = self._steps(loops) * (DEAR_STEPS if dear else 1), _computes_places(block)
+        if len(loops) > 1 and not plain and _in_one_order(block):
             loops = [self.schedule.fuse(*loops)]
-        outer, inner = loops[:-1], loops[-1]
-        rest, vector = self._vector(inner, self._lanes(block, self._extent(inner))) if not _narrow(block) else (None, None)
+        outer, inner, rest, vector = loops[:-1], loops[-1], None, None
+        if not plain and not _narrow(block):
+            rest, vector = self._vector(inner, self._lanes(block, self._extent(inner)))
         if rest is not None:
             outer = [*outer, rest]
         if outer and for_threads(self.machine, steps):
             self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
         elif not outer and for_threads(self.machine, steps) and vector is None:
             self.schedule.parallel(inner)
+
+    def _no_strip(self, loop: Any) -> bool:
+        """Is there no strip of even one vector that divides the loop? Then LLVM does better with the loop whole."""
+        extent = self._extent(loop)
+        return extent > self.machine.lanes > _strip(extent, self.machine.lanes)
 
     def _strips(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
         """A strip of outputs beside the reduction loops, in registers."""
@@ -207,6 +213,17 @@ def _in_one_order(block: Any) -> bool:
         if len(found) != len(wanted) or not all(a.same_as(b) for a, b in zip(found, wanted)):
             return False
     return True
+
+
+def _computes_places(block: Any) -> bool:
+    """Are places computed with, in the value, or as floats in where it is read? LLVM takes such sums out of plain loops."""
+    value = str(getattr(block.body, "value", "")).splitlines()[-1:]
+    text, names = "".join(value), "|".join(re.escape(var.var.name) for var in block.iter_vars)
+    if re.search(rf'Cast\("float\d+", ({names})\)', text):
+        return True
+    while (shorter := re.sub(r"\[[^\[\]]*\]", "", text)) != text:
+        text = shorter
+    return bool(names) and re.search(rf"\b({names})\b", text) is not None
 
 
 def _along_rows(block: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -271,3 +272,34 @@ def test_small_values_keep_their_digits(op: str) -> None:
     softplus = np.where(np.isnan(wide), np.nan, np.maximum(wide, 0) + np.log1p(np.exp(-np.abs(wide))))
     expected = softplus if op == "Softplus" else wide * np.tanh(softplus)
     np.testing.assert_allclose(model(x)[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("does", "seconds", "said"),
+    [("import time; time.sleep(60)", 0.3, "took more than 0.3 s"), ("import os; os.abort()", 60, "died")],
+    ids=["hangs", "crashes"],
+)
+def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, does))
+    graph = fresh()
+    model = pt.compile(graph, "HETERO:cpu,reference", config={"cpu": {"ISOLATE": True, "ISOLATE_SECONDS": seconds}})
+    report: Any = model.report
+    (move,) = report.moves
+    assert "cosine" in move.nodes and move.device == "cpu" and set(move.to.values()) == {"reference"}
+    assert f"TVM's compiler {said}" in move.reason and move.reason in report.placement.why("cosine")
+    made = graph.inputs[0][0].type
+    assert isinstance(made, pt.TensorType)
+    assert (model(np.zeros(made.shape, np.float32))[0] == 1).all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pt.op("Trilu", pt.variable("x", "float32", (64, 64))),
+        pt.op("Resize", pt.variable("x", "float32", (1, 3, 16, 16)), None, pt.constant(np.array([1, 1, 2, 2], "float32"))),
+    ],
+    ids=lambda node: node.op,
+)
+def test_loops_that_compute_with_places_are_left_plain(node: pt.Node) -> None:
+    (kernel,) = pt.compile(pt.Graph([node]), "cpu").kernels()
+    assert kernel.schedule == "generic" and "T.vectorized" not in kernel.tir
