@@ -45,7 +45,7 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
 
 
 def _largest(root: Node, after: Epilogue, machine: Machine) -> Slide:
-    """Maxima; what is no number is passed on, as it is by every comparison that it loses."""
+    """Maxima; what is no number may be passed over: ONNX does not say what becomes of it."""
 
     def write(total: str, row: str, place: str, inside: int) -> Lines:
         return after.store(total, ["n", "block", place, "l"])
