@@ -120,7 +120,7 @@ def softplus(x: Number) -> Number:
         return s * let(s * s, lambda square: _polynomial(square, _LOG_OF_ONE_AND))
 
     def made(x: Number) -> Number:
-        small = let(exp(const(0.0) - part("te").max(x, const(0.0) - x)), lambda t: let(t / (t + const(2.0)), series))
+        small = let(exp_of_negative(const(0.0) - part("te").max(x, const(0.0) - x)), lambda t: let(t / (t + const(2.0)), series))
         return at_least(x, 0.0) + small
 
     return let(x, made)
