@@ -24,6 +24,9 @@ PACKAGE = "apache-tvm"
 SPINS = 10_000
 """How often a thread looks for work before it sleeps: a few milliseconds."""
 
+OURS = "+"
+"""A number of threads that begins with this was not asked for by the user, here or in the process that started this one."""
+
 POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""
 
@@ -38,9 +41,11 @@ def runtime() -> Any:
     TVM pins each of its threads to a core, and a pinned thread waits for whoever else uses that core: with one other busy
     program on the machine a model ran three times slower. Quiet machines see no difference, so the threads are left free,
     unless TVM_BIND_THREADS is set. A thread that has nothing to do asks for the next kernel 300,000 times before it sleeps: a
-    tenth of a second that others could have used; SPINS bridges the gaps within a model. TVM reads both when its first parallel
-    kernel starts, hence before it is loaded."""
+    tenth of a second that others could have used; SPINS bridges the gaps within a model. And it makes half as many threads as
+    there are processors, whatever it is told to use, unless TVM_NUM_THREADS asks for more; how many work is said for each model.
+    TVM reads all three when its first parallel kernel starts, hence before it is loaded."""
     os.environ.setdefault("TVM_BIND_THREADS", "0")
+    os.environ.setdefault("TVM_NUM_THREADS", f"{OURS}{os.cpu_count() or 1}")
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
     try:
         ffi = importlib.import_module("tvm_ffi")

@@ -107,6 +107,23 @@ def test_a_user_may_say_how_many(name: str, value: str, wanted: int, monkeypatch
     assert cores.default_threads() == wanted
 
 
+def test_as_many_threads_work_as_were_asked_for() -> None:
+    code = """
+from accelerators.tvm.cores import default_threads, usable_cores
+from accelerators.tvm.runtime import function
+from accelerators.tvm.threads import set_threads
+import os
+for count in range(1, (os.cpu_count() or 1) + 1):
+    set_threads(count)
+    assert function("runtime.NumThreads")() == count, count
+assert default_threads() == usable_cores()
+"""
+    bare = {key: value for key, value in os.environ.items() if key not in ("TVM_NUM_THREADS", "OMP_NUM_THREADS")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=bare, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of eight processors, two to a core, without limits."""
