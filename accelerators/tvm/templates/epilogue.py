@@ -18,6 +18,9 @@ from graph.types import TensorType
 
 Shape = tuple[int, ...]
 
+VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
+"""Ops that move nothing."""
+
 LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
 """Functions that take many instructions."""
 
@@ -71,7 +74,7 @@ def make_epilogue(
     if operands is None:
         return None
     compute = functools.partial(
-        _number, body, root, start, formulas, [body.graph.inputs[i][0] for i in operands]
+        chain_number, body, root, start, formulas, [body.graph.inputs[i][0] for i in operands]
     )
     functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
     return Epilogue(operands, functions, folded(shape, shape, groups) or (), any(node.op in LONG for node in others))
@@ -99,7 +102,7 @@ def _operands(
     return made
 
 
-def _number(
+def chain_number(
     body: Body,
     root: Node,
     start: Formula,
@@ -112,15 +115,17 @@ def _number(
     """One output's number from the sum and the operands' numbers."""
     values: dict[NodeEntry, Any] = dict(zip(operands, given, strict=True))
     for node in body.graph.nodes:
-        if node.value is not None:
+        if node.value is not None and node.value.size == 1:
             values[node[0]] = const(node.value.item())
     values[root[0]] = start(
         root, [total, *(values.get(entry) if entry is not None else None for entry in root.inputs)]
     )
     for node in body.ops:
-        compute = formulas.get(node)
+        compute, first = formulas.get(node), node.inputs[0]
         if compute is not None:
             values[node[0]] = compute(node, [None if e is None else values[e] for e in node.inputs])
+        elif node.op in VIEWS and first is not None:
+            values[node[0]] = values[first]
     return values[wanted]
 
 

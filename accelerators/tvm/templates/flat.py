@@ -12,17 +12,13 @@ from typing import Any
 import attrs
 
 from accelerators.tvm.bodies import Body
-from accelerators.tvm.templates.epilogue import input_name, output_name, static_shape
-from accelerators.tvm.templates.formulas import Formula, Number, formula
-from accelerators.tvm.templates.numbers import const
+from accelerators.tvm.templates.epilogue import VIEWS, chain_number, input_name, output_name, static_shape
+from accelerators.tvm.templates.formulas import Formula, formula
 from accelerators.tvm.templates.script import Lines
-from graph.node import Node, NodeEntry
+from graph.node import Node
 
 Shape = tuple[int, ...]
 Size = tuple[int, int]
-
-VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
-"""Ops that move nothing."""
 
 LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
 """Ops of many instructions."""
@@ -62,7 +58,7 @@ def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int]
     if operands is None:
         return None
     given = [body.graph.inputs[i][0] for i in operands]
-    compute = functools.partial(_number, body, root, start, formulas, given)
+    compute = functools.partial(chain_number, body, root, start, formulas, given)
     functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
     return Following(operands, functions, any(node.op in LONG for node in others))
 
@@ -99,31 +95,6 @@ def _operands(body: Body, root: Node, others: Sequence[Node], whole: Shape, besi
         elif entry is not None and static_shape(entry) is None:
             return None
     return found
-
-
-def _number(
-    body: Body,
-    root: Node,
-    start: Formula,
-    formulas: Mapping[Node, Formula | None],
-    operands: Sequence[NodeEntry],
-    wanted: NodeEntry,
-    total: Any,
-    *given: Any,
-) -> Number:
-    """One output's number from the sum and the operands' numbers."""
-    values: dict[NodeEntry, Any] = dict(zip(operands, given, strict=True))
-    for node in body.graph.nodes:
-        if node.value is not None and node.value.size == 1 and node.value.dtype.kind == "f":
-            values[node[0]] = const(node.value.item())
-    values[root[0]] = start(root, [total, *(values.get(entry) if entry is not None else None for entry in root.inputs)])
-    for node in body.ops:
-        compute, first = formulas.get(node), node.inputs[0]
-        if compute is not None:
-            values[node[0]] = compute(node, [None if e is None else values[e] for e in node.inputs])
-        elif node.op in VIEWS and first is not None:
-            values[node[0]] = values[first]
-    return values[wanted]
 
 
 def _is_read(node: Node, others: Sequence[Node]) -> bool:
