@@ -4,8 +4,7 @@ add, in any order."""
 from __future__ import annotations
 
 from accelerators.tvm.bodies import make_body
-from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.epilogue import VIEWS
+from accelerators.tvm.templates.epilogue import VIEWS, static_shape
 from accelerators.tvm.templates.flat import is_matrix_of, read_size
 from accelerators.tvm.templates.formulas import formula
 from accelerators.tvm.templates.gemm import before_turn, find_product
