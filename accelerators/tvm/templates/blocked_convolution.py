@@ -198,7 +198,7 @@ class _Text:
         """Where each place of the tile reads the first tap: in the copy, or in the image."""
         window, bands = self.layer.window, self.layer.bands
         if window.out[1] == 1 and not bands.copies:
-            return [f"at{p}: T.let = (top + base + {p}) * {window.strides[0]}" for p in range(bands.places)]
+            return [f"at{p}: T.let = (top + base + {p}) * {window.strides[0] * window.sizes[1]}" for p in range(bands.places)]
         wide, top = (self.copy.wide, "") if bands.copies else (window.sizes[1], "top + ")
         down, step = self.copy.strides[0] * wide, self.copy.strides[1]
         return [
