@@ -14,12 +14,12 @@ from accelerators.errors import NotSupported
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built, compile_kernels
 from accelerators.tvm.cores import usable_cores
-from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import quiet, refused
 from accelerators.tvm.library import lock, part, tvm
 from accelerators.tvm.linking import link, load
 from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
+from accelerators.tvm.templates.strides import VIEWS
 from accelerators.weights import held_once
 from graph.graph import Graph
 from graph.node import Node, NodeEntry

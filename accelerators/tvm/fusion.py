@@ -11,6 +11,7 @@ from accelerators.tvm.matrices import MatrixProperty
 from accelerators.tvm.merging import merge_projections
 from accelerators.tvm.products import ProductProperty
 from accelerators.tvm.row_groups import RowProperty
+from accelerators.tvm.templates.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
@@ -18,9 +19,6 @@ from partition.partition_graph import partition_graph
 from partition.pattern import Pattern
 from partition.property import PatternProperty, SubgraphProperty
 from partition.selector import ContainOpSelector, SubgraphSelector
-
-VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
-"""Ops that move nothing: a reshape in the plan, no kernel."""
 
 ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
 

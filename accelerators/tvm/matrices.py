@@ -4,10 +4,11 @@ add, in any order."""
 from __future__ import annotations
 
 from accelerators.tvm.bodies import make_body
-from accelerators.tvm.templates.epilogue import VIEWS, static_shape
+from accelerators.tvm.templates.epilogue import static_shape
 from accelerators.tvm.templates.flat import is_matrix_of, read_size
 from accelerators.tvm.templates.formulas import formula
 from accelerators.tvm.templates.gemm import before_turn, find_product
+from accelerators.tvm.templates.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
 from partition.property import SubgraphProperty

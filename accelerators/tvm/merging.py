@@ -69,7 +69,7 @@ def merge_projections(graph: Graph) -> Graph:
 def _groups(found: Attention, readers: Readers) -> list[list[Projection]]:
     """The attention's projections of one input that nobody else reads, where there are several."""
     made: dict[tuple[NodeEntry, bool], list[Projection]] = {}
-    for entry in dict.fromkeys(operand.source for operand in (found.query, found.key, found.value)):
+    for entry in dict.fromkeys(operand.source for operand in found.operands):
         part = _projection(entry, readers)
         if part is not None and all(reader in found.nodes for reader in readers[entry]):
             made.setdefault((part.given, part.bias is None), []).append(part)

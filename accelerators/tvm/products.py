@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.tvm.attentions import NARROWEST, LabelSelector
+from accelerators.tvm.attentions import NARROWEST
 from accelerators.tvm.bodies import make_body
+from accelerators.tvm.labels import LabelProperty
 from accelerators.tvm.templates.attention_pattern import readers_of
 from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.product import find_value_product, find_value_product_in
+from accelerators.tvm.templates.heads import found_in
+from accelerators.tvm.templates.product import find_value_product
 from graph.graph import Graph
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import SubgraphSelector
 
 
-class ProductProperty(SubgraphProperty):
+class ProductProperty(LabelProperty):
     """Each MatMul that is left: its second matrix is no constant, or many."""
 
     name = "product"
-    growth = "largest"
-
-    def __init__(self) -> None:
-        self.labels: dict[Node, int] = {}
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
         readers, version = readers_of(graph), graph.opsets.get("", 1)
@@ -34,9 +29,6 @@ class ProductProperty(SubgraphProperty):
                 for node in () if found is None else found.nodes - self.labels.keys():
                     self.labels[node] = i
 
-    def create_subgraph_selector(self) -> SubgraphSelector:
-        return LabelSelector(self.labels)
-
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
         """Only what the template takes."""
-        return find_value_product_in(make_body(subgraph)) is not None
+        return found_in(make_body(subgraph), "MatMul", find_value_product) is not None

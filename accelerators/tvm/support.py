@@ -10,7 +10,6 @@ from typing import Any
 from accelerators.errors import CompileError
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
-from accelerators.tvm.fusion import VIEWS
 from accelerators.tvm.importing import import_body, legalize
 from accelerators.tvm.indices import OPS, outside
 from accelerators.tvm.known_wrong import known_wrong
@@ -19,6 +18,7 @@ from accelerators.tvm.machine import Machine
 from accelerators.tvm.single import alone
 from accelerators.tvm.sizes import is_settled, unsettled_input
 from accelerators.tvm.templates import find_template
+from accelerators.tvm.templates.strides import VIEWS
 from accelerators.tvm.truth import takes_no_truth
 from graph.errors import PartitaError
 from graph.graph import Graph

@@ -15,8 +15,8 @@ import attrs
 from accelerators.tvm.bodies import Body, shape_of
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
-from accelerators.tvm.templates.attention_pattern import Attention, Operand, find_attention, readers_of
-from accelerators.tvm.templates.heads import Heads, reads_arrays
+from accelerators.tvm.templates.attention_pattern import Attention, Operand, find_attention
+from accelerators.tvm.templates.heads import Heads, found_in
 from accelerators.tvm.templates.numbers import const, exp_of_negative
 from accelerators.tvm.templates.panels import PanelTile, best_tile
 from accelerators.tvm.templates.row_text import Row, across
@@ -38,7 +38,7 @@ FEWEST_ROWS = 16
 @template("cpu", ops=frozenset({"Softmax"}))
 def attention(body: Body, machine: Machine) -> Draft | None:
     """A body that is one attention."""
-    found = find_in(body)
+    found = found_in(body, "Softmax", find_attention)
     if found is None:
         return None
     *batch, rows, keys = shape_of(found.scores[0])
@@ -52,18 +52,6 @@ def attention(body: Body, machine: Machine) -> Draft | None:
     shapes = {i: size for i, (_, size, _) in enumerate(params[:-1])}
     function = kernel(params, text.lines(), {"f0": text.score, "f1": exp_of_negative})
     return Draft(function, "attention", shapes=shapes, results=(params[-1][1],))
-
-
-def find_in(body: Body) -> Attention | None:
-    """The body's attention, if that is all it is."""
-    softmaxes = [node for node in body.ops if node.op == "Softmax"]
-    if len(softmaxes) != 1 or len(body.graph.outputs) != 1:
-        return None
-    found = find_attention(softmaxes[0], readers_of(body.graph), body.graph.opsets.get("", 1))
-    if found is None or found.result != body.graph.outputs[0] or found.nodes != set(body.ops):
-        return None
-    sources = found.query.source.node, found.key.source.node, found.value.source.node
-    return found if not reads_arrays(body, found.between) and all(node.is_variable for node in sources) else None
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -149,7 +137,7 @@ class _Text:
 
         def store(total: str, r: str, c: str) -> Lines:
             place = f"row + {row} + {r}", f"{column} + {c}"
-            given = [total, *heads.beside_at(self.found.between, self.rows, self.keys, *place)]
+            given = [total, *heads.beside_at(self.found.chain, self.rows, self.keys, *place)]
             return [f"scores[{row} + {r}, {column} + {c}] = f0({', '.join(given)})"]
 
         work = tile.product(self.depth, number, "keys", f"j * {self.depth * tile.width}") + tile.finish(store)
@@ -160,7 +148,7 @@ class _Text:
         factor, wanted = self.found.query.factor * self.found.key.factor, self.found.softmax.inputs[0]
         assert wanted is not None
         scaled = total if factor == 1.0 else total * const(factor)
-        return self.heads.number(self.found.between, self.found.scores[0], wanted, scaled, given)
+        return self.heads.number(self.found.chain, self.found.scores[0], wanted, scaled, given)
 
     def _softmax(self) -> Lines:
         """Each row's scores become exponentials; `inverse` is one over their sum."""

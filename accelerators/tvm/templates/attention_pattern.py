@@ -11,7 +11,7 @@ import attrs
 
 from accelerators.tvm.templates.epilogue import static_shape
 from accelerators.tvm.templates.formulas import formula
-from accelerators.tvm.templates.strides import MOVES, RESHAPES, followed, ghost, undone
+from accelerators.tvm.templates.strides import MOVES, VIEWS, followed, ghost, undone
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 
@@ -53,7 +53,7 @@ class Attention:
     value: Operand
     scores: Node
     """The product of queries and keys."""
-    between: tuple[Node, ...]
+    chain: tuple[Node, ...]
     """Element-wise ops on the scores, in order."""
     softmax: Node
     guard: tuple[Node, ...]
@@ -64,10 +64,15 @@ class Attention:
     """Ops that write its result in another order."""
 
     @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What its products read."""
+        return self.query, self.key, self.value
+
+    @property
     def nodes(self) -> set[Node]:
         """All of it."""
-        paths = (*self.query.path, *self.key.path, *self.value.path)
-        return {self.scores, *self.between, self.softmax, *self.guard, self.mix, *self.after, *paths}
+        paths = (node for operand in self.operands for node in operand.path)
+        return {self.scores, *self.chain, self.softmax, *self.guard, self.mix, *self.after, *paths}
 
     @property
     def result(self) -> NodeEntry:
@@ -225,7 +230,7 @@ def written_after(made: NodeEntry, readers: Readers) -> tuple[Node, ...]:
     """The longest path of reshapes and transposes after the value that only say where it is written."""
     path: list[Node] = []
     node = _only_reader(made, readers)
-    while node is not None and not node.domain and len(path) < LONGEST and (node.op in RESHAPES or node.op == "Transpose"):
+    while node is not None and not node.domain and len(path) < LONGEST and (node.op in VIEWS or node.op == "Transpose"):
         path.append(node)
         node = _only_reader(node[0], readers)
     while path:

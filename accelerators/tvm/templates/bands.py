@@ -13,6 +13,7 @@ import attrs
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates.channels import reaches
 from accelerators.tvm.templates.choice import choose
+from accelerators.tvm.templates.tile import LATENCY, PORTS
 from accelerators.tvm.templates.window import Window
 
 SERIAL = 1_000_000
@@ -26,9 +27,6 @@ KEPT = 160 * 1024
 
 ADDRESSES = 8
 """Places of a tile that are no neighbours: each keeps its address in a register of its own."""
-
-LATENCY = 4.0
-"""Cycles until a product is there."""
 
 
 @attrs.frozen(slots=True)
@@ -99,7 +97,7 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
     blocks, pixels = math.ceil(shape.outs / machine.lanes), shape.window.places
 
     def cycles(places: int, vectors: int) -> float:
-        return max(places * vectors / 2, (places + vectors) / 2 + 0.5, LATENCY) + 0.3
+        return max(places * vectors / PORTS, (places + vectors) / PORTS + 0.5, LATENCY) + 0.3
 
     def cost(tile: tuple[int, int]) -> float:
         places, vectors = tile

@@ -13,13 +13,11 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.templates.formulas import Formula, formula
 from accelerators.tvm.templates.numbers import const
 from accelerators.tvm.templates.script import Lines
+from accelerators.tvm.templates.strides import VIEWS
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
 
 Shape = tuple[int, ...]
-
-VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
-"""Ops that move nothing."""
 
 LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
 """Functions that take many instructions."""
@@ -70,36 +68,33 @@ def make_epilogue(
         return None
     if any(static_shape(entry) is None for node in body.ops for entry in node.reads):
         return None
-    operands = _operands(body, root, others, shape, groups, beside or {})
-    if operands is None:
-        return None
-    compute = functools.partial(
-        chain_number, body, root, start, formulas, [body.graph.inputs[i][0] for i in operands]
-    )
-    functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
-    return Epilogue(operands, functions, folded(shape, shape, groups) or (), any(node.op in LONG for node in others))
+    def read(entry: NodeEntry | None, size: Shape | None) -> tuple[NodeEntry | None, Shape | None]:
+        return entry, None if size is None else folded(size, shape, groups)
+
+    reads = [read(root.inputs[i], size) for i, size in (beside or {}).items()]
+    reads += [read(entry, static_shape(entry)) for node in others for entry in node.reads]
+    return epilogue_of(body, root, start, formulas, reads, folded(shape, shape, groups) or ())
 
 
-def _operands(
+def epilogue_of(
     body: Body,
     root: Node,
-    others: Sequence[Node],
-    whole: Shape,
-    groups: Sequence[tuple[int, int]],
-    beside: Mapping[int, Shape],
-) -> dict[int, Shape] | None:
-    """By input that is read beside the sum, its shape; None if one of them does not fit, or is read in two ways."""
+    start: Formula,
+    formulas: Mapping[Node, Formula | None],
+    reads: Sequence[tuple[NodeEntry | None, Shape | None]],
+    results: Shape,
+) -> Epilogue | None:
+    """The epilogue of these formulas, given what is read beside the sum and under which shape; None if one of the body's inputs
+    has none, or is read in two ways."""
     positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
-    reads = [(root.inputs[i], shape) for i, shape in beside.items()]
-    reads += [(entry, static_shape(entry) or ()) for node in others for entry in node.reads]
-    made: dict[int, Shape] = {}
+    operands: dict[int, Shape] = {}
     for entry, shape in reads:
-        if entry not in positions:
-            continue
-        seen = folded(shape, whole, groups)
-        if seen is None or made.setdefault(positions[entry], seen) != seen:
+        if entry in positions and (shape is None or operands.setdefault(positions[entry], shape) != shape):
             return None
-    return made
+    given = [body.graph.inputs[i][0] for i in operands]
+    compute = functools.partial(chain_number, body, root, start, formulas, given)
+    functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
+    return Epilogue(operands, functions, results, any(node.op in LONG for node in formulas))
 
 
 def chain_number(

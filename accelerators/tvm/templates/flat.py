@@ -4,44 +4,19 @@ A reshape that keeps the last dimension is nothing here, so a chain may run thro
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import attrs
+from collections.abc import Sequence
 
 from accelerators.tvm.bodies import Body
-from accelerators.tvm.templates.epilogue import VIEWS, chain_number, input_name, output_name, static_shape
+from accelerators.tvm.templates.epilogue import Epilogue, Shape, epilogue_of, static_shape
 from accelerators.tvm.templates.formulas import Formula, formula
-from accelerators.tvm.templates.script import Lines
+from accelerators.tvm.templates.strides import VIEWS
 from graph.node import Node
 
-Shape = tuple[int, ...]
 Size = tuple[int, int]
 
-LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
-"""Ops of many instructions."""
 
-
-@attrs.frozen(slots=True, eq=False)
-class Following:
-    """The ops after a product, and the values that they read beside it."""
-
-    operands: Mapping[int, Size]
-    """By input of the body, rows and columns under which it is read; either may be 1."""
-    functions: Mapping[str, Any]
-    """By name, what a kernel's text calls for each output: from the sum and the operands at its place to the number."""
-    is_long: bool
-    """Are they many instructions?"""
-
-    def store(self, total: str, row: str, column: str) -> Lines:
-        """Lines that write every output at a place, given the text of the sum there."""
-        given = ", ".join([total, *(f"{input_name(i)}[{_at(size, row, column)}]" for i, size in self.operands.items())])
-        return [f"{output_name(i)}[{row}, {column}] = {name}({given})" for i, name in enumerate(self.functions)]
-
-
-def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int] = ()) -> Following | None:
+def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int] = ()) -> Epilogue | None:
     """The ops of the body after `root`, a matrix product; None if one of them is more than that.
 
     `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are read at its place."""
@@ -54,13 +29,14 @@ def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int]
         return None
     if any(not is_matrix_of(static_shape(entry), whole) for node in others for entry in node.outputs):
         return None
-    operands = _operands(body, root, others, whole, beside)
-    if operands is None:
+    reads = [(root.inputs[i], read_size(static_shape(root.inputs[i]), whole)) for i in beside]
+    for node in others:
+        made = static_shape(node[0]) or ()
+        read = node.reads if node.op not in VIEWS else node.reads[:1]
+        reads += [(entry, read_size(static_shape(entry), made)) for entry in read]
+    if any(entry is not None and static_shape(entry) is None for entry, _ in reads):
         return None
-    given = [body.graph.inputs[i][0] for i in operands]
-    compute = functools.partial(chain_number, body, root, start, formulas, given)
-    functions = {f"f{i}": functools.partial(compute, entry) for i, entry in enumerate(body.graph.outputs)}
-    return Following(operands, functions, any(node.op in LONG for node in others))
+    return epilogue_of(body, root, start, formulas, reads, (math.prod(whole[:-1]), whole[-1]))
 
 
 def is_matrix_of(shape: Shape | None, whole: Shape) -> bool:
@@ -79,28 +55,6 @@ def read_size(shape: Shape | None, whole: Shape) -> Size | None:
     return rows, aligned[-1]
 
 
-def _operands(body: Body, root: Node, others: Sequence[Node], whole: Shape, beside: Sequence[int]) -> dict[int, Size] | None:
-    """By input that is read beside the sum, its size; None if one of them does not fit, or is read in two ways."""
-    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
-    reads = [(root.inputs[i], whole) for i in beside]
-    for node in others:
-        made = static_shape(node[0])
-        reads += [(entry, made or ()) for entry in (node.reads if node.op not in VIEWS else node.reads[:1])]
-    found: dict[int, Size] = {}
-    for entry, shape in reads:
-        if entry in positions:
-            size = read_size(static_shape(entry), shape)
-            if size is None or found.setdefault(positions[entry], size) != size:
-                return None
-        elif entry is not None and static_shape(entry) is None:
-            return None
-    return found
-
-
 def _is_read(node: Node, others: Sequence[Node]) -> bool:
     """Is the constant a number of a formula, and not the shape that a reshape is given?"""
     return any(entry.node is node for other in others if other.op not in VIEWS for entry in other.reads)
-
-
-def _at(size: Size, row: str, column: str) -> str:
-    return ", ".join("0" if extent == 1 else index for extent, index in zip(size, (row, column), strict=True))

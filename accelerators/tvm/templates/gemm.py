@@ -17,8 +17,8 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Array, Draft, template
 from accelerators.tvm.templates.choice import choose
-from accelerators.tvm.templates.epilogue import input_name, output_name, static_shape
-from accelerators.tvm.templates.flat import Following, make_following
+from accelerators.tvm.templates.epilogue import Epilogue, input_name, output_name, static_shape
+from accelerators.tvm.templates.flat import make_following
 from accelerators.tvm.templates.formulas import Number
 from accelerators.tvm.templates.numbers import const
 from accelerators.tvm.templates.panels import PanelTile, best_tile, shared_out
@@ -53,7 +53,7 @@ class Product:
     """Is the constant given with its columns first?"""
     depth: int
     """Products in each sum."""
-    after: Following
+    after: Epilogue
     """The ops after it."""
 
     def matrix(self, array: Array) -> Array:
@@ -155,7 +155,7 @@ def _text(found: Product, tile: PanelTile, machine: Machine) -> Lines:
         return f"{input_name(found.left)}[{row} + {r}, {k}]"
 
     def store(total: str, r: str, c: str) -> Lines:
-        return found.after.store(total, f"{row} + {r}", f"{column} + {c}")
+        return found.after.store(total, [f"{row} + {r}", f"{column} + {c}"])
 
     work = ["j: T.let = pair % " + str(panels), f"i: T.let = T.min(pair // {panels} * {tiles} + t, {heights - 1})"]
     work += tile.product(depth, number, input_name(found.right), f"j * {depth * tile.width}")

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import numpy as np
 
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.library import part
-from accelerators.tvm.templates.attention_pattern import Operand
+from accelerators.tvm.templates.attention_pattern import Operand, Readers, readers_of
 from accelerators.tvm.templates.epilogue import input_name, output_name
 from accelerators.tvm.templates.formulas import formula
 from accelerators.tvm.templates.panels import PanelTile
 from accelerators.tvm.templates.script import Lines, loop
 from accelerators.tvm.templates.strides import Strides, followed, ghost, strides_in, undone
 from graph.node import Node, NodeEntry
+
+
+class Found(Protocol):
+    """Products that were found in a graph, with the ops around them."""
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The matrices."""
+
+    @property
+    def chain(self) -> tuple[Node, ...]:
+        """Element-wise ops on the numbers of a product."""
+
+    @property
+    def nodes(self) -> set[Node]:
+        """All of it."""
+
+    @property
+    def result(self) -> NodeEntry:
+        """What it makes."""
+
+
+F = TypeVar("F", bound=Found)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -104,7 +127,19 @@ class Heads:
         return values[wanted]
 
 
-def reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:
+def found_in(body: Body, op: str, find: Callable[[Node, Readers, int], F | None]) -> F | None:
+    """What is found around the body's one such op, if that is all of the body and every matrix is an input."""
+    roots = [node for node in body.ops if node.op == op]
+    if len(roots) != 1 or len(body.graph.outputs) != 1:
+        return None
+    found = find(roots[0], readers_of(body.graph), body.graph.opsets.get("", 1))
+    if found is None or found.result != body.graph.outputs[0] or found.nodes != set(body.ops):
+        return None
+    given = all(operand.source.node.is_variable for operand in found.operands)
+    return found if given and not _reads_arrays(body, found.chain) else None
+
+
+def _reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:
     """Does one of the element-wise ops read a constant of several numbers?"""
     read = {entry for node in nodes for entry in node.reads}
     return any(node.value is not None and node.value.size != 1 and node[0] in read for node in body.graph.nodes)

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import attrs
 
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates.choice import choose
-from accelerators.tvm.templates.script import Lines, Vectors, local, loop
-
-LATENCY = 4.0
-"""Cycles until a product is there."""
-
-PORTS = 2
-"""Products, and loads, that start in one cycle."""
+from accelerators.tvm.templates.script import Lines, loop
+from accelerators.tvm.templates.tile import Tile, fitting, start, starts
 
 FUSED = 8
 """Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""
@@ -29,25 +25,10 @@ UNROLLED = 4
 
 
 @attrs.frozen(slots=True)
-class PanelTile:
-    """Rows of the left matrix times one panel of the right one."""
+class PanelTile(Tile):
+    """Rows of the left matrix times one panel of the right one, which is as wide as the tile."""
 
-    rows: int
-    """Of the left matrix."""
-    vectors: int
-    """How wide a panel is."""
-    lanes: int
-    """How many numbers a vector holds."""
-
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        return self.vectors * self.lanes
-
-    @property
-    def cycles(self) -> float:
-        """About what a step takes: the slowest of products, loads and latency, and a little for the loop around it."""
-        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + 0.5
+    around: ClassVar[float] = 0.5
 
     def down(self, rows: int) -> int:
         """Tiles that cover so many rows."""
@@ -59,7 +40,7 @@ class PanelTile:
 
     def starts(self, columns: int) -> list[int]:
         """Where the panels begin."""
-        return [min(i * self.width, columns - self.width) for i in range(self.across(columns))]
+        return starts(columns, self.width)
 
     def row(self, tile: str, rows: int) -> str:
         """Text of a tile's first row."""
@@ -75,50 +56,31 @@ class PanelTile:
         """The sums `acc` of a tile: number(r, k) is the left matrix's; the panel's numbers begin at `first` in its buffer, each
         step of the depth a panel's width after the one before, or as far as told."""
         apart = self.width if step_of is None else step_of
-        text = Vectors(self.lanes)
-        sums = text.at("acc", f"r * {self.width} + v * {self.lanes}")
 
         def step(k: str) -> Lines:
-            right = text.at(panel, f"{first} + ({k}) * {apart} + v * {self.lanes}")
-            return self.each([f"{sums} = {sums} + {text.every(number('r', k))} * {right}"])
+            return self.step(number("r", k), panel, f"{first} + ({k}) * {apart}")
 
         whole, left = divmod(depth, UNROLLED)
-        lines = [local("acc", self.rows * self.width), *self.each([f"{sums} = {text.const(0.0)}"])]
+        lines = [*self.buffers, *self.clear()]
         if whole:
             lines += loop("k", whole, loop("u", UNROLLED, step(f"k * {UNROLLED} + u"), "unroll"))
         return lines + (loop("u", left, step(f"{whole * UNROLLED} + u"), "unroll") if left else [])
-
-    def each(self, lines: Lines) -> Lines:
-        """The lines for each row r and vector v."""
-        return loop("r", self.rows, loop("v", self.vectors, lines, "unroll"), "unroll")
 
     def finish(self, lines: Callable[[str, str, str], Lines], long: bool = False) -> Lines:
         """Lines for each sum, a vector at a time, from the texts of the sum, its row and its column in the tile.
 
         Long ones stand once in a loop, for which the sums leave their registers."""
-        place = f"r * {self.width} + v * {self.lanes}"
-        if not long:
-            return self.each(loop("l", self.lanes, lines(f"acc[{place} + l]", "r", f"v * {self.lanes} + l"), "vectorized"))
-        text = Vectors(self.lanes)
-        kept = [local("sums", self.rows * self.width), *self.each([f"{text.at('sums', place)} = {text.at('acc', place)}"])]
-        inner = loop("l", self.lanes, lines(f"sums[{place} + l]", "r", f"v * {self.lanes} + l"), "vectorized")
-        return kept + loop("r", self.rows, loop("v", self.vectors, inner))
-
-
-def start(piece: str, step: int, size: int) -> str:
-    """Text of where a piece of `step` begins, the last one overlapping where they do not divide."""
-    return f"T.min({piece} * {step}, {size - step})" if size % step else f"{piece} * {step}"
+        buffer = "sums" if long else "acc"
+        sums = loop("l", self.lanes, lines(self.lane(buffer), "r", f"v * {self.lanes} + l"), "vectorized")
+        return [*self.spilled(), *loop("r", self.rows, loop("v", self.vectors, sums))] if long else self.each(sums)
 
 
 def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
     """Every tile that fits the registers: the sums, the panel's vectors and one spread number. A single row needs little more
-    than its sums: each of the panel's vectors is read where it is multiplied. With more rows than half the registers LLVM
-    spreads too many numbers ahead, and spills."""
-    for vectors in range(1, machine.registers):
-        for rows in range(1, machine.registers // 2 + 1):
-            beside = vectors + 1 + (machine.lanes < FUSED) if rows > 1 else 4
-            if rows * vectors + beside <= machine.registers:
-                yield PanelTile(rows, vectors, machine.lanes)
+    than its sums: each of the panel's vectors is read where it is multiplied."""
+    spare = machine.lanes < FUSED
+    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 1 + spare if rows > 1 else 4):
+        yield PanelTile(rows, vectors, machine.lanes)
 
 
 def shared_out(pairs: int, tiles: int, tasks: int, work: Lines, before: Lines = ()) -> Lines:  # type: ignore[assignment]

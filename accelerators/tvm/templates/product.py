@@ -13,17 +13,10 @@ import attrs
 from accelerators.tvm.bodies import Body, shape_of
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
-from accelerators.tvm.templates.attention_pattern import (
-    Operand,
-    Readers,
-    operands_of,
-    readers_of,
-    written_after,
-)
-from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.flat import LONG
+from accelerators.tvm.templates.attention_pattern import Operand, Readers, operands_of, written_after
+from accelerators.tvm.templates.epilogue import LONG, static_shape
 from accelerators.tvm.templates.formulas import formula
-from accelerators.tvm.templates.heads import Heads, reads_arrays
+from accelerators.tvm.templates.heads import Heads, found_in
 from accelerators.tvm.templates.numbers import const
 from accelerators.tvm.templates.panels import PanelTile, best_tile, shared_out
 from accelerators.tvm.templates.script import Lines, kernel
@@ -51,6 +44,11 @@ class ValueProduct:
     """Element-wise ops after it."""
     after: tuple[Node, ...]
     """Ops that write the result in another order."""
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What it reads."""
+        return self.left, self.right
 
     @property
     def nodes(self) -> set[Node]:
@@ -87,7 +85,7 @@ def find_value_product(root: Node, readers: Readers, version: int) -> ValueProdu
 @template("cpu", ops=frozenset({"MatMul"}))
 def product(body: Body, machine: Machine) -> Draft | None:
     """Bodies of one product."""
-    found = find_value_product_in(body)
+    found = found_in(body, "MatMul", find_value_product)
     shape = () if found is None else shape_of(found.root[0])
     tile = best_tile(shape[-2], shape[-1], machine) if shape else None
     if found is None or tile is None:
@@ -103,18 +101,6 @@ def product(body: Body, machine: Machine) -> Draft | None:
 
     function = kernel(params, _text(found, heads, shape[-2], shape[-1], tile, machine), {"f0": number})
     return Draft(function, "product", shapes=shapes, results=(params[-1][1],))
-
-
-def find_value_product_in(body: Body) -> ValueProduct | None:
-    """The body's product, if that is all it is."""
-    roots = [node for node in body.ops if node.op == "MatMul"]
-    if len(roots) != 1 or len(body.graph.outputs) != 1:
-        return None
-    found = find_value_product(roots[0], readers_of(body.graph), body.graph.opsets.get("", 1))
-    if found is None or found.result != body.graph.outputs[0] or found.nodes != set(body.ops):
-        return None
-    sources = found.left.source.node, found.right.source.node
-    return found if not reads_arrays(body, found.chain) and all(node.is_variable for node in sources) else None
 
 
 def _text(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> Lines:

@@ -10,8 +10,8 @@ import attrs
 
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.library import part
-from accelerators.tvm.templates.epilogue import input_name, static_shape
-from accelerators.tvm.templates.flat import LONG, Size, read_size
+from accelerators.tvm.templates.epilogue import LONG, input_name, static_shape
+from accelerators.tvm.templates.flat import Size, read_size
 from accelerators.tvm.templates.formulas import Number, formula
 from accelerators.tvm.templates.numbers import const, exp_of_negative
 from accelerators.tvm.templates.row_text import JOINS

@@ -17,8 +17,10 @@ from graph.node import Node, NodeEntry
 Ghost = np.ndarray[Any, np.dtype[np.uint8]]
 """An array that stands for a tensor's places, not its numbers."""
 
-RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
-MOVES = RESHAPES | frozenset("Transpose Split Slice Gather Expand".split())
+VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
+"""Ops that move nothing."""
+
+MOVES = VIEWS | frozenset("Transpose Split Slice Gather Expand".split())
 """Ops that may be views of their first input."""
 
 
@@ -75,7 +77,7 @@ def undone(view: Ghost, path: Sequence[Node]) -> Ghost | None:
 
 
 def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
-    if node.op in RESHAPES:
+    if node.op in VIEWS:
         return _reshaped(view, shape_of(value))
     if node.op == "Transpose":
         return view.transpose(_order(node, view.ndim))

@@ -15,9 +15,10 @@ from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates import Draft, template
 from accelerators.tvm.templates.epilogue import input_name
 from accelerators.tvm.templates.gemm import Product, find_product, task_count
-from accelerators.tvm.templates.panels import shared_out, start
+from accelerators.tvm.templates.panels import shared_out
 from accelerators.tvm.templates.row_text import across
 from accelerators.tvm.templates.script import Lines, local, loop
+from accelerators.tvm.templates.tile import start
 
 
 @attrs.frozen(slots=True)
@@ -79,6 +80,6 @@ def _text(found: Product, tile: ThinTile, machine: Machine) -> Lines:
     work = tile.product(
         found.depth, lambda k: f"{left}[{row}, {k}]", lambda k: f"{right}[({column}) * {found.depth} + {k}]"
     )
-    work += tile.each(found.after.store(tile.sum, row, column))
+    work += tile.each(found.after.store(tile.sum, [row, column]))
     groups, heights = math.ceil(found.columns / tile.columns), math.ceil(found.rows / tile.rows)
     return shared_out(groups, heights, min(task_count(found, machine), groups * heights), work)

@@ -6,7 +6,8 @@ allow, so that more products are under way than a multiplication takes cycles, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import attrs
 
@@ -31,6 +32,9 @@ class Tile:
     lanes: int
     """How many numbers a vector holds."""
 
+    around: ClassVar[float] = 1.0
+    """Cycles of a step that the loop around it takes."""
+
     @property
     def width(self) -> int:
         """Columns of the tile."""
@@ -39,7 +43,7 @@ class Tile:
     @property
     def cycles(self) -> float:
         """About what a step takes: the slowest of products, loads and latency, and a little for the loop around it."""
-        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + 1
+        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + self.around
 
     @property
     def buffers(self) -> Lines:
@@ -67,24 +71,35 @@ class Tile:
         """The lines for each row r, vector v and lane l, a vector at a time."""
         return self.each(loop("l", self.lanes, lines, "vectorized"))
 
-    @property
-    def lane(self) -> str:
+    def spilled(self) -> Lines:
+        """Lines that take the sums out of their registers, into the buffer `sums`."""
+        text = Vectors(self.lanes)
+        moved = [f"{text.at('sums', self._place)} = {text.at('acc', self._place)}"]
+        return [local("sums", self.rows * self.width), *self.each(moved)]
+
+    def lane(self, buffer: str = "acc") -> str:
         """The sum of row r, vector v, lane l."""
-        return f"acc[{self._place} + l]"
+        return f"{buffer}[{self._place} + l]"
 
     @property
     def _place(self) -> str:
         return f"r * {self.width} + v * {self.lanes}"
 
 
-def tiles(machine: Machine) -> Iterator[Tile]:
-    """Every tile that fits the registers: the sums, the vectors of a step, a spread number and one to spare.
+def fitting(machine: Machine, beside: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
+    """Rows and vectors of every tile whose sums fit the registers with what else stands there, told by rows and vectors.
 
     With more rows than half the registers LLVM spreads too many numbers ahead, and spills."""
     for vectors in range(1, machine.registers):
         for rows in range(1, machine.registers // 2 + 1):
-            if rows * vectors + vectors + 2 <= machine.registers:
-                yield Tile(rows, vectors, machine.lanes)
+            if rows * vectors + beside(rows, vectors) <= machine.registers:
+                yield rows, vectors
+
+
+def tiles(machine: Machine) -> Iterator[Tile]:
+    """Every tile that fits the registers: the sums, the vectors of a step, a spread number and one to spare."""
+    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 2):
+        yield Tile(rows, vectors, machine.lanes)
 
 
 def starts(size: int, step: int) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from accelerators.tvm.templates.image import SERIAL, Image
-from accelerators.tvm.templates.script import Lines, Vectors, indent, local, loop
+from accelerators.tvm.templates.script import Lines, indent, loop
 from accelerators.tvm.templates.tile import Tile, start
 
 Store = Callable[[str, str], Lines]
@@ -59,7 +59,7 @@ class Walk:
         """Lines that write all sums of a tile."""
         return tile.lane_sums(
             store(
-                tile.lane, f"{self._row(index)} * {self.width} + {self._column(index)} + v * {tile.lanes} + l"
+                tile.lane(), f"{self._row(index)} * {self.width} + {self._column(index)} + v * {tile.lanes} + l"
             )
         )
 
@@ -124,8 +124,7 @@ class Throughout(Walk):
         return Walk.numbers.fget(self) + self.tile  # type: ignore[attr-defined]
 
     def write(self, tile: Tile, index: str, store: Store) -> Lines:
-        text, image = Vectors(tile.lanes), self.image
-        place = f"r * {tile.width} + v * {tile.lanes}"
+        image = self.image
         rest, tests, output, before = "at", [], "0", 1
         for i in reversed(range(len(image.out))):
             position = f"{rest} % {image.copied[i]}" if i else rest
@@ -134,8 +133,7 @@ class Throughout(Walk):
             rest, before = f"({rest} // {image.copied[i]})", before * image.out[i]
         inner = loop("r", tile.rows, store(f"sums[r * {tile.width} + e]", output))
         return [
-            local("sums", tile.rows * tile.width),
-            *tile.each([f"{text.at('sums', place)} = {text.at('acc', place)}"]),
+            *tile.spilled(),
             *loop(
                 "e",
                 tile.width,

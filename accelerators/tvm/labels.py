@@ -1,0 +1,34 @@
+"""Groups of ops that were found before the partition: the ops of one label."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from graph.node import Node
+from partition.property import SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+
+class LabelProperty(SubgraphProperty):
+    """Each label a subgraph; `pre_partition` says which there are."""
+
+    growth = "largest"
+
+    def __init__(self) -> None:
+        self.labels: dict[Node, int] = {}
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return LabelSelector(self.labels)
+
+
+class LabelSelector(ContainOpSelector):
+    """Nodes of one label."""
+
+    stateless = True
+
+    def __init__(self, labels: Mapping[Node, int]) -> None:
+        super().__init__(lambda node: node in labels)
+        self.labels = labels
+
+    def label(self, node: Node) -> Hashable | None:
+        return self.labels.get(node)
