@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import partita as pt
 from accelerators.registry import accelerator
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.building import build
 from accelerators.tvm.compiled import CompiledTvm
+from accelerators.tvm.machine import Machine
 from graph.interpret import interpret
 
 Array = np.ndarray[Any, Any]
+
+
+def normals(seed: int | np.random.Generator) -> Callable[..., Array]:
+    """A function of a shape: random numbers, the same in each run of the tests."""
+    random = np.random.default_rng(seed)
+    return lambda *shape: random.standard_normal(shape).astype("float32")
+
+
+def number(value: float) -> pt.Node:
+    """The number as a constant."""
+    return pt.constant(np.float32(value))
 
 
 def compiled(graph: pt.Graph, device: str = "cpu", **config: Any) -> CompiledTvm:
@@ -60,6 +75,17 @@ def as_double(array: Array) -> Array:
 def schedules(made: CompiledTvm) -> list[str]:
     """The schedules of the kernels in order."""
     return [kernel.schedule for kernel in made.kernels()]
+
+
+def products_and_spills(graph: pt.Graph, machine: Machine) -> tuple[int, int]:
+    """In the machine code between the kernel's first product and its last: how many products of whole vectors there are, and how
+    many vectors are read from the stack."""
+    text = build(make_body(graph), machine).library.inspect_source("asm")
+    vector = {4: "%xmm", 8: "%ymm", 16: "%zmm"}[machine.lanes]
+    product = "vfmadd" if "vfmadd" in text else "mulps"
+    lines = text[text.index(product) : text.rindex(product)].splitlines()
+    products = sum(product in line and vector in line for line in lines)
+    return products, sum("(%rsp)" in line and f", {vector}" in line for line in lines)
 
 
 def _is_float(entry: Any) -> bool:

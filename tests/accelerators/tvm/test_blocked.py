@@ -10,29 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.machine import Machine, host_cpu
-from tests.accelerators.tvm.running import check, schedules
+from tests.accelerators.tvm.running import check, normals, schedules
 
 pytest.importorskip("tvm")
 
-RNG = np.random.default_rng(23)
+normal = normals(23)
 LIMIT = 5e-6
 
 some = settings(max_examples=15, deadline=None, derandomize=True)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype("float32")
-
-
-@pytest.fixture(params=[4, 8, 16])
-def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Processors of several vector widths; the compiler splits the vectors that this one does not have."""
-    width: int = request.param
-    registers = 32 if width == 16 else 16
-    machine = Machine("cpu", host_cpu(), 4, width, registers)
-    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: machine)
-    return width
 
 
 def convolved(x: pt.Node, ins: int, outs: int, taps: int = 1, **attributes: Any) -> pt.Node:

@@ -14,15 +14,12 @@ from accelerators.registry import accelerator
 from accelerators.tvm import isolation
 from accelerators.tvm.codegen import ALIGNMENT
 from accelerators.tvm.compiled import as_tensor
-from tests.accelerators.tvm.running import check, compiled, error, schedules
+from tests.accelerators.tvm.running import check, compiled, error, normals, schedules
 
 pytest.importorskip("tvm")
 
 RNG = np.random.default_rng(3)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype("float32")
+normal = normals(RNG)
 
 
 def block(x: pt.Node, channels: int = 8) -> pt.Node:

@@ -9,12 +9,10 @@ import partita as pt
 from accelerators.tvm.layouts.folding import fold_scales
 from accelerators.tvm.templates.epilogue import static_shape
 from graph.interpret import interpret
+from tests.accelerators.tvm.running import normals
 
 RNG = np.random.default_rng(5)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype("float32")
+normal = normals(RNG)
 
 
 def channels(*shape: int) -> pt.Node:

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.bodies import make_body
-from accelerators.tvm.building import build
 from accelerators.tvm.fusion import fuse
 from accelerators.tvm.layouts.blocking import block
-from accelerators.tvm.machine import Machine, host_cpu
-from tests.accelerators.tvm.running import check, compiled, error, schedules
+from accelerators.tvm.machine import Machine
+from tests.accelerators.tvm.running import check, compiled, error, normals, products_and_spills, schedules
 
 pytest.importorskip("tvm")
 
-RNG = np.random.default_rng(11)
+normal = normals(11)
 LIMIT = 5e-6
 
 some = settings(max_examples=20, deadline=None, derandomize=True)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype("float32")
-
-
-@pytest.fixture(params=[4, 8, 16])
-def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Processors of several vector widths; the compiler splits the vectors that this one does not have."""
-    width: int = request.param
-    registers = 32 if width == 16 else 16
-    monkeypatch.setattr(
-        "accelerators.tvm.cpu.host_machine",
-        lambda threads: Machine("cpu", host_cpu(), threads, width, registers),
-    )
-    return width
 
 
 def convolved(
@@ -174,21 +154,13 @@ def test_sums_stay_in_registers() -> None:
         assert sum("(%rsp)" in line for line in body) <= 4
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 processors")
-@pytest.mark.parametrize(
-    ("arch", "lanes", "registers", "vector"),
-    [("znver4", 16, 32, "%zmm"), ("haswell", 8, 16, "%ymm"), ("nehalem", 4, 16, "%xmm")],
-)
-def test_code_for_other_processors(arch: str, lanes: int, registers: int, vector: str) -> None:
+def test_code_for_other_processors(processor: Machine) -> None:
     x = pt.variable("x", "float32", (1, 32, 28, 28))
     g = pt.apply_pass(pt.Graph([convolved(x, 32, (3, 3), pads=[1, 1, 1, 1])], inputs=[x]), ("InferShape",))
-    machine = Machine("cpu", arch, 1, lanes, registers)
-    call = next(node for node in fuse(block(g, machine)).nodes if node.name.startswith("conv_0"))
-    text = build(make_body(call.subgraph), machine).library.inspect_source("asm")
-    product = "mulps" if arch == "nehalem" else "vfmadd"
-    body = text[text.index(product) : text.rindex(product)].splitlines()
-    assert sum(vector in line and product in line for line in body) >= 40
-    assert sum("(%rsp), " + vector in line for line in body) <= 9
+    call = next(node for node in fuse(block(g, processor)).nodes if node.name.startswith("conv_0"))
+    products, spills = products_and_spills(call.subgraph, processor)
+    assert products >= 40
+    assert spills <= 9
 
 
 @pytest.mark.parametrize("name", ["squeezenet", pytest.param("resnet50", marks=pytest.mark.slow)])

@@ -10,25 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from tests.accelerators.tvm.running import check, compiled, schedules
+from tests.accelerators.tvm.running import check, compiled, normals, number, schedules
 
 pytest.importorskip("tvm")
 
-RNG = np.random.default_rng(17)
+normal = normals(17)
 AXIS = pt.constant(np.array([-1]))
 
 some = settings(max_examples=5, deadline=None, derandomize=True)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=2).flatmap(
     lambda rows: st.integers(2, 90).map(lambda columns: (*rows, columns))
 )
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype("float32")
-
-
-def number(value: float) -> pt.Node:
-    return pt.constant(np.float32(value))
 
 
 def spelled_layer_norm(x: pt.Node, y: pt.Node, scale: pt.Node) -> list[pt.Node]:

@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 import partita as pt
-from tests.accelerators.tvm.running import check, compiled, schedules
+from tests.accelerators.tvm.running import check, compiled, normals, schedules
 
 pytest.importorskip("tvm")
 
-RNG = np.random.default_rng(7)
+normal = normals(7)
 SHAPES = [(4, 7, 64), (3, 17), (2, 3, 5), (1, 1000), (5, 1, 24)]
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype("float32")
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
