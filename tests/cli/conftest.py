@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,16 @@ class Done:
         return json.loads(self.out)
 
 
-Command = Callable[..., Done]
+Command = Callable[[str], Done]
 
 
 @pytest.fixture
 def partita(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("COLUMNS", "140")
 
-    def command(*arguments: object) -> Done:
-        status = main([str(argument) for argument in arguments])
+    def command(line: str) -> Done:
+        """What one types after `partita`."""
+        status = main(shlex.split(line))
         return Done(status, *capsys.readouterr())
 
     return command

@@ -31,26 +31,26 @@ def test_devices(partita: Command) -> None:
     assert done.status == 0
     assert "reference" in done.out
     assert done.err == ""
-    assert {"name", "usable", "detail", "source"} == set(partita("devices", "--json").json["devices"][0])
+    assert {"name", "usable", "detail", "source"} == set(partita("devices --json").json["devices"][0])
 
 
 def test_one_device(partita: Command) -> None:
-    found = partita("devices", "reference", "--json").json
+    found = partita("devices reference --json").json
     assert "FULL_DEVICE_NAME" in found["metrics"]
     assert found["config"]["PRECISION"] == "f32"
-    done = partita("devices", "referenc")
+    done = partita("devices referenc")
     assert (done.status, done.out) == (1, "")
     assert done.err == "error: there is no device 'referenc'\n  Did you mean 'reference'?\n"
 
 
 def test_inspect(partita: Command, model: str) -> None:
-    found = partita("inspect", model, "--json", "--nodes").json
+    found = partita(f"inspect {model} --json --nodes").json
     assert found["macs"] == 4 * 6 * 6 * 27
     assert found["inputs"] == {"x": "float32[1, 3, 8, 8]"}
     assert found["parameters"] == 108
     assert found["activation_bytes"] > 0
     assert [row["node"] for row in found["nodes"]] == ["conv1", "relu1", "softmax1"]
-    done = partita("inspect", model, "--nodes")
+    done = partita(f"inspect {model} --nodes")
     assert done.status == 0
     assert "one run: 3.888 kMAC, 8.064 kFLOP; memory: parameters 432 B" in done.out
     assert "float32[1, 4, 6, 6]" in done.out
@@ -58,29 +58,16 @@ def test_inspect(partita: Command, model: str) -> None:
 
 
 def test_sizes_that_are_not_fixed(partita: Command, dynamic: str) -> None:
-    done = partita("inspect", dynamic)
+    done = partita(f"inspect {dynamic}")
     assert "3 ops are not counted: 'conv1', 'relu1', 'softmax1'" in done.err
     assert "give them, like --shape x=1,3,8,8" in done.err
-    found = partita("inspect", dynamic, "--shape", "x=2,3,8,8", "--json").json
+    found = partita(f"inspect {dynamic} --shape x=2,3,8,8 --json").json
     assert found["macs"] == 2 * 4 * 6 * 6 * 27
     assert found["not_counted"] == []
 
 
 def test_partition_writes_what_it_is_asked_for(partita: Command, model: str) -> None:
-    done = partita(
-        "partition",
-        model,
-        "--select",
-        "Conv,Relu",
-        "-o",
-        "out.onnx",
-        "--dot",
-        "a.dot",
-        "--svg",
-        "a.svg",
-        "--plan",
-        "a.json",
-    )
+    done = partita(f"partition {model} --select Conv,Relu -o out.onnx --dot a.dot --svg a.svg --plan a.json")
     assert done.status == 0
     assert "2 of 3 ops in 1 subgraphs" in done.out
     again = pt.load("out.onnx")
@@ -92,31 +79,23 @@ def test_partition_writes_what_it_is_asked_for(partita: Command, model: str) -> 
 
 
 def test_partition_by_devices(partita: Command, model: str) -> None:
-    found = partita(
-        "partition",
-        model,
-        "--devices",
-        "HETERO:onnxruntime,reference",
-        "--forbid",
-        "Relu=onnxruntime",
-        "--json",
-    ).json
+    found = partita(f"partition {model} --devices HETERO:onnxruntime,reference --forbid Relu=onnxruntime --json").json
     assert [group["device"] for group in found["groups"]] == ["onnxruntime", "reference", "onnxruntime"]
     assert found["placement"]["refusals"] == {"relu1": {"onnxruntime": "forbid 'Relu'"}}
 
 
 def test_partition_by_pattern_and_backend(partita: Command, model: str) -> None:
-    found = partita("partition", model, "--pattern", "Conv,BatchNormalization?,Relu|Clip?", "--json").json
+    found = partita(f"partition {model} --pattern 'Conv,BatchNormalization?,Relu|Clip?' --json").json
     assert [group["nodes"] for group in found["groups"]] == [["conv1", "relu1"]]
-    found = partita("partition", model, "--backend", "reference", "--json").json
+    found = partita(f"partition {model} --backend reference --json").json
     assert [len(group["nodes"]) for group in found["groups"]] == [3]
 
 
 def test_partition_by_a_file_of_ones_own(partita: Command, model: str) -> None:
     Path("mine.py").write_text(SELECTORS)
-    both = partita("partition", model, "--plugin", "mine.py", "--json").json
+    both = partita(f"partition {model} --plugin mine.py --json").json
     assert [(group["property"], group["nodes"]) for group in both["groups"]] == [("Pair", ["conv1", "relu1"])]
-    one = partita("partition", model, "--plugin", "mine.py:relu", "--json").json
+    one = partita(f"partition {model} --plugin mine.py:relu --json").json
     assert [(group["property"], group["nodes"]) for group in one["groups"]] == [("relu", ["relu1"])]
 
 
@@ -143,7 +122,7 @@ def test_partition_by_a_file_of_ones_own(partita: Command, model: str) -> None:
 )
 def test_a_bad_file_of_ones_own(partita: Command, model: str, text: str, name: str, message: str) -> None:
     Path("mine.py").write_text(text)
-    done = partita("partition", model, "--plugin", f"mine.py{name}")
+    done = partita(f"partition {model} --plugin mine.py{name}")
     assert done.status in (1, 2)
     assert message in done.err
     assert "Traceback" not in done.err
@@ -153,7 +132,7 @@ def test_a_hook_that_raises_is_named_with_its_line(partita: Command, model: str)
     Path("slip.py").write_text(
         "import partita as pt\nclass Slip(pt.SubgraphSelector):\n    def select(self, node):\n        return node.opp\n"
     )
-    done = partita("partition", model, "--plugin", "slip.py:Slip")
+    done = partita(f"partition {model} --plugin slip.py:Slip")
     assert done.status == 1
     assert done.err.splitlines()[-1].startswith(
         "error: slip.py:4: pass 'PartitionGraph', property 'Slip', hook select, node 'conv1' (Conv): it raised AttributeError: "
@@ -161,18 +140,18 @@ def test_a_hook_that_raises_is_named_with_its_line(partita: Command, model: str)
 
 
 def test_an_op_that_the_model_has_not(partita: Command, model: str) -> None:
-    done = partita("partition", model, "--select", "Conv,Rellu")
+    done = partita(f"partition {model} --select Conv,Rellu")
     assert "warning: the model has no op 'Rellu': Did you mean 'Relu'?" in done.err
-    done = partita("partition", model, "--pattern", "Conv,Clip|Relu?,Sofmax,*")
+    done = partita(f"partition {model} --pattern 'Conv,Clip|Relu?,Sofmax,*'")
     assert "warning: the model has no op 'Sofmax': Did you mean 'Softmax'?" in done.err
     assert done.err.count("warning") == 2  # of Clip too: the model has none
 
 
 def test_explain(partita: Command, model: str) -> None:
-    done = partita("explain", model, "relu1", "--select", "Conv")
+    done = partita(f"explain {model} relu1 --select Conv")
     assert "relu1 (Relu): (conv1: float32[1, 4, 6, 6]) -> (relu1: float32[1, 4, 6, 6])" in done.out
     assert "relu1 is in no subgraph: unsupported" in done.out
-    found = partita("explain", model, "relu1", "--devices", "reference", "--json").json
+    found = partita(f"explain {model} relu1 --devices reference --json").json
     assert (found["device"], found["subgraph"], found["borders"]) == ("reference", "reference_0", [])
 
 
@@ -181,12 +160,12 @@ def test_explain_a_cycle(partita: Command, tmp_path: Path, monkeypatch: pytest.M
     x = pt.variable("x", "float32", (2,))
     a = pt.op("Sin", x, name="a")
     pt.save(pt.Graph([pt.op("Add", a, pt.op("Exp", a, name="b"), name="c")]), "fork.onnx")
-    done = partita("explain", "fork.onnx", "c", "--select", "Sin,Add")
+    done = partita("explain fork.onnx c --select Sin,Add")
     assert "  the cycle of a -> c: select_0 -> b -> select_1\n" in done.out
 
 
 def test_explain_a_value(partita: Command, model: str) -> None:
-    assert "softmax1 (Softmax)" in partita("explain", model, "y", "--devices", "reference").out
+    assert "softmax1 (Softmax)" in partita(f"explain {model} y --devices reference").out
 
 
 @pytest.mark.parametrize(
@@ -199,19 +178,19 @@ def test_explain_a_value(partita: Command, model: str) -> None:
     ],
 )
 def test_explain_what_is_not_there(partita: Command, model: str, name: str, message: str) -> None:
-    done = partita("explain", model, name)
+    done = partita(f"explain {model} {name}")
     assert (done.status, done.out) == (1, "")
     assert message in done.err
 
 
 def test_cache(partita: Command, model: str) -> None:
     pt.compile(pt.load(model), "cpu", {"CACHE_DIR": "kept"})
-    found = partita("cache", "ls", "--folder", "kept", "--json").json["entries"]
+    found = partita("cache ls --folder kept --json").json["entries"]
     assert [(entry["subgraph"], entry["ops"]) for entry in found] == [("cpu_0", 3)]
-    assert "it is the first of its kind" in partita("cache", "explain", "cpu_0", "--folder", "kept").out
-    assert partita("cache", "clear", "--folder", "kept").out == "kept: 1 entries removed\n"
-    assert partita("cache", "ls", "--folder", "kept", "--json").json["entries"] == []
-    done = partita("cache", "clear", "--folder", ".")
+    assert "it is the first of its kind" in partita("cache explain cpu_0 --folder kept").out
+    assert partita("cache clear --folder kept").out == "kept: 1 entries removed\n"
+    assert partita("cache ls --folder kept --json").json["entries"] == []
+    done = partita("cache clear --folder .")
     assert (done.status, done.err) == (
         1,
         "error: .: this is no cache folder\n  Name one that a CACHE_DIR named.\n",
@@ -225,34 +204,19 @@ def test_mxnet_symbols(partita: Command, tmp_path: Path, monkeypatch: pytest.Mon
         {"op": "Activation", "name": "act", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]},
     ]
     Path("net-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}))
-    found = partita("inspect", "net-symbol.json", "--shape", "data=2,3", "--json").json
+    found = partita("inspect net-symbol.json --shape data=2,3 --json").json
     assert (found["inputs"], found["flops"]) == ({"data": "float32[2, 3]"}, 6)
     Path("net-0007.params").touch()
-    assert (
-        "without parameters the weights are inputs: --params net-0007.params"
-        in partita("inspect", "net-symbol.json").err
-    )
+    assert "without parameters the weights are inputs: --params net-0007.params" in partita("inspect net-symbol.json").err
 
 
 def test_pages(partita: Command, model: str) -> None:
-    assert (
-        partita(
-            "partition",
-            model,
-            "--devices",
-            "HETERO:onnxruntime,reference",
-            "--forbid",
-            "Relu=onnxruntime",
-            "--report",
-            "a.html",
-        ).status
-        == 0
-    )
+    placed = "--devices HETERO:onnxruntime,reference --forbid Relu=onnxruntime"
+    assert partita(f"partition {model} {placed} --report a.html").status == 0
     assert "forbid 'Relu'" in Path("a.html").read_text()
-    placed = ("--devices", "HETERO:onnxruntime,reference", "--forbid", "Relu=onnxruntime")
-    assert partita("partition", model, *placed, "--min-size", "2", "--growth", "waves", "--report", "d.html").status == 0
+    assert partita(f"partition {model} {placed} --min-size 2 --growth waves --report d.html").status == 0
     assert all(text in Path("d.html").read_text() for text in ("forbid 'Relu'", "min_subgraph_size", "placed on"))
-    assert partita("partition", model, "--select", "Conv", "--report", "b.html").status == 0
+    assert partita(f"partition {model} --select Conv --report b.html").status == 0
     assert "select_0" in Path("b.html").read_text()
-    assert partita("run", model, "--devices", "reference", "--report", "c.html").status == 0
+    assert partita(f"run {model} --devices reference --report c.html").status == 0
     assert "reference_0" in Path("c.html").read_text()

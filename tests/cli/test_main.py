@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,14 +40,14 @@ def test_the_version_is_known_without_the_rest() -> None:
 
 
 def test_nothing_asked(partita: Command) -> None:
-    done = partita()
+    done = partita("")
     assert (done.status, done.out) == (exits.USAGE, "")
     assert "partita inspect zoo:resnet50" in done.err
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_an_example(partita: Command, verb: str) -> None:
-    done = partita(verb, "--help")
+    done = partita(f"{verb} --help")
     assert done.status == 0
     assert f"example:\n  partita {verb}" in done.out
     assert "--json" in done.out
@@ -53,28 +55,25 @@ def test_help_has_an_example(partita: Command, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_examples_are_well_formed(verb: str) -> None:
-    import importlib
-    import shlex
-
     for line in importlib.import_module(f"partita.cli.{verb}").EXAMPLE.strip().splitlines():
         make_parser().parse_args(shlex.split(line)[1:])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("line", "message"),
     [
-        (("--debug",), "the following arguments are required: VERB"),
-        (("frobnicate",), "invalid choice: 'frobnicate'"),
-        (("inspect",), "the following arguments are required: MODEL"),
-        (("inspect", "m", "--shape", "x"), "'x' is no shape: write NAME=1,3,224,224"),
-        (("run", "m", "--config", "x"), "'x' is no setting"),
-        (("run", "m", "--dev", "cpu"), "unrecognized arguments: --dev"),
-        (("bench", "m", "--seconds", "-1"), "-1 is no positive number"),
-        (("partition", "m", "--select", "A", "--backend", "b"), "not allowed with argument"),
+        ("--debug", "the following arguments are required: VERB"),
+        ("frobnicate", "invalid choice: 'frobnicate'"),
+        ("inspect", "the following arguments are required: MODEL"),
+        ("inspect m --shape x", "'x' is no shape: write NAME=1,3,224,224"),
+        ("run m --config x", "'x' is no setting"),
+        ("run m --dev cpu", "unrecognized arguments: --dev"),
+        ("bench m --seconds -1", "-1 is no positive number"),
+        ("partition m --select A --backend b", "not allowed with argument"),
     ],
 )
-def test_usage(partita: Command, arguments: tuple[str, ...], message: str) -> None:
-    done = partita(*arguments)
+def test_usage(partita: Command, line: str, message: str) -> None:
+    done = partita(line)
     assert (done.status, done.out) == (exits.USAGE, "")
     assert message in done.err
     assert "--help." in done.err
@@ -97,7 +96,7 @@ def test_bad_models(partita: Command, model: str, verb: str, name: str, message:
     Path("cut.onnx").write_bytes(Path(model).read_bytes()[:-20])
     Path("text.onnx").write_text("hello\n")
     Path("cut.json").write_text('{"nodes": [')
-    done = partita(verb, name, *(("-o", "out.partita") if verb == "compile" else ()))
+    done = partita(f"{verb} {name}" + (" -o out.partita" if verb == "compile" else ""))
     assert (done.status, done.out) == (exits.NO, "")
     assert message in done.err
     assert "Traceback" not in done.err
@@ -105,7 +104,7 @@ def test_bad_models(partita: Command, model: str, verb: str, name: str, message:
 
 
 def test_errors_as_data(partita: Command) -> None:
-    done = partita("inspect", "zoo:resnet5", "--json")
+    done = partita("inspect zoo:resnet5 --json")
     assert done.status == exits.NO
     assert done.json["error"] == {
         "kind": "ReadError",
@@ -117,8 +116,8 @@ def test_errors_as_data(partita: Command) -> None:
 
 @pytest.mark.parametrize("verb", ["partition", "run", "bench", "compile", "explain"])
 def test_a_wrong_device(partita: Command, model: str, verb: str) -> None:
-    more = {"explain": ("relu1",), "compile": ("-o", "o.partita")}.get(verb, ())
-    done = partita(verb, model, *more, "--devices", "HETERO:cpy,reference")
+    more = {"explain": "relu1", "compile": "-o o.partita"}.get(verb, "")
+    done = partita(f"{verb} {model} {more} --devices HETERO:cpy,reference")
     assert done.status == exits.NO
     assert done.err.endswith("error: there is no device 'cpy'\n  Did you mean 'cpu'?\n")
 
@@ -136,21 +135,21 @@ def test_where_nothing_can_be_written(
     partita: Command, model: str, option: str, path: str, message: str
 ) -> None:
     before = Path(model).read_bytes()
-    done = partita("partition", model, "--select", "Conv", option, path)
+    done = partita(f"partition {model} --select Conv {option} {path}")
     assert (done.status, done.out) == (exits.NO, "")
     assert message in done.err
     assert Path(model).read_bytes() == before
 
 
 def test_debug_shows_where_an_error_came_from(partita: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Traceback" in partita("inspect", "none.onnx", "--debug").err
+    assert "Traceback" in partita("inspect none.onnx --debug").err
     monkeypatch.setenv("PARTITA_DEBUG", "1")
-    assert "Traceback" in partita("inspect", "none.onnx").err
+    assert "Traceback" in partita("inspect none.onnx").err
 
 
 def test_a_fault_of_ours(partita: Command, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("partita.cli.inspect.count_flops", lambda graph: 1 // 0)
-    done = partita("inspect", model)
+    done = partita(f"inspect {model}")
     assert done.status == exits.FAULT
     assert "Traceback" in done.err
     assert "This is a fault in Partita" in done.err
@@ -162,24 +161,24 @@ def test_hostile_names(partita: Command, tmp_path: Path, monkeypatch: pytest.Mon
     evil = "\x1b]0;owned\x07\x1b[2J[red]\u202e<script>"
     x = pt.variable("x", "float32", (2,))
     pt.save(pt.Graph([pt.op("Relu", x, name=evil)], name=evil), "evil.onnx")
-    for arguments in (
-        ("inspect", "evil.onnx", "--nodes"),
-        ("partition", "evil.onnx", "--select", "Relu"),
-        ("explain", "evil.onnx", evil, "--select", "Exp"),
-        ("explain", "evil.onnx", evil + "?"),
-        ("run", "evil.onnx", "--devices", "reference", "--check"),
+    for line in (
+        "inspect evil.onnx --nodes",
+        "partition evil.onnx --select Relu",
+        f"explain evil.onnx {shlex.quote(evil)} --select Exp",
+        f"explain evil.onnx {shlex.quote(evil + '?')}",
+        "run evil.onnx --devices reference --check",
     ):
-        done = partita(*arguments)
-        assert not {"\x1b", "\x07", "\u202e"} & set(done.out + done.err), arguments
+        done = partita(line)
+        assert not {"\x1b", "\x07", "\u202e"} & set(done.out + done.err), line
         assert "[red]" in done.out + done.err
-    assert partita("inspect", "evil.onnx", "--nodes", "--json").json["nodes"][0]["node"] == evil
+    assert partita("inspect evil.onnx --nodes --json").json["nodes"][0]["node"] == evil
 
 
 def test_progress_and_results_go_separate_ways(partita: Command, model: str) -> None:
-    done = partita("run", model, "--devices", "reference", "--json")
+    done = partita(f"run {model} --devices reference --json")
     json.loads(done.out)
     assert done.err.splitlines() == ["reading small.onnx", "compiling for reference", "running", "measuring"]
-    assert partita("run", model, "--devices", "reference", "--quiet").err == ""
+    assert partita(f"run {model} --devices reference --quiet").err == ""
 
 
 def test_colours_only_on_a_terminal() -> None:

@@ -16,17 +16,7 @@ ARRAY = np.random.default_rng(1).standard_normal((1, 3, 8, 8), np.float32)
 
 
 def test_run(partita: Command, model: str) -> None:
-    done = partita(
-        "run",
-        model,
-        "--devices",
-        "HETERO:onnxruntime,reference",
-        "--check",
-        "-o",
-        "out.npz",
-        "--trace",
-        "trace.json",
-    )
+    done = partita(f"run {model} --devices HETERO:onnxruntime,reference --check -o out.npz --trace trace.json")
     assert done.status == 0
     assert "check y: error" in done.out
     assert "of the logarithms, at most 0.001: ok" in done.out
@@ -36,7 +26,7 @@ def test_run(partita: Command, model: str) -> None:
 
 
 def test_run_tells_the_same_as_data(partita: Command, model: str) -> None:
-    found = partita("run", model, "--devices", "reference", "--check", "--json").json
+    found = partita(f"run {model} --devices reference --check --json").json
     assert found["check"]["ok"]
     assert found["check"]["outputs"][0]["worst"] == 0
     assert found["outputs"][0]["shape"] == [1, 4, 6, 6]
@@ -59,7 +49,7 @@ def test_a_check_that_fails(partita: Command, model: str) -> None:
 
     pt.register_accelerator(Wrong)
     try:
-        done = partita("run", model, "--devices", "wrong", "--check")
+        done = partita(f"run {model} --devices wrong --check")
     finally:
         pt.unregister_accelerator("wrong")
     assert done.status == 1
@@ -72,12 +62,7 @@ def test_inputs_from_files(partita: Command, model: str) -> None:
     np.savez("x.npz", x=ARRAY)
     np.save("one.npy", ARRAY[0].astype(np.float64))
     for given in ("x.npy", "x=x.npy", "x.npz", "one.npy"):
-        assert (
-            partita(
-                "run", model, "--devices", "reference", "--input", given, "-o", "y.npz", "--profile", "0"
-            ).status
-            == 0
-        )
+        assert partita(f"run {model} --devices reference --input {given} -o y.npz --profile 0").status == 0
         assert np.array_equal(np.load("y.npz")["y"], expected), given
 
 
@@ -88,12 +73,10 @@ def test_outputs_that_are_text_or_no_tensors(
     x = pt.variable("x", "float32", (2,))
     pt.save(pt.Graph([pt.op("Cast", x, to=8)], output_names=["file"]), "text.onnx")
     np.save("x.npy", np.array([1, 2], np.float32))
-    assert (
-        partita("run", "text.onnx", "--devices", "reference", "--input", "x.npy", "-o", "y.npz").status == 0
-    )
+    assert partita("run text.onnx --devices reference --input x.npy -o y.npz").status == 0
     assert np.load("y.npz", allow_pickle=False)["file"].dtype.kind == "U"
     pt.save(pt.Graph([pt.op("SequenceConstruct", x, x)], output_names=["y"]), "two.onnx")
-    done = partita("run", "two.onnx", "--devices", "reference", "-o", "z.npz")
+    done = partita("run two.onnx --devices reference -o z.npz")
     assert (done.status, Path("z.npz").exists()) == (1, False)
     assert "z.npz: output 'y' is no tensor" in done.err
 
@@ -104,14 +87,14 @@ def test_an_image(partita: Command, model: str) -> None:
     pixel = (np.array([255, 0, 128], np.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     array = np.broadcast_to(pixel.astype(np.float32)[None, :, None, None], (1, 3, 8, 8)).copy()
     expected = pt.compile(pt.load(model), "reference")(array)[0]
-    assert partita("run", model, "--devices", "reference", "--input", "red.png", "-o", "y.npz").status == 0
+    assert partita(f"run {model} --devices reference --input red.png -o y.npz").status == 0
     assert np.allclose(np.load("y.npz")["y"], expected, atol=1e-6)
 
 
 def test_an_image_without_pillow(partita: Command, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     Path("red.png").write_bytes(b"")
-    done = partita("run", model, "--input", "red.png", "--devices", "reference")
+    done = partita(f"run {model} --input red.png --devices reference")
     assert done.status == 1
     assert "reading the image 'red.png' needs the package 'pillow', which is not installed" in done.err
     assert "pip install 'partita[image]'" in done.err
@@ -139,14 +122,14 @@ def test_bad_inputs(partita: Command, model: str, given: str, message: str) -> N
     np.save("pickled.npy", np.array([{}], object), allow_pickle=True)
     np.savez("wrong.npz", a=ARRAY, b=ARRAY)
     np.save("small.npy", np.zeros(3, np.float32))
-    done = partita("run", model, "--devices", "reference", "--input", given)
+    done = partita(f"run {model} --devices reference --input {given}")
     assert done.status == 1
     assert message in done.err
 
 
 def test_wrong_sizes_are_said_before_anything_is_compiled(partita: Command, model: str) -> None:
     np.save("wide.npy", np.zeros((1, 3, 8, 9), np.float32))
-    done = partita("run", model, "--devices", "reference", "--input", "wide.npy")
+    done = partita(f"run {model} --devices reference --input wide.npy")
     assert done.status == 1
     assert "input 'x': dimension 3 is 8 (float32[1, 3, 8, 8]), and that of the array given 9" in done.err
     assert "compiling" not in done.err
@@ -154,106 +137,94 @@ def test_wrong_sizes_are_said_before_anything_is_compiled(partita: Command, mode
 
 def test_dynamic_sizes(partita: Command, dynamic: str) -> None:
     np.save("x.npy", np.concatenate([ARRAY, ARRAY]))
-    found = partita("run", dynamic, "--devices", "reference", "--input", "x.npy", "--json").json
+    found = partita(f"run {dynamic} --devices reference --input x.npy --json").json
     assert found["outputs"][0]["shape"] == [2, 4, 6, 6]
-    done = partita("run", dynamic, "--devices", "reference", "--profile", "0")
+    done = partita(f"run {dynamic} --devices reference --profile 0")
     assert "warning: sizes that are not fixed are taken for 1, as with --shape x=1,3,8,8\n" in done.err
-    found = partita("run", dynamic, "--devices", "reference", "--shape", "x=5,3,8,8", "--json").json
+    found = partita(f"run {dynamic} --devices reference --shape x=5,3,8,8 --json").json
     assert found["outputs"][0]["shape"] == [5, 4, 6, 6]
 
 
 def test_compile_and_run_the_file(partita: Command, model: str) -> None:
     Path("secret").write_bytes(b"a secret")
-    done = partita("compile", model, "--devices", "onnxruntime", "-o", "small.partita", "--key", "secret")
+    done = partita(f"compile {model} --devices onnxruntime -o small.partita --key secret")
     assert done.status == 0
     assert "wrote small.partita" in done.out
-    done = partita("run", "small.partita", "--against", model, "--key", "secret")
+    done = partita(f"run small.partita --against {model} --key secret")
     assert (done.status, "ok" in done.out) == (0, True)
-    assert partita("inspect", "small.partita", "--json").json["devices"] == ["onnxruntime"]
-    assert partita("explain", "small.partita", "conv1").out == "conv1 is on onnxruntime\n"
-    done = partita("run", "small.partita", "--check")
+    assert partita("inspect small.partita --json").json["devices"] == ["onnxruntime"]
+    assert partita("explain small.partita conv1").out == "conv1 is on onnxruntime\n"
+    done = partita("run small.partita --check")
     assert done.status == 2
     assert "Name the model it was made from: --against MODEL" in done.err
     Path("other").write_bytes(b"another")
-    assert "signed with another key" in partita("run", "small.partita", "--key", "other").err
-    assert "this is a compiled model" in partita("partition", "small.partita").err
+    assert "signed with another key" in partita("run small.partita --key other").err
+    assert "this is a compiled model" in partita("partition small.partita").err
 
 
 def test_the_name_of_a_compiled_file_is_free(partita: Command, model: str) -> None:
-    assert partita("compile", model, "--devices", "reference", "-o", "small.bin").status == 0
-    done = partita("run", "small.bin", "--devices", "onnxruntime", "--profile", "0")
+    assert partita(f"compile {model} --devices reference -o small.bin").status == 0
+    done = partita("run small.bin --devices onnxruntime --profile 0")
     assert (done.status, "imported, 1 subgraphs" in done.out) == (0, True)
     assert "warning: all of it fits here and stays on reference" in done.err
-    done = partita("explain", "small.bin", "relu2")
+    done = partita("explain small.bin relu2")
     assert done.err == "error: model 'small': there is no op node 'relu2'\n  Did you mean 'relu1'?\n"
-    assert "the model is compiled: --inline comes too late" in partita("run", "small.bin", "--inline").err
+    assert "the model is compiled: --inline comes too late" in partita("run small.bin --inline").err
 
 
 def test_what_was_partitioned_before(partita: Command, model: str) -> None:
-    assert partita("partition", model, "--devices", "onnxruntime", "-o", "placed.onnx").status == 0
-    done = partita("run", "placed.onnx", "--devices", "onnxruntime", "--check", "--profile", "0")
+    assert partita(f"partition {model} --devices onnxruntime -o placed.onnx").status == 0
+    done = partita("run placed.onnx --devices onnxruntime --check --profile 0")
     assert (done.status, "ok" in done.out) == (0, True)
-    assert "they are reference" in partita("run", "placed.onnx", "--devices", "reference").err.lower()
-    assert partita("run", "placed.onnx", "--devices", "reference", "--inline", "--profile", "0").status == 0
-    done = partita("partition", "placed.onnx", "--select", "Conv,Relu", "--inline", "--json", "--quiet")
+    assert "they are reference" in partita("run placed.onnx --devices reference").err.lower()
+    assert partita("run placed.onnx --devices reference --inline --profile 0").status == 0
+    done = partita("partition placed.onnx --select Conv,Relu --inline --json --quiet")
     assert [row["nodes"] for row in done.json["groups"]] == [["conv1", "relu1"]]
 
 
 def test_bench_of_what_was_placed_or_compiled(partita: Command, model: str) -> None:
-    partita("partition", model, "--devices", "onnxruntime", "-o", "placed.onnx")
-    partita("compile", model, "--devices", "onnxruntime", "-o", "small.partita")
+    partita(f"partition {model} --devices onnxruntime -o placed.onnx")
+    partita(f"compile {model} --devices onnxruntime -o small.partita")
     for given in ("placed.onnx", "small.partita"):
-        own = ("--devices", "onnxruntime") if given.endswith(".onnx") else ()
-        done = partita("bench", given, *own, "--vs", "reference", "--seconds", "0.1", "--json")
+        own = "--devices onnxruntime" if given.endswith(".onnx") else ""
+        done = partita(f"bench {given} {own} --vs reference --seconds 0.1 --json")
         assert [row["devices"] for row in done.json["contenders"]] == ["onnxruntime", "reference"]
 
 
 def test_bench_of_machine_code_alone(partita: Command, model: str) -> None:
     pt.compile(pt.load(model), "openvino").export("bare.partita", bodies=False)
-    done = partita("bench", "bare.partita", "--vs", "reference", "--seconds", "0.1", "--json")
+    done = partita("bench bare.partita --vs reference --seconds 0.1 --json")
     assert done.json["refused"] == {
         "reference": "it holds machine code alone, and not what that computes\n  Give the model itself."
     }
 
 
 def test_bench(partita: Command, model: str) -> None:
-    done = partita(
-        "bench",
-        model,
-        "--devices",
-        "reference",
-        "--vs",
-        "onnxruntime",
-        "--threads",
-        "1",
-        "--seconds",
-        "0.2",
-        "--json",
-    )
+    done = partita(f"bench {model} --devices reference --vs onnxruntime --threads 1 --seconds 0.2 --json")
     rows = done.json["contenders"]
     assert done.status == 0
     assert [row["devices"] for row in rows] == ["reference", "onnxruntime"]
     assert rows[0]["ratio"] == 1
     assert rows[1]["difference"] < 1e-5
     assert min(row["runs"] for row in rows) >= 3
-    assert "median" in partita("bench", model, "--devices", "reference", "--seconds", "0.1").out
+    assert "median" in partita(f"bench {model} --devices reference --seconds 0.1").out
 
 
 def test_bench_against_a_device_that_does_not_run_it(partita: Command, model: str) -> None:
-    done = partita("bench", model, "--devices", "reference", "--vs", "nonesuch", "--seconds", "0.1")
+    done = partita(f"bench {model} --devices reference --vs nonesuch --seconds 0.1")
     assert done.status == 1
     assert "warning: nonesuch does not run it: there is no device 'nonesuch'" in done.err
 
 
 def test_settings(partita: Command, model: str) -> None:
-    assert partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREADS=1").status == 0
-    done = partita("run", model, "--devices", "onnxruntime", "--config", "NUM_THREAD=1")
+    assert partita(f"run {model} --devices onnxruntime --config NUM_THREADS=1").status == 0
+    done = partita(f"run {model} --devices onnxruntime --config NUM_THREAD=1")
     assert done.status == 2
     assert "no such setting as 'NUM_THREAD'\n  Did you mean 'NUM_THREADS'" in done.err
 
 
 def test_a_setting_that_nobody_has(partita: Command, model: str) -> None:
-    done = partita("run", model, "--devices", "reference", "--config", "FOO=1")
+    done = partita(f"run {model} --devices reference --config FOO=1")
     assert done.err.splitlines()[-2] == "error: reference: no such setting as 'FOO'"
     assert "There are CACHE_DIR, DEVICE_ID, HETERO_DUMP_GRAPH_DOT" in done.err
 
@@ -265,15 +236,13 @@ def test_a_setting_goes_to_the_devices_that_have_it() -> None:
 
 
 def test_parameters_without_a_symbol(partita: Command, model: str) -> None:
-    done = partita("run", model, "--params", "some.params")
+    done = partita(f"run {model} --params some.params")
     assert (done.status, done.out) == (2, "")
     assert "--params goes with an MXNet symbol" in done.err
 
 
 def test_tune(partita: Command, model: str) -> None:
-    done = partita(
-        "tune", model, "--devices", "cpu", "--config", "CACHE_DIR=kept", "--seconds", "1", "--json", "--quiet"
-    )
+    done = partita(f"tune {model} --devices cpu --config CACHE_DIR=kept --seconds 1 --json --quiet")
     kernels = done.json["kernels"]
     assert done.status == 0
     assert all(kernel["after_us"] <= kernel["before_us"] for kernel in kernels)
@@ -298,7 +267,7 @@ def test_bad_packages(partita: Command, model: str, verb: str, name: str, messag
     with writing("other.partita") as package:
         package.add("report.json", b"[]")
         package.finish({"units": 1}, None)
-    done = partita(verb, name, *(("relu1",) if verb == "explain" else ()))
+    done = partita(f"{verb} {name}" + (" relu1" if verb == "explain" else ""))
     assert (done.status, done.out) == (1, "")
     assert message in done.err
     assert "Traceback" not in done.err
