@@ -71,7 +71,7 @@ def _gelu(node: Node, x: Sequence[Number]) -> Number:
 
 
 def _elu(x: Number, alpha: Number) -> Number:
-    return _choose(x > const(0.0), x, alpha * (numbers.exp(at_most(x, 0.0)) - const(1.0)))
+    return _choose(x > const(0.0), x, alpha * (numbers.exp_of_negative(at_most(x, 0.0)) - const(1.0)))
 
 
 def _selu(node: Node, x: Sequence[Number]) -> Number:

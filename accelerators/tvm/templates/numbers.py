@@ -47,46 +47,36 @@ def at_most(x: Number, high: Number | float) -> Number:
 
 
 def exp(x: Number) -> Number:
-    """2^n times a polynomial on the rest; n, rounded by a cast (which vectorises), is added to the exponent as an integer."""
-    return let(x, lambda x: let(at_least(at_most(x, 88.7228391), -87.3365448), lambda clamped: _exp_within(x, clamped)))
+    """2^n times a polynomial on the rest. Near the largest number n stays 127 and the rest grows: what is too large becomes infinite
+    of itself."""
+    return let(x, lambda x: let(at_least(x, -88.0), lambda x: _power(x, 1.0, highest=127.0)))
 
 
-def _exp_within(x: Number, clamped: Number) -> Number:
-    tirx = part("tirx")
-    scaled = at_most(clamped, 88.0288) * const(1.44269504088896341)
-    count = (scaled + tirx.Select(scaled < const(0.0), const(-0.5), const(0.5))).astype("int32")
-    return let(count, lambda count: _exp_of_rest(x, clamped, count))
-
-
-def _exp_of_rest(x: Number, clamped: Number, count: Number) -> Number:
-    tirx, made = part("tirx"), _power_of_two(clamped, count)
-    made = tirx.Select(x > const(88.7228391), const(math.inf), made)
-    made = tirx.Select(x < const(-87.3365448), const(0.0), made)
-    return tirx.Select(x <= const(math.inf), made, x)
-
-
-def _power_of_two(x: Number, count: Number) -> Number:
-    """2^count times the polynomial on what is left of x."""
-    tirx, n = part("tirx"), count.astype("float32")
-    rest = x - n * const(0.693145751953125) - n * const(1.42860682030941723e-6)
-    poly = let(rest, lambda rest: _polynomial(rest, _EXP))
-    return tirx.reinterpret("float32", tirx.reinterpret("int32", poly) + (count << tirx.const(23, "int32")))
+def exp_within(x: Number, sign: float = 1.0) -> Number:
+    """exp of x, or of -x, that is no number or at most 89, and at least -88 (where it is 0); from 88.4 on it is infinite."""
+    return _power(x, sign)
 
 
 def exp_of_negative(x: Number) -> Number:
-    """exp where x is at most 0 or no number: half the work. Adding 1.5·2^23 rounds, and leaves n in the lowest bits."""
-    tirx, low = part("tirx"), const(-87.0)
+    """exp where x is at most 89, or no number."""
+    return let(x, lambda x: let(at_least(x, -88.0), exp_within))
 
-    def of_rest(clamped: Number, shifted: Number) -> Number:
-        n = shifted - const(12582912.0)
-        rest = clamped - n * const(0.693145751953125) - n * const(1.42860677e-6)
-        power = (tirx.reinterpret("int32", shifted) + tirx.const(127, "int32")) << tirx.const(23, "int32")
-        return let(rest, lambda rest: _polynomial(rest, _EXP)) * tirx.reinterpret("float32", power)
 
-    def within(clamped: Number) -> Number:
-        return let(clamped * const(1.44269504088896341) + const(12582912.0), lambda shifted: of_rest(clamped, shifted))
+def _power(x: Number, sign: float, highest: float | None = None) -> Number:
+    """2^n times the polynomial on the rest of x. Adding 1.5·2^23 rounds and leaves n in the lowest bits, with 127 more the
+    exponent of 2^n: 0 where n is -127, and infinite where it is 128."""
+    tirx, biased = part("tirx"), 12582912.0 + 127.0
 
-    return let(x, lambda x: tirx.Select(x < low, const(0.0), let(tirx.Select(x < low, low, x), within)))
+    def of_rest(shifted: Number) -> Number:
+        n = shifted - const(biased)
+        rest = x - n * const(sign * 0.693145751953125) - n * const(sign * 1.42860677e-6)
+        power = tirx.reinterpret("float32", tirx.reinterpret("int32", shifted) << tirx.const(23, "int32"))
+        return let(rest, lambda rest: _polynomial(rest, [c * sign**i for i, c in zip(range(6, -1, -1), _EXP)])) * power
+
+    def bounded(shifted: Number) -> Number:
+        return let(at_most(shifted, biased + highest), of_rest) if highest is not None else of_rest(shifted)
+
+    return let(x * const(sign * 1.44269504088896341) + const(biased), bounded)
 
 
 def tanh(x: Number) -> Number:
@@ -100,16 +90,8 @@ def erf(x: Number) -> Number:
 
 
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x)); within the bounds the exponential neither overflows nor vanishes, and needs no care."""
-
-    def of(x: Number, clamped: Number) -> Number:
-        scaled = clamped * const(1.44269504088896341)
-        half = part("tirx").Select(scaled < const(0.0), const(-0.5), const(0.5))
-        made = let((scaled + half).astype("int32"), lambda count: _power_of_two(clamped, count))
-        made = part("tirx").Select(x < const(-87.5), const(0.0), const(1.0) / (const(1.0) + made))
-        return part("tirx").Select(x <= const(math.inf), made, x)
-
-    return let(x, lambda x: let(at_least(at_most(const(0.0) - x, 87.5), -87.0), lambda clamped: of(x, clamped)))
+    """1 / (1 + exp(-x)), which is 0 below -88.4, where the exponential is infinite."""
+    return let(x, lambda x: let(at_least(at_most(x, 88.0), -89.0), lambda x: const(1.0) / (const(1.0) + exp_within(x, -1.0))))
 
 
 def softplus(x: Number) -> Number:
@@ -132,7 +114,7 @@ def mish(x: Number) -> Number:
     def of_power(x: Number, power: Number) -> Number:
         return let(power * (power + const(2.0)), lambda n: x * (n / (n + const(2.0))))
 
-    return let(x, lambda x: let(exp(at_most(x, 20.0)), lambda power: of_power(x, power)))
+    return let(x, lambda x: let(exp_of_negative(at_most(x, 20.0)), lambda power: of_power(x, power)))
 
 
 def _rational(x: Number, coefficients: tuple[Sequence[float], Sequence[float]], limit: float) -> Number:
@@ -155,7 +137,7 @@ def _polynomial(x: Number, coefficients: Sequence[float]) -> Number:
 
 _LOG_OF_ONE_AND = (2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5, 2 / 3, 2.0)
 _EXP = (
-    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0,
+    1.5515603590756655e-3, 8.363666944205761e-3, 4.163762554526329e-2, 1.666654348373413e-1, 5.000011324882507e-1, 1.0, 1.0,
 )  # fmt: skip
 _TANH = (
     (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,

@@ -6,7 +6,7 @@ which are kept. The next row begins when all is done with this one, while it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from accelerators.tvm.bodies import Body
@@ -19,7 +19,8 @@ from accelerators.tvm.templates.row_text import JOINS, across
 from accelerators.tvm.templates.script import Lines, Vectors, kernel, local, loop
 
 SUMS = 4
-"""Vectors of partial sums: one addition need not wait for the one before."""
+"""Vectors of partial sums: one addition need not wait for the one before. (A long function takes longer than an addition, and
+needs the registers: one is enough there.)"""
 
 STACK = 4096
 """So many numbers are kept on the stack."""
@@ -53,11 +54,24 @@ class _Writing:
         self.machine = machine
         self.functions: dict[str, Any] = {}
         self.rows = {s: f"m[{i}]" for i, s in enumerate(s for s in program.steps if s.kind != "given" and not s.is_full)}
+        self.lent: set[int] = set()
+        self.aside = 0
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
         dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
-        self.kept = {step: i for i, step in enumerate(dear)}
+        self.kept = {step: self._place(step, late) for step in dear}
         self.names = {step: f"t{i}" for i, step in enumerate(program.steps) if step.kind == "each"}
+
+    def _place(self, step: Step, late: Collection[tuple[Step, int]]) -> Callable[[str], str]:
+        """Where a value is kept: in the row of a result that is not written before the value was last read, else aside."""
+        last = max(level for other, level in late if other is step)
+        for i, result in enumerate(self.program.results):
+            if i not in self.lent and result.is_full and (result is step or result.level >= last):
+                self.lent.add(i)
+                return lambda column: f"{output_name(i)}[r, {column}]"
+        start = self.aside * self.program.columns
+        self.aside += 1
+        return lambda column: f"kept[{start} + {column}]"
 
     def lines(self) -> Lines:
         """A loop over the rows."""
@@ -65,8 +79,8 @@ class _Writing:
         joined = sum(step.kind in JOINS for step in program.steps)
         lines = [local("m", len(self.rows)), local("s", SUMS * lanes * joined)]
         lines += [local(name, lanes) for step, name in self.names.items() if step.is_full]
-        if self.kept:
-            size = len(self.kept) * program.columns
+        if self.aside:
+            size = self.aside * program.columns
             lines.append(local("kept", size) if size <= STACK else f'kept = T.alloc_buffer(({size},), "float32")')
         for level in range(max(step.level for step in program.steps) + 1):
             lines += self._numbers(level) + self._pass(level)
@@ -89,13 +103,13 @@ class _Writing:
         if not joins and not kept and not results:
             return []
         needed = self._needed([*kept, *(step.reads[0] for step in joins), *(step for _, step in results)], level)
-        vectors = program.columns // width
-        groups, single = divmod(vectors, SUMS)
-        count = min(vectors, SUMS) if groups else 1
+        vectors, most = program.columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
+        groups, single = divmod(vectors, most)
+        count = most if groups else 1
 
         def at(column: str, lane: str, sums: Callable[[int], str]) -> Lines:
             made = [f"{self._text(s, column, lane)} = {self._value(s, column, lane, level)}" for s in needed]
-            made += [f"kept[{self.kept[step] * program.columns} + {column}] = {self._text(step, column, lane)}" for step in kept]
+            made += [f"{self.kept[step](column)} = {self._text(step, column, lane)}" for step in kept]
             for k, step in enumerate(joins):
                 made.append(f"{sums(k)} = {JOINS[step.kind][1](sums(k), self._text(step.reads[0], column, lane))}")
             return made + [f"{output_name(i)}[r, {column}] = {self._text(step, column, lane)}" for i, step in results]
@@ -105,10 +119,10 @@ class _Writing:
 
         lines = [f"{partial(k, u)} = {text.const(JOINS[s.kind][0])}" for k, s in enumerate(joins) for u in range(count)]
         if groups:
-            body = at(f"(v * {SUMS} + u) * {width} + l", "l", lambda k: f"s[({k * SUMS} + u) * {width} + l]")
-            lines += loop("v", groups, loop("u", SUMS, loop("l", width, body, "vectorized"), "unroll"))
+            body = at(f"(v * {most} + u) * {width} + l", "l", lambda k: f"s[({k * SUMS} + u) * {width} + l]")
+            lines += loop("v", groups, loop("u", most, loop("l", width, body, "vectorized"), "unroll"))
         if single:
-            body = at(f"({groups * SUMS} + v) * {width} + l", "l", lambda k: f"s[{k * SUMS * width} + l]")
+            body = at(f"({groups * most} + v) * {width} + l", "l", lambda k: f"s[{k * SUMS * width} + l]")
             lines += loop("v", single, loop("l", width, body, "vectorized"))
         for k, step in enumerate(joins):
             join = JOINS[step.kind][1]
@@ -128,6 +142,9 @@ class _Writing:
                 waiting += [] if self._stands(step, level) else step.reads
         return [step for step in self.program.steps if step in found and step.kind == "each"]
 
+    def _is_long(self, step: Step, level: int) -> bool:
+        return step.is_long and not self._stands(step, level)
+
     def _stands(self, step: Step, level: int) -> bool:
         return step in self.kept and step.level < level
 
@@ -139,8 +156,7 @@ class _Writing:
 
     def _value(self, step: Step, column: str, lane: str, level: int) -> str:
         """How it is made there."""
-        kept = f"kept[{self.kept.get(step, 0) * self.program.columns} + {column}]"
-        return kept if self._stands(step, level) else self._called(step, column, lane)
+        return self.kept[step](column) if self._stands(step, level) else self._called(step, column, lane)
 
     def _called(self, step: Step, column: str, lane: str = "0") -> str:
         assert step.compute is not None

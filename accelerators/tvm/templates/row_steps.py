@@ -36,6 +36,8 @@ class Step:
     """Its number from those of `reads`."""
     text: Callable[[str], str] | None = None
     """What is given, at a column."""
+    is_long: bool = False
+    """Is computing it many instructions?"""
     dear: bool = False
     """Is it kept, if a later pass needs it? It takes a long function, or several steps from what is given."""
     level: int = 0
@@ -159,17 +161,18 @@ class _Making:
         self.steps.append(step)
         return step
 
-    def _each(self, reads: Sequence[Step], compute: Callable[..., Number], dear: bool = False) -> Step:
+    def _each(self, reads: Sequence[Step], compute: Callable[..., Number], is_long: bool = False) -> Step:
         full = any(step.is_full for step in reads)
         level = max((step.level for step in reads), default=0)
         far = any(step.kind == "each" and step.is_full for step in reads)
-        return self._add(Step("each", full, tuple(reads), compute, dear=full and (dear or far), level=level))
+        dear = full and (is_long or far)
+        return self._add(Step("each", full, tuple(reads), compute, is_long=is_long, dear=dear, level=level))
 
     def _reduced(self, how: str, of: Step) -> Step:
         return self._add(Step(how, False, (of,), level=of.level + 1))
 
     def _softmax(self, x: Step) -> Step:
-        power = self._each([x, self._reduced("max", x)], lambda x, top: exp_of_negative(x - top), dear=True)
+        power = self._each([x, self._reduced("max", x)], lambda x, top: exp_of_negative(x - top), is_long=True)
         over = self._each([self._reduced("sum", power)], lambda total: const(1.0) / total)
         return self._each([power, over], lambda power, over: power * over)
 
