@@ -47,8 +47,8 @@ def at_most(x: Number, high: Number | float) -> Number:
 
 
 def exp(x: Number) -> Number:
-    """2^n times a polynomial on the rest. Near the largest number n stays 127 and the rest grows: what is too large becomes infinite
-    of itself."""
+    """2^n times a polynomial on the rest. For the largest numbers n stays 127 and the rest grows: what is too large becomes
+    infinite of itself."""
     return let(x, lambda x: let(at_least(x, -88.0), lambda x: _power(x, 1.0, highest=127.0)))
 
 
