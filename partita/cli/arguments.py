@@ -9,6 +9,7 @@ from typing import Any
 
 from graph.errors import PartitaError, did_you_mean
 from graph.types import Dim
+from partita.cli.images import NORMALIZE
 
 
 class Usage(PartitaError):
@@ -22,14 +23,7 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help=kinds)
     group = parser.add_argument_group("reading the model")
-    group.add_argument(
-        "--shape",
-        action="append",
-        type=shape,
-        default=[],
-        metavar="NAME=SIZES",
-        help="an input's sizes, like x=1,3,224,224; again for each input",
-    )
+    add_repeated(group, "--shape", shape, "NAME=SIZES", "an input's sizes, like x=1,3,224,224; again for each input")
     group.add_argument("--params", metavar="FILE", help="the parameters of an MXNet symbol")
     group.add_argument("--inline", action="store_true", help="take calls apart first, and forget affinities")
     group.add_argument(
@@ -47,34 +41,33 @@ def add_devices(parser: argparse.ArgumentParser, required: bool = False) -> None
         help="a device, or HETERO:first,second (default: HETERO:cpu,reference)",
     )
     add_placing(group)
-    group.add_argument(
-        "--config",
-        action="append",
-        type=setting,
-        default=[],
-        metavar="KEY=VALUE",
-        help="like NUM_THREADS=2 (each device that has it), or cpu.NUM_THREADS=2",
-    )
+    text = "like NUM_THREADS=2 (each device that has it), or cpu.NUM_THREADS=2"
+    add_repeated(group, "--config", setting, "KEY=VALUE", text)
 
 
 def add_placing(group: argparse._ArgumentGroup) -> None:
     """Rules that come before the priority of the devices."""
+    add_repeated(group, "--pin", pair, "NAMES=D", "nodes whose whole name matches go to D")
+    add_repeated(group, "--forbid", pair, "OP=D", "D gets no such ops (or nodes so named)")
+
+
+def add_inputs(group: argparse._ArgumentGroup) -> None:
+    """What the model is given to run on."""
+    add_repeated(group, "--input", str, "[NAME=]FILE", ".npy, .npz (by name) or an image; again for each input")
     group.add_argument(
-        "--pin",
-        action="append",
-        type=pair,
-        default=[],
-        metavar="NAMES=D",
-        help="nodes whose whole name matches go to D",
+        "--normalize",
+        choices=NORMALIZE,
+        default=NORMALIZE[0],
+        help="what happens to an image (default: %(default)s)",
     )
-    group.add_argument(
-        "--forbid",
-        action="append",
-        type=pair,
-        default=[],
-        metavar="OP=D",
-        help="D gets no such ops (or nodes so named)",
-    )
+    group.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of inputs that are made up")
+
+
+def add_repeated(
+    group: argparse._ArgumentGroup, name: str, kind: Callable[[str], Any], metavar: str, text: str
+) -> None:
+    """An option that may be given several times."""
+    group.add_argument(name, action="append", type=kind, default=[], metavar=metavar, help=text)
 
 
 def shape(text: str) -> tuple[str, tuple[Dim, ...]]:

@@ -19,8 +19,16 @@ import attrs
 import partita as pt
 from accelerators.device_list import DEFAULT
 from partita.cli import exits
-from partita.cli.arguments import add_devices, add_model, at_least, config_of, names, positive
-from partita.cli.images import NORMALIZE
+from partita.cli.arguments import (
+    add_devices,
+    add_inputs,
+    add_model,
+    add_repeated,
+    at_least,
+    config_of,
+    names,
+    positive,
+)
 from partita.cli.models import load_model, model_inputs, unplaced
 from partita.cli.screen import Screen, table
 from partita.compare import compare
@@ -74,14 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, package=True)
     add_devices(parser)
     group = parser.add_argument_group("measuring")
-    group.add_argument(
-        "--vs",
-        action="append",
-        type=_rivals,
-        default=[],
-        metavar="D,D",
-        help="other devices; again for a HETERO:a,b",
-    )
+    add_repeated(group, "--vs", _rivals, "D,D", "other devices; again for a HETERO:a,b")
     group.add_argument(
         "--threads",
         type=at_least(1),
@@ -95,11 +96,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="measure about so long (default: %(default)s)",
     )
-    group.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]FILE", help="as for `run`; else made up"
-    )
-    group.add_argument("--normalize", choices=NORMALIZE, default=NORMALIZE[0], help=argparse.SUPPRESS)
-    group.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of inputs that are made up")
+    add_inputs(parser.add_argument_group("inputs"))
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

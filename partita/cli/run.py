@@ -19,9 +19,8 @@ import partita as pt
 from accelerators.atomic import replacing
 from graph.errors import WriteError
 from partita.cli import exits
-from partita.cli.arguments import Usage, add_devices, add_model, at_least, config_of, positive
+from partita.cli.arguments import Usage, add_devices, add_inputs, add_model, at_least, config_of, positive
 from partita.cli.compile import report_lines
-from partita.cli.images import NORMALIZE
 from partita.cli.models import load_model, model_inputs, read_graph, unplaced, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
@@ -38,20 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, package=True)
     add_devices(parser)
     inputs = parser.add_argument_group("inputs and outputs")
-    inputs.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help=".npy, .npz (by name) or an image; again for each input",
-    )
-    inputs.add_argument(
-        "--normalize",
-        choices=NORMALIZE,
-        default=NORMALIZE[0],
-        help="what happens to an image (default: %(default)s)",
-    )
-    inputs.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of inputs that are made up")
+    add_inputs(inputs)
     inputs.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
     group = parser.add_argument_group("checking and measuring")
     group.add_argument("--check", action="store_true", help="compare with the reference")
