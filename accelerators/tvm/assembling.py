@@ -19,6 +19,7 @@ from accelerators.tvm.library import lock, part, tvm
 from accelerators.tvm.linking import link, load
 from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
+from accelerators.tvm.pool import serving
 from accelerators.tvm.templates.strides import VIEWS
 from accelerators.weights import held_once
 from graph.graph import Graph
@@ -75,6 +76,7 @@ def _linked(made: Assembled, bodies: Collection[Built], machine: Machine) -> Ass
             warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
     for built in bodies:
         made.executable.mod.import_module(built.library)
+    serving.everywhere = False
     return made
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from accelerators.tvm.importing import refused
 from accelerators.tvm.library import function, part, tvm
+from accelerators.tvm.pieces import in_pieces
 
 ALIGNMENT = 4
 """Kernels take arrays that begin at multiples of this."""
@@ -29,7 +30,8 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
-        return function("target.build.llvm")(finalize()(_without_checks(module)), target)
+        made = finalize()(_finished(module, int(target.attrs["num-cores"])))
+        return function("target.build.llvm")(made, target)
 
 
 def object_code(module: Any) -> bytes:
@@ -44,9 +46,11 @@ def _called(kernel: Any, name: str) -> Any:
     return kernel.with_attr("global_symbol", name)
 
 
-def _without_checks(module: Any) -> Any:
-    """The functions without the checks of their arguments; those that kernels make themselves stay."""
-    made = {var: kernel.with_body(_unchecked(kernel.body)) for var, kernel in module.functions.items()}
+def _finished(module: Any, threads: int) -> Any:
+    """The functions without the checks of their arguments (those that kernels make themselves stay), their parallel loops cut
+    for so many threads."""
+    bodies = {var: in_pieces(_unchecked(kernel.body), threads) for var, kernel in module.functions.items()}
+    made = {var: module[var].with_body(body) for var, body in bodies.items()}
     return tvm().IRModule(made, attrs=module.attrs)
 
 

@@ -15,7 +15,10 @@ from typing import Any
 from accelerators.errors import NotSupported
 from accelerators.tvm.importing import first_line
 from accelerators.tvm.library import function, lock, part, tvm
+from accelerators.tvm.pool import pool_object
 from accelerators.tvm.runtime import load_library
+
+_OPTIONS = ["-pthread"]
 
 NEEDED = "It needs a C++ compiler: g++ or clang++ on the PATH, or CXX"
 
@@ -28,16 +31,18 @@ def can_link() -> bool:
 
 
 def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
-    """The shared library of an executable that has no kernels imported, and of these."""
+    """The shared library of an executable that has no kernels imported, of these, and of the threads that they run on."""
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         try:
             with lock:
                 files = [_program(executable, target, Path(folder))]
-            for number, code in enumerate(objects):
+            compiler = part("support.cc")
+            threads = pool_object(str(compiler.get_cc()))
+            for number, code in enumerate([*objects, *([threads] if threads else ())]):
                 files.append(Path(folder) / f"kernels{number}.o")
                 files[-1].write_bytes(code)
-            part("support.cc").create_shared(str(path), list(map(str, files)))
+            compiler.create_shared(str(path), list(map(str, files)), _OPTIONS)
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()

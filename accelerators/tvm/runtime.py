@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import AcceleratorUnavailable
+from accelerators.tvm.pool import serving
 
 PACKAGE = "apache-tvm"
 """What to install."""
@@ -113,8 +114,10 @@ def function(name: str) -> Any:
 
 
 def load_library(path: str) -> Any:
-    """A module of compiled code. It runs in this process."""
-    return runtime().load_module(path)
+    """A module of compiled code. It runs in this process, on our own threads."""
+    module = runtime().load_module(path)
+    serving.attach(path)
+    return module
 
 
 # -- devices ---------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """How many threads kernels run on by default, and who runs when several callers come at once.
 
-TVM keeps a pool of threads for each thread that calls it, and cuts each kernel into equal parts, one for each thread. Two callers
-that both use all cores would hold each other up in every kernel; here they take turns, run by run, in the order in which they
-came, as far as there are cores."""
+Each thread that calls has a team of threads of its own (pool.py). Two callers that both use all cores would hold each other up in
+every kernel; here they take turns, run by run, in the order in which they came, as far as there are cores."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from accelerators.tvm.cores import usable_cores
+from accelerators.tvm.pool import serving
 from accelerators.tvm.runtime import function
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ _elsewhere: ThreadPoolExecutor | None = None
 
 def run_on(threads: int, call: Callable[[], T]) -> T:
     """Call it, with so many threads for the kernels that it runs."""
-    if threads > 1 and getattr(_configured, "generation", _generation) != _generation:
+    if threads > 1 and not serving.everywhere and getattr(_configured, "generation", _generation) != _generation:
         return _helper().submit(lambda: run_on(threads, call)).result()
     with _turns.turn(threads):
         set_threads(threads)
@@ -87,14 +87,22 @@ def run_on(threads: int, call: Callable[[], T]) -> T:
 
 def set_threads(count: int) -> None:
     """Let kernels that this thread starts run on so many threads."""
-    if getattr(_configured, "count", None) != count:
-        function("runtime.config_threadpool")(1, count)
-        _configured.count, _configured.generation = count, _generation
+    wanted = count, serving.everywhere
+    if getattr(_configured, "wanted", None) != wanted:
+        serving.use(count)
+        if not serving.everywhere:
+            set_tvm_threads(count)
+        _configured.wanted, _configured.generation = wanted, _generation
+
+
+def set_tvm_threads(count: int) -> None:
+    """The same for kernels that run on TVM's own threads, because no linker put them into a library."""
+    function("runtime.config_threadpool")(1, count)
 
 
 def _helper() -> ThreadPoolExecutor:
-    """A thread with a pool of its own, for the one that forked: its pool's threads are not in this process, and it would wait for
-    them for ever."""
+    """A thread with a pool of TVM's of its own, for the one that forked: its pool's threads are not in this process, and it would
+    wait for them for ever."""
     global _elsewhere  # noqa: PLW0603  one for the process
     if _elsewhere is None:
         _elsewhere = ThreadPoolExecutor(1, "partita-run")

@@ -24,7 +24,7 @@ from accelerators.tvm.compiled import as_tensor
 from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.threads import set_threads
+from accelerators.tvm.threads import set_tvm_threads
 from graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -126,7 +126,7 @@ class Tuner:
 
     def _measure(self, trials: Sequence[_Trial]) -> None:
         """Each one's time, all under the same conditions."""
-        set_threads(self.machine.threads)
+        set_tvm_threads(self.machine.threads)
         runs = [trial.prepared() for trial in dict.fromkeys(trials)]
         fastest = [float("inf")] * len(runs)
         end = time.monotonic() + MEASURED * len(runs)

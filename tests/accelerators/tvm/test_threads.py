@@ -111,10 +111,10 @@ def test_as_many_threads_work_as_were_asked_for() -> None:
     code = """
 from accelerators.tvm.cores import default_threads, usable_cores
 from accelerators.tvm.runtime import function
-from accelerators.tvm.threads import set_threads
+from accelerators.tvm.threads import set_tvm_threads
 import os
 for count in range(1, (os.cpu_count() or 1) + 1):
-    set_threads(count)
+    set_tvm_threads(count)
     assert function("runtime.NumThreads")() == count, count
 assert default_threads() == usable_cores()
 """

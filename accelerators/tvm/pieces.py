@@ -1,0 +1,58 @@
+"""Parallel loops cut into pieces that threads take one after the other.
+
+However many iterations a loop has, it becomes FEW pieces of as equal a size as can be, empty ones spread evenly among them: the pool
+of threads need not know how long the loop is to give each thread the same share of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accelerators.tvm.library import part
+
+FEW, FEW_THREADS, MANY = 64, 16, 1024
+"""Pieces of a loop for up to so many threads, and for more; pool.c has the same numbers."""
+
+_LARGE = 1 << 31
+
+
+def in_pieces(statement: Any, threads: int) -> Any:
+    """The statement with its parallel loops cut for so many threads."""
+    return _within(statement, FEW if threads <= FEW_THREADS else MANY)
+
+
+def _within(statement: Any, count: int) -> Any:
+    """Parallel loops do not stand within one another."""
+    tirx = part("tirx")
+    if isinstance(statement, tirx.For):
+        if statement.kind == tirx.ForKind.PARALLEL:
+            return _cut(statement, count)
+        body = _within(statement.body, count)
+        return statement if body.same_as(statement.body) else _around(statement, body)
+    if isinstance(statement, tirx.SeqStmt):
+        return tirx.SeqStmt([_within(inner, count) for inner in statement.seq])
+    if isinstance(statement, tirx.AttrStmt):
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, _within(statement.body, count))
+    if isinstance(statement, tirx.IfThenElse):
+        other = None if statement.else_case is None else _within(statement.else_case, count)
+        return tirx.IfThenElse(statement.condition, _within(statement.then_case, count), other)
+    return statement
+
+
+def _around(loop: Any, body: Any) -> Any:
+    rest = loop.thread_binding, loop.annotations, loop.step
+    return part("tirx").For(loop.loop_var, loop.min, loop.extent, loop.kind, body, *rest)
+
+
+def _cut(loop: Any, count: int) -> Any:
+    """The loop over pieces, and within it the loop over the iterations of one."""
+    tirx, piece = part("tirx"), part("tirx").Var("piece", "int32")
+    kind, extent = str(loop.loop_var.ty.dtype), loop.extent
+    small = isinstance(extent, tirx.IntImm) and extent.value * count < _LARGE
+
+    def start(number: Any) -> Any:
+        scaled = number * extent if small else tirx.Cast("int64", number) * tirx.Cast("int64", extent)
+        return tirx.Cast(kind, scaled >> (count.bit_length() - 1))
+
+    begin = start(piece)
+    inner = tirx.For(loop.loop_var, begin, start(piece + 1) - begin, tirx.ForKind.SERIAL, loop.body)
+    return tirx.For(piece, 0, count, tirx.ForKind.PARALLEL, inner)

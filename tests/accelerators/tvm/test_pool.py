@@ -1,0 +1,161 @@
+"""Our threads: every piece is done once, by whoever is free; and parallel loops are cut without losing an iteration."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accelerators.tvm import pieces, pool
+
+pytest.importorskip("tvm")
+
+from tvm.runtime import tensor
+
+from accelerators.tvm.codegen import generate
+from accelerators.tvm.machine import host_machine
+from accelerators.tvm.templates.script import kernel, loop
+
+ROOT = Path(__file__).resolve().parents[3]
+KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The pool by itself."""
+    code = pool.pool_object("cc") if sys.platform.startswith("linux") else None
+    if code is None:
+        pytest.skip("there is no pool here")
+    folder = tmp_path_factory.mktemp("pool")
+    (folder / "pool.o").write_bytes(code)
+    subprocess.run(["cc", "-shared", "-o", str(folder / "pool.so"), str(folder / "pool.o"), "-pthread"], check=True)
+    yield ctypes.CDLL(str(folder / "pool.so"))
+
+
+def launch(library: Any, threads: int, work: Callable[[int], int | None]) -> int:
+    """Run the work for each piece."""
+    library.partita_threads(threads)
+    made = KERNEL(lambda piece, *_: work(piece) or 0)
+    return int(library.partita_launch(made, None, 0))
+
+
+@pytest.mark.parametrize(("threads", "count"), [(1, 1), (2, 64), (4, 64), (16, 64), (24, 1024)])
+def test_every_piece_is_done_once(library: Any, threads: int, count: int) -> None:
+    for _ in range(20):
+        done: list[int] = []
+        assert launch(library, threads, done.append) == 0
+        assert sorted(done) == list(range(count))
+
+
+def test_a_slow_thread_s_pieces_are_taken_by_others(library: Any) -> None:
+    """The caller's share is the first sixteen of 64."""
+    by: dict[int, int] = {}
+
+    def work(piece: int) -> None:
+        by[piece] = threading.get_ident()
+        time.sleep(0.2 if piece == 0 else 0)
+
+    launch(library, 4, lambda _: None)
+    launch(library, 4, work)
+    assert sorted(by) == list(range(64))
+    assert Counter(by.values())[threading.get_ident()] == 1
+
+
+def test_a_kernel_that_fails_says_so_on_the_caller_s_thread(library: Any) -> None:
+    seen: list[int] = []
+
+    def work(piece: int) -> int:
+        if piece != 40:
+            return 0
+        seen.append(threading.get_ident())
+        return -1
+
+    assert launch(library, 4, work) == -1
+    assert seen[-1] == threading.get_ident()
+    assert launch(library, 4, lambda _: 0) == 0
+
+
+def test_a_kernel_that_starts_another(library: Any) -> None:
+    inner: list[int] = []
+
+    def work(piece: int) -> int:
+        made = KERNEL(lambda *_: inner.append(piece) or 0)
+        return int(library.partita_launch(made, None, 0))
+
+    assert launch(library, 3, work) == 0
+    assert sorted(inner) == list(range(64))
+
+
+def test_a_caller_that_ends_takes_its_team_along(library: Any) -> None:
+    def call() -> None:
+        for _ in range(3):
+            launch(library, 4, lambda _: None)
+
+    def threads_now() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = threads_now()
+    for _ in range(10):
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join()
+    end = time.monotonic() + 10
+    while threads_now() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threads_now() <= before
+
+
+def test_idle_threads_sleep(library: Any) -> None:
+    launch(library, 4, lambda _: None)
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.1
+
+
+def test_a_child_has_threads_of_its_own(library: Any) -> None:
+    code = f"""
+import ctypes, os, signal, sys
+library = ctypes.CDLL({library._name!r})
+KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+library.partita_threads(3)
+def right():
+    done = []
+    made = KERNEL(lambda piece, *_: done.append(piece) or 0)
+    return library.partita_launch(made, None, 0) == 0 and sorted(done) == list(range(64))
+assert right()
+if os.fork() == 0:
+    signal.alarm(30)
+    os._exit(0 if right() else 1)
+assert right()
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("threads", [1, 3, 4, 40])
+@pytest.mark.parametrize("extent", [1, 3, 28, 63, 64, 65, 1000, 1025])
+def test_a_loop_in_pieces_has_the_same_iterations(extent: int, threads: int) -> None:
+    buffers = [(name, (extent,), "float32") for name in "xy"]
+    counted = kernel(buffers, loop("i", extent, ["y[i] = x[i] + T.float32(1)"], "parallel"))
+    made = generate({"counted": counted}, host_machine(threads).target)
+    x = np.arange(extent, dtype="float32")
+    out = tensor(np.zeros_like(x))
+    made["counted"](tensor(x), out)
+    np.testing.assert_array_equal(out.numpy(), x + 1)
+
+
+def test_the_pool_and_the_loops_agree_on_the_number_of_pieces() -> None:
+    text = pool.SOURCE.read_text()
+    for name in ("FEW", "FEW_THREADS", "MANY"):
+        assert f"{name} = {getattr(pieces, name)}," in text
