@@ -1,7 +1,7 @@
 """Parallel loops cut into pieces that threads take one after the other.
 
-However many iterations a loop has, it becomes FEW pieces of as equal a size as can be, empty ones spread evenly among them: the pool
-of threads need not know how long the loop is to give each thread the same share of it."""
+However many iterations a loop has, it becomes FEW pieces of as equal a size as can be, empty ones spread evenly among them: the
+pool of threads need not know how long the loop is to give each thread the same share of it."""
 
 from __future__ import annotations
 
