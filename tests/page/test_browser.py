@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ def gone(page: Any, selector: str, text: str = "") -> None:
 
 def settled(page: Any) -> None:
     page.wait_for_selector(".stage[aria-busy=false]")
-    page.wait_for_timeout(120)
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def box(page: Any, name: str) -> Any:
@@ -213,21 +214,34 @@ def test_on_a_phone_everything_is_within_reach(opened: Opened) -> None:
     assert min(b["height"] for b in (e.bounding_box() for e in page.locator(".tools button").all())) >= 30
 
 
-def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
-    page = opened(long(5000))
-    assert page.locator(".picture .box").count() < 150
-    page.evaluate(
-        """() => {
-          window.longest = 0;
-          let before = performance.now();
-          const tick = now => {
-            window.longest = Math.max(window.longest, now - before);
-            before = now;
-            requestAnimationFrame(tick);
-          };
-          requestAnimationFrame(tick);
-        }"""
-    )
+def longest_frame(page: Any, act: Callable[[], None]) -> float:
+    """How many milliseconds the page stood still at the most; the least of three tries, as the machine may be busy."""
+    found = []
+    for _ in range(3):
+        page.evaluate(WATCH_FRAMES)
+        act()
+        found.append(page.evaluate("window.longest"))
+        if found[-1] < MOST_MS:
+            break
+    return min(found)
+
+
+MOST_MS = 500
+WATCH_FRAMES = """() => {
+  const watch = window.watch = {};
+  window.longest = 0;
+  let before = performance.now();
+  const tick = now => {
+    if (window.watch !== watch) return;
+    window.longest = Math.max(window.longest, now - before);
+    before = now;
+    requestAnimationFrame(tick);
+  };
+  requestAnimationFrame(tick);
+}"""
+
+
+def find_and_zoom(page: Any) -> None:
     page.keyboard.press("/")
     page.get_by_role("combobox").fill("op4321")
     page.keyboard.press("Enter")
@@ -237,9 +251,29 @@ def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
         page.mouse.wheel(0, 60)
     for _ in range(20):
         page.mouse.wheel(0, -60)
-    page.wait_for_timeout(200)
-    assert page.evaluate("window.longest") < 1000, "no frame may wait for the layout"
+    settled(page)
+
+
+def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
+    page = opened(long(5000))
+    assert page.locator(".picture .box").count() < 150
+    assert longest_frame(page, lambda: find_and_zoom(page)) < MOST_MS, "no frame may wait for the layout"
     assert page.locator(".picture .box").count() < 600
+
+
+def test_all_of_five_thousand_nodes_open_at_once(opened: Opened) -> None:
+    page = opened(long(5000))
+
+    def open_all() -> None:
+        page.get_by_role("button", name="Open everything (e)").click()
+        settled(page)
+
+    begun = time.monotonic()
+    assert longest_frame(page, open_all) < MOST_MS, "no frame may wait for the layout"
+    assert time.monotonic() - begun < 10, "where nothing else runs it takes half a second"
+    assert page.locator(".picture.is-far").count() == 1
+    assert longest_frame(page, lambda: find_and_zoom(page)) < MOST_MS
+    assert "block86.op4321" in page.locator(".box.chosen").text_content()
 
 
 def test_names_and_roles_for_those_who_do_not_see_it(opened: Opened) -> None:

@@ -13,6 +13,7 @@ export interface Picture { width: number; height: number; boxes: Placed[]; lines
 const HEAD = 30;
 const PAD = 16;
 const ROOT = -1;
+const MANY = 400; // boxes; with more, dagre would take seconds to lay all of them out
 
 interface Local { pairs: Map<string, [string, string]>; ports: Set<string> }
 
@@ -109,7 +110,7 @@ export class Layouter {
     const { key, number } = structure(sizes, local, aspect);
     const known = this.kept.get(key);
     if (known) return known.numbered(number);
-    const inside = inColumns(layered(sizes, local.pairs, local.ports), aspect);
+    const inside = inColumns(layered(sizes, local.pairs, local.ports, this.job.parents.length > MANY), aspect);
     this.kept.set(key, new Kept(inside, number));
     return inside;
   }

@@ -18,6 +18,13 @@ export function path(points: Point[]): string {
   return text;
 }
 
+/** The same without curves, for where they cannot be seen. */
+export function rough(points: Point[]): string {
+  let text = "M";
+  for (const { x, y } of points) text += `${Math.round(x)} ${Math.round(y)} `;
+  return text;
+}
+
 const straight = (a: Point, b: Point) => Math.abs(a.x - b.x) < 0.5 || a.y === b.y;
 
 function corner(a: Point, b: Point, c: Point): string {

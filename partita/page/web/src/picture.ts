@@ -5,7 +5,7 @@ import type { Item } from "./data";
 import { h, s } from "./dom";
 import type { Drawn, Placed } from "./layout";
 import { colour } from "./places";
-import { distance, path } from "./paths";
+import { distance, path, rough } from "./paths";
 import { holder, lines } from "./shapes";
 import type { State } from "./state";
 import { time } from "./words";
@@ -13,6 +13,7 @@ import { time } from "./words";
 const FAR = 0.3; // below this scale nobody can read
 const REACH = 9; // pixels beside a line that still count as a click on it
 const WORTH_A_TITLE = 90; // pixels: narrower open boxes bear none from afar
+const ENDLESS = 5000; // longer lines are not dashed: every dash is drawn, seen or not
 const GRIP = 26; // the corner of a box that opens and closes it
 
 export class View {
@@ -36,7 +37,11 @@ export class View {
     this.svg.append(s("defs", {}, arrow), this.world);
     this.world.append(this.far, this.frames, this.wires, this.boxes, this.titles);
     this.camera = new Camera(this.svg, () => this.draw(), (x, y, twice) => this.click(x, y, twice));
-    state.on("picture", () => this.renew());
+    state.on("picture", () => {
+      this.measure();
+      this.drawFar();
+      this.renew();
+    });
     state.on("choice", () => this.renew());
     state.on("heat", () => this.renew());
     new ResizeObserver(() => this.camera.request()).observe(this.svg);
@@ -126,30 +131,43 @@ export class View {
     return found;
   }
 
-  private renew(): void {
+  /** The rectangle around each line. */
+  private measure(): void {
     this.extents.length = 0;
     for (const line of this.state.picture.lines) {
-      const [xs, ys] = [line.points.map((p) => p.x), line.points.map((p) => p.y)];
-      this.extents.push([line, Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)]);
+      let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+      for (const { x, y } of line.points) {
+        left = Math.min(left, x);
+        top = Math.min(top, y);
+        right = Math.max(right, x);
+        bottom = Math.max(bottom, y);
+      }
+      this.extents.push([line, left, top, right, bottom]);
     }
+  }
+
+  /** Everything in view anew. */
+  private renew(): void {
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
-    this.drawFar();
     this.camera.request();
   }
 
-  /** Everything at once, a path for each colour. */
+  /** Everything at once as from afar: a path for each colour, lines without their curves. */
   private drawFar(): void {
     const { picture, scene } = this.state;
     const paths = new Map<string, string>();
-    const add = (key: string, d: string) => paths.set(key, (paths.get(key) ?? "") + d);
     for (const placed of picture.boxes) {
-      const { x, y, width, height } = placed;
-      const kind = placed.open ? "frame" : "box";
-      add(`${kind} ${colour(scene, scene.items[placed.box])}`, `M${x.toFixed(0)} ${y.toFixed(0)}h${width.toFixed(0)}v${height.toFixed(0)}h-${width.toFixed(0)}z`);
+      const [x, y, width, height] = [placed.x, placed.y, placed.width, placed.height].map(Math.round);
+      const key = `${placed.open ? "frame" : "box"} ${colour(scene, scene.items[placed.box])}`;
+      paths.set(key, `${paths.get(key) ?? ""}M${x} ${y}h${width}v${height}h-${width}z`);
     }
-    const wires = picture.lines.map((line) => path(line.points)).join("");
-    const walls = picture.lines.filter((line) => this.borders(line)).map((line) => path(line.points)).join("");
+    let [wires, walls] = ["", ""];
+    for (const line of picture.lines) {
+      const way = rough(line.points);
+      wires += way;
+      if (this.borders(line)) walls += way;
+    }
     const order = [...paths].sort(([a], [b]) => Number(b.startsWith("frame")) - Number(a.startsWith("frame")));
     const made = order.map(([key, d]) => s("path", { class: key, d }));
     const split = order.filter(([key]) => key.startsWith("frame")).length;
@@ -181,7 +199,7 @@ export class View {
       if (left > to.x || top > to.y || right < from.x || bottom < from.y) continue;
       const key = `${line.from},${line.to}`;
       wanted.add(key);
-      if (!this.shown.has(key)) this.show(key, this.makeLine(line, lit), this.wires);
+      if (!this.shown.has(key)) this.show(key, this.makeLine(line, lit, right - left + bottom - top > ENDLESS), this.wires);
     }
     for (const [key, element] of this.shown) {
       if (wanted.has(key)) continue;
@@ -201,8 +219,8 @@ export class View {
     return "box" in choice ? line.from === choice.box || line.to === choice.box : line.from === choice.from && line.to === choice.to;
   }
 
-  private makeLine(line: Drawn, lit: boolean): SVGElement {
-    const kind = `wire${this.borders(line) ? " border" : ""}${lit ? " lit" : ""}`;
+  private makeLine(line: Drawn, lit: boolean, endless: boolean): SVGElement {
+    const kind = `wire${this.borders(line) ? " border" : ""}${lit ? " lit" : ""}${endless ? " endless" : ""}`;
     return s("path", { class: kind, d: path(line.points), "marker-end": "url(#arrow)", "data-from": line.from, "data-to": line.to });
   }
 
