@@ -1,18 +1,20 @@
 """What changed between two results files, and by how much: python -m benchmarks.compare OLD.json NEW.json [--all]
 
 Where both files have a ratio (Partita's time over a peer's, taken side by side) these are compared, for what the machine did to
-both is in them; else the times. A change counts where it is more than the two spreads together; --all shows the rest too."""
+both is in them; else the times. A change counts where it is more than the two spreads together; --all shows the rest too.
+The last line says whether the two runs agree: one ratio in twenty may differ by chance."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
 from benchmarks import results, tables
 from benchmarks.results import Row
+from benchmarks.timing import geometric_mean
 
 
 @attrs.frozen
@@ -84,7 +86,7 @@ def differences(old: dict[str, results.Section], new: dict[str, results.Section]
 
 
 def report(old: dict[str, results.Section], new: dict[str, results.Section], everything: bool) -> str:
-    """The changes, largest first, and how much agrees."""
+    """The changes, largest first, how much agrees, and the verdict."""
     found = sorted(changes(old, new), key=lambda change: -abs(change.relative))
     shown = [change for change in found if everything or change.counts]
     lines = [c.cells() for c in shown]
@@ -93,8 +95,25 @@ def report(old: dict[str, results.Section], new: dict[str, results.Section], eve
         of_kind = [c for c in found if c.what == what]
         if of_kind:
             agree = sum(not c.counts for c in of_kind)
-            parts.append(f"{agree} of {len(of_kind)} {'ratios' if what == 'ratio' else 'times'} agree within their spreads.")
-    return "\n\n".join([*parts, *differences(old, new)])
+            name = "ratios" if what == "ratio" else "times"
+            drift = geometric_mean([c.new / c.old for c in of_kind])
+            parts.append(f"{agree} of {len(of_kind)} {name} agree within their spreads; on average they are {drift - 1:+.1%}.")
+    return "\n\n".join([*parts, *differences(old, new), verdict([c for c in found if c.what == "ratio"])])
+
+
+EXPECTED = 0.05
+"""The part of all ratios that may differ by chance: a spread holds the true value with 95 % probability."""
+
+
+def verdict(ratios: Sequence[Change]) -> str:
+    """One sentence: are the two runs the same, as far as their spreads say?"""
+    if not ratios:
+        return "Nothing to compare: the two have no ratio in common that is worth anything."
+    differ = sum(change.counts for change in ratios)
+    if differ <= EXPECTED * len(ratios):
+        chance = f"; {differ} of {len(ratios)} that differ are no more than chance explains" if differ else ""
+        return f"The two runs agree{chance}."
+    return f"The two runs differ: {differ} of {len(ratios)} ratios changed by more than their spreads explain."
 
 
 def main() -> None:

@@ -120,8 +120,9 @@ def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.
         if step in failures:
             return results.Row(case, step, note=failures[step])
         ours = AGAINST.get(step)
-        against = ratio(found[ours], found[step]) if ours and ours not in failures else None
-        return results.Row(case, step, summary(found[step]), against, extra=extra[step])
+        turns = list(zip(found[ours], found[step])) if ours and ours not in failures else []
+        against = ratio([[a] for a, _ in turns], [[b] for _, b in turns]) if turns else None
+        return results.Row(case, step, summary([[taken] for taken in found[step]]), against, extra=extra[step])
 
     return list(map(row, STEPS))
 

@@ -9,10 +9,11 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import numpy as np
@@ -21,6 +22,8 @@ from benchmarks.models import FROM_TORCH, Model, cache_folder
 from benchmarks.processes import CutOff, Failed, end, module_command
 from benchmarks.timing import clocked
 from benchmarks.venvs import ROOT, TORCH, Environment, python_of
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -36,7 +39,7 @@ class Engine:
     only: tuple[str, ...] = ()
     """The models that it has; none means all."""
     is_slow: bool = False
-    """So slow that it takes no turns: it is measured once, after the others, on one thread, which is all it uses."""
+    """So slow that it takes no turns: it is measured in one process, after the others, on one thread, which is all it uses."""
 
     def runs(self, model: str, threads: int) -> bool:
         """Is it asked at all?"""
@@ -95,11 +98,10 @@ class Apart:
             module_command("benchmarks.peers.worker", words, python),
             cwd=ROOT, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
         )  # fmt: skip
-        try:
-            self._answer(LOADING)
-        except BaseException:
-            self.close()
-            raise
+
+    def wait(self) -> None:
+        """Until it is loaded, which it does while others load."""
+        self._answer(LOADING)
 
     def outputs(self) -> Sequence[np.ndarray]:
         """Through a file."""
@@ -160,28 +162,33 @@ class Contest:
         self.loaded: dict[str, Contestant] = {}
         self.missing: dict[str, str] = {}
 
-    def load(self, name: str) -> Contestant | None:
-        """Load an engine; a failure is its own, and noted."""
-        engine = self.engines[name]
-        try:
-            made: Contestant
-            if engine.alone:
-                made = Apart(engine, self.model, self.threads, self.inputs, self.limit)
-            else:
-                made = Inside(engine, self.model, self.threads, self.inputs)
-        except CutOff as cut:
-            self.missing[name] = f"{cut} to load"
-        except Exception as error:  # noqa: BLE001  any engine may fail in any way, and the others go on
-            self.missing[name] = reason(error)
-        else:
-            self.loaded[name] = made
-            return made
-        return None
+    def load(self) -> None:
+        """Load all engines, those with processes of their own at the same time as the rest."""
+        apart = [name for name, engine in self.engines.items() if engine.alone]
+        for name in apart:
+            self.attempt(name, partial(self._start, name))
+        for name in self.engines.keys() - apart:
+            self.attempt(name, partial(self._load, name))
+        for name in apart:
+            made = self.loaded.get(name)
+            if isinstance(made, Apart):
+                self.attempt(name, made.wait)
 
-    def drop(self, name: str, error: Exception) -> None:
-        """An engine failed later on."""
-        self.loaded.pop(name).close()
-        self.missing[name] = reason(error)
+    def _start(self, name: str) -> None:
+        self.loaded[name] = Apart(self.engines[name], self.model, self.threads, self.inputs, self.limit)
+
+    def _load(self, name: str) -> None:
+        self.loaded[name] = Inside(self.engines[name], self.model, self.threads, self.inputs)
+
+    def attempt(self, name: str, work: Callable[[], T]) -> T | None:
+        """Do this for an engine. If it fails, the engine is out, which is noted, and the others go on."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  any engine may fail in any way
+            self.missing[name] = reason(error)
+            if name in self.loaded:
+                self.loaded.pop(name).close()
+            return None
 
     def __enter__(self) -> Contest:
         return self

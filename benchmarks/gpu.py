@@ -19,11 +19,11 @@ import attrs
 import numpy as np
 
 from benchmarks import publish, results
+from benchmarks.contest import CASE_LIMIT, compete, run_case
 from benchmarks.contestants import ENGINES, Engine
-from benchmarks.latency import CASE_LIMIT, compete
 from benchmarks.machine import OtherLoad, usable_cores
 from benchmarks.models import NAMES, Model, model
-from benchmarks.processes import CutOff, Failed, module_command, run_json
+from benchmarks.processes import module_command
 from benchmarks.progress import Progress, run, say
 
 ON_GPU = ("partita", "onnxruntime", "torch", "torch.compile")
@@ -75,7 +75,7 @@ def read_carried(folder: Path, made: Model) -> tuple[dict[str, np.ndarray], list
         return inputs, [held[name] for name in held if name.startswith("output ")]
 
 
-def run_case(args: argparse.Namespace, name: str, batch: int) -> list[results.Row]:
+def one_process(args: argparse.Namespace, name: str, batch: int) -> dict[str, Any]:
     """One model, in this process."""
     if args.carried:
         made = Model(name, batch, args.carried / f"{name}-{batch}.onnx")
@@ -84,11 +84,11 @@ def run_case(args: argparse.Namespace, name: str, batch: int) -> list[results.Ro
         made = model(name, batch)
         inputs = made.inputs()
         reference = list(expected(made, inputs))
-    return compete(engines(args.engines), made, 0, inputs, reference, args.seconds, CASE_LIMIT)
+    return compete(engines(args.engines), made, 0, inputs, reference, args.seconds, CASE_LIMIT, args.gate)
 
 
 def measure(args: argparse.Namespace) -> list[results.Row]:
-    """Each model in a process of its own."""
+    """Each model in processes of its own."""
     cases = [(name, batch) for batch in args.batch for name in args.models]
     if args.carried:
         cases = [(name, batch) for name, batch in cases if (args.carried / f"{name}-{batch}.partita").exists()]
@@ -96,13 +96,13 @@ def measure(args: argparse.Namespace) -> list[results.Row]:
     rows: list[results.Row] = []
     for name, batch in cases:
         progress.step(f"{name}, batch {batch}")
-        words = ["--case", name, str(batch), "--engines", *args.engines, "--seconds", str(args.seconds)]
+        words = ["--case", name, str(batch), "--seconds", str(args.seconds / args.processes)]
         words += ["--carried", str(args.carried.resolve())] if args.carried else []
-        try:
-            rows += map(results.row, run_json(module_command("benchmarks.gpu", words), CASE_LIMIT))
-        except (CutOff, Failed) as failed:
-            case = {"model": name, "batch": batch, "threads": 0}
-            rows += [results.Row(case, engine, note=f"failed: {failed}") for engine in args.engines]
+
+        def command(names: Sequence[str], gate: int, words: Sequence[str] = words) -> list[str]:
+            return module_command("benchmarks.gpu", [*words, "--gate", str(gate), "--engines", *names])
+
+        rows += run_case({"model": name, "batch": batch, "threads": 0}, engines(args.engines), command, args.processes)
     return rows
 
 
@@ -112,17 +112,19 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--engines", nargs="+", default=list(ON_GPU), choices=ON_GPU, metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=4.0, help="to spend on the turns of one case")
+    parser.add_argument("--seconds", type=float, default=6.0, help="to spend on the turns of one case, in all its processes")
+    parser.add_argument("--processes", type=int, default=2, help="fresh ones for each case")
     parser.add_argument("--carry", type=Path, metavar="FOLDER", help="compile into this folder instead of running")
     parser.add_argument("--arch", default="", help='what to compile for, as "sm_90"; by default the GPU that is here')
     parser.add_argument("--carried", type=Path, metavar="FOLDER", help="run what was carried here in this folder")
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--gate", type=int, help=argparse.SUPPRESS)
     publish.add_options(parser)
     args = parser.parse_args()
     if args.tiny:
         args.models, args.batch, args.seconds = ["squeezenet"], [1], 0.1
     if args.case:
-        print(json.dumps(list(map(attrs.asdict, run_case(args, args.case[0], int(args.case[1]))))))
+        print(json.dumps(one_process(args, args.case[0], int(args.case[1]))))
     elif args.carry:
         args.carry.mkdir(parents=True, exist_ok=True)
         for name, batch in ((name, batch) for batch in args.batch for name in args.models):

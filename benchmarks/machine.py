@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import re
-import resource
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.venvs import ROOT
+from benchmarks.venvs import MXNET, ROOT, TORCH
 
-SHOWN = ("apache-tvm", "onnxruntime", "onnxruntime-gpu", "openvino", "torch", "numpy", "onnx")
+SHOWN = ("apache-tvm", "onnxruntime", "onnxruntime-gpu", "openvino", "torch", "transformers", "mxnet", "numpy", "onnx")
 """Distributions whose versions are recorded where they are installed."""
 
 
@@ -46,13 +46,13 @@ def machine_name() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of what is installed of `SHOWN`."""
+    """Of Python and of what is installed of `SHOWN`, here or in the environments of peers."""
     found = {"python": platform.python_version()}
+    elsewhere = [str(path) for peer in (TORCH, MXNET) for path in peer.folder.glob("lib/python*/site-packages")]
     for name in SHOWN:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        installed = [*importlib.metadata.distributions(name=name), *importlib.metadata.distributions(name=name, path=elsewhere)]
+        if installed:
+            found[name] = installed[0].version
     return found
 
 
@@ -77,7 +77,7 @@ def description() -> dict[str, Any]:
 
 
 class OtherLoad:
-    """How many cores others kept busy meanwhile: what the machine did, less what this process and its ended children did."""
+    """How many cores others kept busy meanwhile: what the machine did, less what this process and those it started did."""
 
     def __init__(self) -> None:
         self.start = self._now()
@@ -97,5 +97,19 @@ class OtherLoad:
             return None
         user, nice, system, _, _, irq, softirq, steal = map(int, source.read_text().split(maxsplit=9)[1:9])
         busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return time.perf_counter(), busy, sum(u.ru_utime + u.ru_stime for u in used)
+        return time.perf_counter(), busy, family_seconds()
+
+
+def family_seconds() -> float:
+    """The processor time of this process and all that it started, those that ended too."""
+    parents, ticks = {}, {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended just now
+            fields = file.read_text().rpartition(")")[2].split()
+            parents[int(file.parent.name)] = int(fields[1])
+            ticks[int(file.parent.name)] = sum(map(int, fields[11:15]))
+    family, later = {os.getpid()}, parents.keys() - {os.getpid()}
+    while found := {process for process in later if parents[process] in family}:
+        family |= found
+        later = later - found
+    return sum(ticks.get(process, 0) for process in family) / os.sysconf("SC_CLK_TCK")

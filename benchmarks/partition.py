@@ -14,19 +14,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from benchmarks import publish, results
-from benchmarks.machine import OtherLoad
+from benchmarks import publish, results, tables
+from benchmarks.machine import OtherLoad, usable_cores
 from benchmarks.partitioners import LIMIT as LIMIT_VARIABLE
-from benchmarks.processes import CutOff, Failed, module_command, run_json
+from benchmarks.processes import CutOff, Failed, module_command, run_together
 from benchmarks.progress import Progress, run, say
 from benchmarks.shapes import SHAPES
-from benchmarks.timing import Ratio, Times, summary
+from benchmarks.timing import ratio, summary
 from benchmarks.venvs import MXNET, TORCH, Environment, PeerMissing, python_of
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -36,9 +36,14 @@ LIMIT = 60.0
 SETTING_UP = 60.0
 """Seconds that a run may take besides: imports, making the engine's own graph, the warm-up."""
 
-
-ROUNDS, QUICK = 3, 4.0
+ROUNDS, QUICK = 3, 5.0
 """So many rounds for a process that is done within so many seconds, set-up and all; one for any other."""
+
+LONG = 15.0
+"""Peers that are expected to take so many seconds run at the same time as each other, on cores of their own."""
+
+HOPELESS = 1.5
+"""An engine that is expected to take this many times the limit is not asked."""
 
 
 @attrs.frozen
@@ -87,18 +92,62 @@ def measure(
     rows: list[results.Row] = []
     given_up: dict[tuple[str, str], str] = {}
     with tempfile.TemporaryDirectory(prefix="partita-bench-") as folder:
-        path = Path(folder) / "shape.json"
-        for shape in shapes:
-            for nodes in sizes:
-                progress.step(f"{shape}, {nodes:,} nodes")
+        for nodes in sizes:
+            tasks: list[Task] = []
+            made: list[results.Row] = []
+            for shape in shapes:
+                path, case = Path(folder) / f"{shape}.json", {"shape": shape, "nodes": nodes}
                 path.write_text(json.dumps(SHAPES[shape](nodes)))
-                case = {"shape": shape, "nodes": nodes}
                 out = {name: reason or given_up.get((name, shape), "") for name, (_, reason) in pythons.items()}
-                able = {name: python for name, (python, _) in pythons.items() if python and not out[name]}
-                made = take_turns(case, able, path, limit, rounds)
-                given_up |= {(name, shape): why for name, row in made.items() if (why := hopeless(row, rows, sizes, limit))}
-                rows += [made.get(name) or results.Row(case, name, note=out[name]) for name in names]
-    return with_ratios(rows)
+                made += [results.Row(case, name, note=note) for name, note in out.items() if note]
+                able = [Task(case, name, str(python), path) for name, (python, _) in pythons.items() if not out[name]]
+                long = [task for task in able if is_long(task, rows)]
+                tasks += long
+                progress.step(tables.case_text(case))
+                made += take_turns([task for task in able if task not in long], limit, rounds)
+            made += side_by_side(tasks, limit)
+            new = {(row.engine, row.case["shape"]): hopeless(row, rows, sizes, limit) for row in made}
+            given_up = {key: why for key, why in (new | given_up).items() if why}
+            rows += made
+    order = [(shape, nodes, name) for shape in shapes for nodes in sizes for name in names]
+    return with_ratios(sorted(rows, key=lambda row: order.index((row.case["shape"], row.case["nodes"], row.engine))))
+
+
+@attrs.frozen
+class Task:
+    """One engine on one shape."""
+
+    case: dict[str, Any]
+    """Shape and nodes."""
+    engine: str
+    """Its name."""
+    python: str
+    """Who runs it."""
+    path: Path
+    """The shape's file."""
+
+    def command(self) -> list[str]:
+        """In a fresh process."""
+        engine = ENGINES[self.engine]
+        return module_command(f"benchmarks.partitioners.{engine.module}", [str(self.path), *engine.arguments], self.python)
+
+
+def is_long(task: Task, before: Sequence[results.Row]) -> bool:
+    """Is a peer expected to take so long that what runs beside it makes no difference that counts?"""
+    found = [row for row in before if row.engine == task.engine and row.case["shape"] == task.case["shape"] and row.times]
+    if not found or task.engine.startswith("partita"):
+        return False
+    return expected(task.case["nodes"], *found[-2:]) > LONG
+
+
+def expected(nodes: int, *known: results.Row) -> float:
+    """Seconds at another size, if time grows as it did so far; as the square where one size alone is known."""
+    first, last = known[0], known[-1]
+    size, taken = last.case["nodes"], last.times.median if last.times else 0.0
+    power = 2.0
+    if first is not last and first.times:
+        power = math.log(taken / first.times.median) / math.log(size / first.case["nodes"])
+    return taken * (nodes / size) ** power
 
 
 def hopeless(row: results.Row, before: Sequence[results.Row], sizes: Sequence[int], limit: float) -> str:
@@ -112,27 +161,25 @@ def hopeless(row: results.Row, before: Sequence[results.Row], sizes: Sequence[in
     later = [size for size in sizes if size > nodes]
     if smaller is None or smaller.times is None or not later or row.times.median < 1:
         return ""
-    power = math.log(row.times.median / smaller.times.median) / math.log(nodes / smaller.case["nodes"])
-    expected = row.times.median * (later[0] / nodes) ** power
-    if expected < 3 * limit:
+    soon = expected(later[0], smaller, row)
+    if soon < HOPELESS * limit:
         return ""
     grown = row.times.median / smaller.times.median
-    return f"not tried: {nodes:,} nodes took {grown:.0f} times as long as {smaller.case['nodes']:,}; {expected:,.0f} s expected"
+    return f"not tried: {nodes:,} nodes took {grown:.0f} times as long as {smaller.case['nodes']:,}; {soon:,.0f} s expected"
 
 
-def take_turns(
-    case: dict[str, Any], pythons: Mapping[str, str], path: Path, limit: float, rounds: int
-) -> dict[str, results.Row]:
+def take_turns(tasks: Sequence[Task], limit: float, rounds: int) -> list[results.Row]:
     """Each engine once, in a fresh process; those that were quick again, a few rounds."""
-    found: dict[str, list[results.Row]] = {name: [] for name in pythons}
-    quick = list(pythons)
+    found: dict[str, list[results.Row]] = {task.engine: [] for task in tasks}
+    quick = list(tasks)
     for _ in range(rounds):
-        for name in list(quick):
+        for task in list(quick):
             began = time.monotonic()
-            found[name].append(asked(case, name, pythons[name], path, limit))
-            if found[name][-1].times is None or time.monotonic() - began > QUICK:
-                quick.remove(name)
-    return {name: joined(rows) for name, rows in found.items()}
+            made = side_by_side([task], limit)
+            found[task.engine] += made
+            if made[0].times is None or time.monotonic() - began > QUICK:
+                quick.remove(task)
+    return list(map(joined, found.values()))
 
 
 def joined(rows: Sequence[results.Row]) -> results.Row:
@@ -140,39 +187,43 @@ def joined(rows: Sequence[results.Row]) -> results.Row:
     for row in rows:
         if row.times is None:
             return row
-    return attrs.evolve(rows[0], times=summary([row.times.median for row in rows if row.times]))
+    return attrs.evolve(rows[0], times=summary([[row.times.median] for row in rows if row.times]))
 
 
-def asked(case: dict[str, Any], name: str, python: str, path: Path, limit: float) -> results.Row:
-    """One engine on one shape, in one process."""
-    engine = ENGINES[name]
-    command = module_command(f"benchmarks.partitioners.{engine.module}", [str(path), *engine.arguments], python)
-    try:
-        found = run_json(command, limit + SETTING_UP, {**os.environ, LIMIT_VARIABLE: str(limit)})
-    except Failed as failed:
-        note = f"over {limit:.0f} s" if failed.code == -signal.SIGALRM else str(failed)
-        return results.Row(case, name, note=note)
-    except CutOff as cut:
-        return results.Row(case, name, note=str(cut))
-    return results.Row(case, name, summary(found["seconds"]), note=found["note"], extra={"groups": found["groups"]})
+def side_by_side(tasks: Sequence[Task], limit: float) -> list[results.Row]:
+    """Each task once, in a fresh process; as many at a time as leave a core free. (No engine partitions with several threads.)"""
+    at_once = max(1, usable_cores() - 1)
+    made: list[results.Row] = []
+    for i in range(0, len(tasks), at_once):
+        some = tasks[i : i + at_once]
+        said = run_together([task.command() for task in some], limit + SETTING_UP, {**os.environ, LIMIT_VARIABLE: str(limit)})
+        made += [row(task, found, limit) for task, found in zip(some, said)]
+    return made
+
+
+def row(task: Task, found: Any, limit: float) -> results.Row:
+    """What a process said, or why it said nothing."""
+    if isinstance(found, Failed):
+        note = f"over {limit:.0f} s" if found.code == -signal.SIGALRM else str(found)
+        return results.Row(task.case, task.engine, note=note)
+    if isinstance(found, CutOff):
+        return results.Row(task.case, task.engine, note=str(found))
+    times = summary([found["seconds"]])
+    return results.Row(task.case, task.engine, times, note=found["note"], extra={"groups": found["groups"]})
 
 
 def with_ratios(rows: Sequence[results.Row]) -> list[results.Row]:
-    """Each sound row with our time over it; the spread is that of both, since they ran one after the other."""
+    """Each sound row with our time over it, process by process as they took turns."""
     ours = {json.dumps(row.case): row.times for row in rows if row.engine == OURS}
 
     def compared(row: results.Row) -> results.Row:
         mine = ours.get(json.dumps(row.case))
         if mine is None or row.times is None or not row.is_sound or row.engine == OURS:
             return row
-        return attrs.evolve(row, ratio=apart(mine, row.times))
+        turns = list(zip(mine.processes, row.times.processes))
+        return attrs.evolve(row, ratio=ratio([[a] for a, _ in turns], [[b] for _, b in turns]))
 
     return list(map(compared, rows))
-
-
-def apart(ours: Times, theirs: Times) -> Ratio:
-    """The ratio of times that were not taken in the same rounds."""
-    return Ratio(ours.median / theirs.median, ours.spread + theirs.spread)
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmarks.machine import memory_bytes
 from benchmarks.venvs import ROOT
@@ -43,6 +43,39 @@ def run_json(command: Sequence[str], seconds: float, environment: dict[str, str]
     """What the command prints as its last line of JSON. CutOff after so many seconds, or where it takes too much memory.
 
     Failed where it ends by itself with an error. Whatever happens, of its own processes and temporary files nothing stays."""
+    (found,) = run_together([command], seconds, environment)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def run_together(
+    commands: Sequence[Sequence[str]],
+    seconds: float,
+    environment: dict[str, str] | None = None,
+    given: Sequence[int] = (),
+) -> list[Any]:
+    """The same for commands that run at the same time; what failed has its exception in the list.
+
+    Of the file descriptors that are `given` each process gets the one at its own place; here they are closed."""
+    with contextlib.ExitStack() as stack:
+        try:
+            gifts = [given[i : i + 1] for i in range(len(commands))]
+            started = [stack.enter_context(_started(each, environment, gift)) for each, gift in zip(commands, gifts)]
+        finally:
+            for descriptor in given:
+                os.close(descriptor)
+        cut = watched([process for process, _, _ in started], seconds)
+        return [cut.get(process) or _said(process, out, errors) for process, out, errors in started]
+
+
+Started = tuple[subprocess.Popen[bytes], IO[str], IO[str]]
+"""A process, what it prints, and its errors."""
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str], environment: dict[str, str] | None, given: Sequence[int]) -> Iterator[Started]:
+    """It runs; at the end it, its own processes and its temporary files are gone."""
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as errors,
@@ -50,32 +83,40 @@ def run_json(command: Sequence[str], seconds: float, environment: dict[str, str]
     ):
         variables = {**(environment or os.environ), "TMPDIR": folder}
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=variables, start_new_session=True
-        )
+            command, cwd=ROOT, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=variables, start_new_session=True,
+            pass_fds=given,
+        )  # fmt: skip
         try:
-            code = watched(process, seconds)
+            yield process, out, errors
         finally:
             end_group(process)
-        out.seek(0)
-        errors.seek(0)
-        lines = out.read().strip().splitlines()
-        if code:
-            raise Failed(errors.read(), code)
-    return json.loads(lines[-1])
 
 
-def watched(process: subprocess.Popen[Any], seconds: float) -> int:
-    """Its exit code; CutOff if it is too long or too large."""
+def _said(process: subprocess.Popen[Any], out: IO[str], errors: IO[str]) -> Any:
+    """The last line of one that has ended, or its failure."""
+    out.seek(0)
+    errors.seek(0)
+    if process.returncode:
+        return Failed(errors.read(), process.returncode)
+    return json.loads(out.read().strip().splitlines()[-1])
+
+
+def watched(processes: Sequence[subprocess.Popen[Any]], seconds: float) -> dict[subprocess.Popen[Any], CutOff]:
+    """Wait for all to end; those that were too long or too large are ended, and returned."""
     limit, allowed = time.monotonic() + seconds, SHARE * memory_bytes()
-    while True:
-        try:
-            return process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            pass
-        if time.monotonic() > limit:
-            raise CutOff(f"over {seconds:.0f} s")
-        if resident(process.pid) > allowed:
-            raise CutOff(f"over {allowed / 2**30:.0f} GiB")
+    cut: dict[subprocess.Popen[Any], CutOff] = {}
+    while running := [process for process in processes if process.poll() is None]:
+        for process in running:
+            if time.monotonic() > limit:
+                cut[process] = CutOff(f"over {seconds:.0f} s")
+            elif resident(process.pid) > allowed:
+                cut[process] = CutOff(f"over {allowed / 2**30:.0f} GiB")
+            else:
+                continue
+            end_group(process)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running[0].wait(0.1)
+    return cut
 
 
 def resident(process: int) -> int:

@@ -23,7 +23,7 @@ PICTURES = ROOT / "docs" / "pictures"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that every benchmark shares."""
     parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works; no peers are installed")
-    parser.add_argument("--results", type=Path, help="the folder of the results (benchmarks/results)")
+    parser.add_argument("--results", type=Path, help="the folder of the results (benchmarks/results), or a file")
     parser.add_argument("--publish", action="store_true", help="write the tables and pictures of the documentation too")
 
 
@@ -32,7 +32,10 @@ def finish(name: str, made: results.Section, args: argparse.Namespace, parser: a
     print(tables.TABLES[name](made))
     is_whole = all(getattr(args, option, None) == parser.get_default(option) for option in SELECTING)
     if is_whole or args.results:
-        say(f"results: {results.write(name, made, args.results)}")
+        is_file = args.results is not None and args.results.suffix == ".json"
+        path = args.results if is_file else results.fresh(args.results)
+        results.write(name, made, path)
+        say(f"results: {path}")
     else:
         say("a part of the benchmark: its results are not kept (--results FOLDER keeps them)")
     if args.publish:

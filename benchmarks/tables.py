@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.results import Row, Section, distinct
-from benchmarks.timing import geometric_mean
+from benchmarks.timing import Ratio, mean
 
 Cells = Sequence[object]
 
@@ -48,6 +49,16 @@ def seconds(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def in_short(row: Row) -> str:
+    """A row in the progress of a long run."""
+    if row.times is None:
+        return f"{row.engine}: {row.note}"
+    times, note = row.times, f", {row.note}" if row.note else ""
+    against = f", ratio {row.ratio}" if row.ratio else ""
+    least = f"least {seconds(times.minimum)}, ±{times.spread:.0%} in {times.rounds} rounds"
+    return f"{row.engine}: {seconds(times.median)} s ({least}{against}{note})"
+
+
 # -- partitioning ----------------------------------------------------------------------------------------
 
 
@@ -58,9 +69,19 @@ def partition(made: Section) -> str:
     lines = []
     for (shape, nodes), found in by_case(made.rows, "shape", "nodes").items():
         cells = [_partition_cell(found[name], notes) if name in found else "" for name in engines]
-        lines.append([f"{shape} {nodes:,}", *cells])
-    table = markdown(["shape, nodes", *engines], lines)
-    return f"Seconds of a whole partitioning pass, and the number of groups in parentheses.\n\n{table}\n\n{notes}{about(made)}"
+        peers = [row for row in found.values() if row.is_sound and row.ratio and not row.engine.startswith("partita")]
+        best = min(peers, key=lambda row: row.times.median if row.times else 0, default=None)
+        lines.append([f"{shape} {nodes:,}", *cells, f"{best.ratio}" if best else "–"])
+    table = markdown(["shape, nodes", *engines, "ratio"], lines)
+    says = (
+        "Seconds of a whole partitioning pass, medians, and the number of groups in parentheses; the last column is the time of"
+        f" Partita's {PARTITIONS} over that of the fastest other engine whose result is sound."
+    )
+    return f"{says}\n\n{table}\n\n{notes}{about(made)}"
+
+
+PARTITIONS = "`largest`"
+"""The growth that is compared."""
 
 
 def _partition_cell(row: Row, notes: Footnotes) -> str:
@@ -98,8 +119,8 @@ def latency(made: Section) -> str:
     engines = distinct(row.engine for row in made.rows)
     notes = Footnotes()
     parts = [
-        "Milliseconds, medians; the last column is Partita's time over the best other engine's, with half the distance between"
-        " the 10th and the 90th percentile of the rounds. Outputs of all engines were compared in the same run."
+        "Milliseconds, median and least; the last column is Partita's time over the best other engine's, and how far from it"
+        " the true one may be. Outputs of all engines were compared in the same run."
     ]
     for setting, rows in settings(made).items():
         lines = []
@@ -131,25 +152,25 @@ def best_peer(found: Mapping[str, Row]) -> Row | None:
     return min(peers, key=lambda row: row.times.median if row.times else 0)
 
 
-def mean_ratio(rows: Iterable[Row]) -> tuple[float | None, int, int]:
+def mean_ratio(rows: Iterable[Row]) -> tuple[Ratio | None, int, int]:
     """The geometric mean of the ratios to the best peer, of how many models, of how many in all."""
     found = by_case(rows, "model")
     best = [best_peer(engines) for engines in found.values()]
-    ratios = [row.ratio.value for row in best if row and row.ratio and not row.ratio.is_worthless]
-    return geometric_mean(ratios) if ratios else None, len(ratios), len(found)
+    ratios = [row.ratio for row in best if row and row.ratio and not row.ratio.is_worthless]
+    return mean(ratios) if ratios else None, len(ratios), len(found)
 
 
 def _mean_cell(rows: Iterable[Row]) -> str:
-    mean, counted, models = mean_ratio(rows)
+    found, counted, models = mean_ratio(rows)
     left_out = "" if counted == models else f" ({counted} of {models})"
-    return "–" if mean is None else f"{mean:.2f}{left_out}"
+    return "–" if found is None else f"{found}{left_out}"
 
 
 def _latency_cell(row: Row, notes: Footnotes) -> str:
     if row.times is None:
         return notes.mark(row.note)
     mark = f" {notes.mark(row.note)}" if row.note else ""
-    return f"{seconds(row.times.median * 1e3)}{mark}"
+    return f"{seconds(row.times.median * 1e3)} ({seconds(row.times.minimum * 1e3)}){mark}"
 
 
 # -- compiling -------------------------------------------------------------------------------------------
@@ -158,19 +179,60 @@ def _latency_cell(row: Row, notes: Footnotes) -> str:
 def compiling(made: Section) -> str:
     """Seconds to a model that is ready to run."""
     engines = distinct(row.engine for row in made.rows)
+    compared = distinct(row.engine for row in made.rows if row.ratio)
     notes = Footnotes()
     lines = []
     for (model,), found in by_case(made.rows, "model").items():
         cells = [_compile_cell(found[name], notes) if name in found else "" for name in engines]
         exported = found["partita import"].extra.get("MiB") if "partita import" in found else None
-        lines.append([model, *cells, "" if exported is None else f"{exported:.1f}"])
-    table = markdown(["model", *engines, "export MiB"], lines)
-    says = "Seconds from the ONNX file to the first output, in a fresh process, the package already imported."
+        ratios = [found[name].ratio if name in found else None for name in compared]
+        lines.append([model, *cells, "" if exported is None else f"{exported:.1f}", *(ratio or "–" for ratio in ratios)])
+    table = markdown(["model", *engines, "export MiB", *(f"over {name}" for name in compared)], lines)
+    says = (
+        "Seconds from the ONNX file to the first output, in a fresh process, the package already imported. The last columns are"
+        " ratios: Partita's cold time over OpenVINO's, its warm time over OpenVINO's, and that of its import over onnxruntime's."
+    )
     return f"{says}\n\n{table}\n\n{notes}{about(made)}"
 
 
 def _compile_cell(row: Row, notes: Footnotes) -> str:
     return notes.mark(row.note) if row.times is None else seconds(row.times.median)
+
+
+# -- threads ---------------------------------------------------------------------------------------------
+
+SLOW = 1.2
+"""A process whose median is so many times that of the fastest tenth is slow: it may be in another mode."""
+
+
+def threads(made: Section) -> str:
+    """What fresh processes, a rival and several callers do to both engines."""
+    engines = distinct(row.engine for row in made.rows)
+    lines = []
+    for (model, situation), found in by_case(made.rows, "model", "situation").items():
+        known = [found[name] for name in engines]
+        cells = [seconds(row.times.median * 1e3) if row.times else "" for row in known]
+        modes = [_modes(row.times.processes) if row.times else "" for row in known]
+        slower = [f"{row.extra['over_alone']:.2f}" for row in known]
+        lines.append([f"{model}, {situation}", *cells, found[engines[-1]].ratio or "–", *slower, *modes])
+    header = [
+        "", *(f"{name} ms" for name in engines), "ratio",
+        *(f"{name} / alone" for name in engines), *(f"{name}: worst process" for name in engines),
+    ]  # fmt: skip
+    says = (
+        f"Fresh processes ({made.about['processes']} of each model), all cores: milliseconds for each call that is answered,"
+        " Partita's over the other's, each over what it takes alone, and the slowest process's median over the median of all; in"
+        f" parentheses how many processes took over {SLOW} times as long as the fastest tenth: with two modes there are several."
+    )
+    return f"{says}\n\n{markdown(header, lines)}\n\n{about(made)}"
+
+
+def _modes(processes: Sequence[float]) -> str:
+    """The worst over the median, and how many are slow."""
+    ordered = sorted(processes)
+    fast = ordered[len(ordered) // 10]
+    slow = sum(taken > SLOW * fast for taken in ordered)
+    return f"{ordered[-1] / statistics.median(ordered):.2f} ({slow} of {len(ordered)} slow)"
 
 
 # -- all -------------------------------------------------------------------------------------------------
@@ -180,6 +242,7 @@ TABLES: dict[str, Callable[[Section], str]] = {
     "latency": latency,
     "compile": compiling,
     "gpu": latency,
+    "threads": threads,
 }
 """How each section is shown."""
 
@@ -189,7 +252,7 @@ def summary(latest: Mapping[str, Section]) -> str:
     parts = []
     if "latency" in latest:
         found = {where: mean_ratio(rows) for where, rows in settings(latest["latency"]).items()}
-        lines = [[where, "–" if mean is None else f"{mean:.2f}", f"{n} of {of}"] for where, (mean, n, of) in found.items()]
+        lines = [[where, "–" if ratio is None else f"{ratio}", f"{n} of {of}"] for where, (ratio, n, of) in found.items()]
         parts.append(
             "Partita's `cpu` against the best of onnxruntime, OpenVINO, torch and TVM's default pipeline, model by model"
             f" (time over time, geometric mean; below 1 Partita is faster):\n\n{markdown(['', 'ratio', 'models'], lines)}"

@@ -1,7 +1,8 @@
-"""What threads do to latency: python -m benchmarks.threads [MODEL] [--processes N] [--tiny]
+"""What threads do to latency: python -m benchmarks.threads [--models NAME ...] [--processes N] [--tiny]
 
 Fresh processes, in each of which Partita and onnxruntime take turns on all cores: alone, then beside a rival, a process that does
-nothing but count on one core. Then several callers at once. A run with two modes shows as a wide spread between processes."""
+nothing but count on one core. In the first few, several callers at once too. A model that runs in two modes shows: some
+processes' medians are then far from the others'."""
 
 from __future__ import annotations
 
@@ -9,20 +10,23 @@ import argparse
 import contextlib
 import functools
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from benchmarks.processes import module_command, run_json
-from benchmarks.progress import say
-from benchmarks.timing import clocked, interleaved
+from benchmarks import publish, results, tables
+from benchmarks.machine import OtherLoad, usable_cores
+from benchmarks.models import NAMES, model
+from benchmarks.models.made import read_inputs
+from benchmarks.processes import CutOff, Failed, module_command, run_json
+from benchmarks.progress import Progress, run, say
+from benchmarks.timing import clocked, interleaved, ratio, summary
 
 RIVAL = """
 import os
@@ -32,8 +36,20 @@ while True:
     pass
 """
 
+DEVICES = {"partita": "cpu", "onnxruntime": "onnxruntime"}
+"""The engines, and Partita's devices that they are."""
+
 CALLERS = (1, 2, 4)
 """So many callers come at once."""
+
+WITH_CALLERS = 3
+"""So many processes are asked about callers."""
+
+LIMIT = 600.0
+"""Seconds after which a process is given up."""
+
+Found = dict[str, dict[str, list[float]]]
+"""By situation and engine: the seconds of each round."""
 
 
 @contextlib.contextmanager
@@ -59,91 +75,105 @@ def tiny_model() -> Any:
     return pt.Graph([y], inputs=[x])
 
 
-def values(kind: Any) -> np.ndarray[Any, Any]:
-    """Numbers for an input; whole ones are one."""
-    if kind.dtype == "float32":
-        return np.random.default_rng(1).random(kind.shape, "float32")
-    return np.ones(kind.shape, kind.dtype)
-
-
-def measured(name: str, seconds: float) -> dict[str, Any]:
-    """In this process: milliseconds of both alone and beside a rival, and calls a second of several callers."""
+def prepared(name: str) -> tuple[Any, Mapping[str, np.ndarray]]:
+    """A model's graph and what it is fed."""
     import partita as pt
 
-    graph = tiny_model() if name == "tiny" else pt.load(name)
-    inputs = {node.name: values(node[0].type) for node in graph.inputs}
-    models = {device: pt.compile(graph, device) for device in ("cpu", "onnxruntime")}
-    for model in models.values():
-        model(inputs)
-    made: dict[str, Any] = {"alone": times(models, inputs, seconds)}
+    if name == "tiny":
+        return tiny_model(), {"x": np.random.default_rng(1).random((64, 192), np.float32)}
+    path = model(name).path
+    return pt.load(path), read_inputs(path)
+
+
+def measured(name: str, seconds: float, callers: bool) -> Found:
+    """In this process: both engines alone, beside a rival, and with several callers."""
+    import partita as pt
+
+    graph, inputs = prepared(name)
+    models = {engine: pt.compile(graph, device) for engine, device in DEVICES.items()}
+    calls = {engine: functools.partial(made, dict(inputs)) for engine, made in models.items()}
+    for call in calls.values():
+        call()
+    turns = {engine: clocked(call) for engine, call in calls.items()}
+    made = {"alone": interleaved(turns, seconds)}
     with rival():
-        made["rival"] = times(models, inputs, seconds)
-    for count in CALLERS:
-        rates = {device: rate(functools.partial(model, inputs), count, seconds / 2) for device, model in models.items()}
-        made[f"callers {count}"] = rates
+        made["beside a rival"] = interleaved(turns, seconds)
+    for count in CALLERS if callers else ():
+        found = {engine: [seconds_each(call, count, seconds / 2)] for engine, call in calls.items()}
+        made[f"{count} caller{'s' * (count > 1)}"] = found
     return made
 
 
-def times(models: dict[str, Any], inputs: Any, seconds: float) -> dict[str, float]:
-    """Median milliseconds, the models taking turns."""
-    found = interleaved({device: clocked(functools.partial(model, inputs)) for device, model in models.items()}, seconds)
-    return {device: statistics.median(taken) * 1e3 for device, taken in found.items()}
-
-
-def rate(call: Callable[[], Any], callers: int, seconds: float) -> float:
-    """Calls a second, of so many callers that do nothing else."""
-    end = time.perf_counter() + seconds
+def seconds_each(call: Callable[[], Any], callers: int, seconds: float) -> float:
+    """Seconds for each call that is answered, of so many callers that do nothing else."""
+    began = time.perf_counter()
 
     def caller(_: int) -> int:
         count = 0
-        while time.perf_counter() < end:
+        while not count or time.perf_counter() < began + seconds:
             call()
             count += 1
         return count
 
     with ThreadPoolExecutor(callers) as pool:
-        return sum(pool.map(caller, range(callers))) / seconds
+        answered = sum(pool.map(caller, range(callers)))
+    return (time.perf_counter() - began) / answered
+
+
+def rows(name: str, found: Sequence[Found]) -> Iterator[results.Row]:
+    """For each situation a row of each engine, over all processes that were in it."""
+    for situation in found[0]:
+        case = {"model": name, "threads": usable_cores(), "situation": situation}
+        both = {engine: [one[situation][engine] for one in found if situation in one] for engine in DEVICES}
+        for engine, processes in both.items():
+            times = summary(processes)
+            against = None if engine == "partita" else ratio(both["partita"], processes)
+            alone = statistics.median(statistics.median(one["alone"][engine]) for one in found)
+            extra = {"over_alone": times.median / alone}
+            yield results.Row(case, engine, times, against, extra=extra)
+
+
+def measure(names: Sequence[str], processes: int, seconds: float) -> list[results.Row]:
+    """All models, each in so many fresh processes."""
+    progress = Progress(len(names) * processes, "threads")
+    made: list[results.Row] = []
+    for name in names:
+        found: list[Found] = []
+        for number in range(processes):
+            progress.step(f"{name}, process {number + 1} of {processes}")
+            words = ["--one", name, "--seconds", str(seconds)] + ["--callers"] * (number < WITH_CALLERS)
+            found.append(run_json(module_command("benchmarks.threads", words), LIMIT))
+        new = list(rows(name, found))
+        for row in new:
+            say(f"{row.case['situation']}: {tables.in_short(row)}")
+        made += new
+    return made
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", default="zoo:resnet50")
+    names = [*NAMES, "tiny"]
+    parser.add_argument("--models", nargs="+", default=["resnet50", "bert"], choices=names, metavar="NAME")
     parser.add_argument("--processes", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=4.0, help="for each measurement")
-    parser.add_argument("--tiny", action="store_true", help="a small model, two processes, no time")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.tiny:
-        options.model, options.processes, options.seconds = "tiny", 2, 0.1
-    if options.one:
-        print(json.dumps(measured(options.model, options.seconds)))
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--callers", action="store_true", help=argparse.SUPPRESS)
+    publish.add_options(parser)
+    args = parser.parse_args()
+    if args.tiny:
+        args.models, args.processes, args.seconds = ["tiny"], 2, 0.1
+    if args.one:
+        print(json.dumps(measured(args.one, args.seconds, args.callers)))
         return
-    words = [options.model, "--seconds", str(options.seconds), "--one"]
-    found = []
-    for number in range(options.processes):
-        found.append(run_json(module_command("benchmarks.threads", words), 600, dict(os.environ)))
-        say(f"process {number + 1} of {options.processes}: {found[-1]['alone']}")
-    print(table(options.model, found))
-
-
-def table(model: str, found: list[dict[str, Any]]) -> str:
-    """The medians over all processes, and how far apart the processes are."""
-    lines = [
-        f"{model}, {len(found)} fresh processes",
-        "",
-        "| | cpu | onnxruntime | cpu / onnxruntime | slowest / fastest process: cpu | onnxruntime |",
-        "|---|---|---|---|---|---|",
-    ]
-    for case in found[0]:
-        ours, theirs = ([run[case][device] for run in found] for device in ("cpu", "onnxruntime"))
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-        unit = "calls/s" if case.startswith("callers") else "ms"
-        lines.append(
-            f"| {case}, {unit} | {statistics.median(ours):.2f} | {statistics.median(theirs):.2f} | {ratio:.2f} "
-            f"| {max(ours) / min(ours):.2f} | {max(theirs) / min(theirs):.2f} |"
-        )
-    return "\n".join(lines)
+    load = OtherLoad()
+    try:
+        made = measure(args.models, args.processes, args.seconds)
+    except (CutOff, Failed) as failed:
+        sys.exit(f"error: {failed}")
+    about = {"processes": args.processes, "seconds": args.seconds, "others_cores": load.cores()}
+    publish.finish("threads", results.section(made, **about), args, parser)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

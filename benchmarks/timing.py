@@ -9,8 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-WORTHLESS = 0.3
-"""A ratio whose spread is more than this part of it is not shown."""
+WORTHLESS = 0.25
+"""A ratio that is known no better than to this part of it is not shown: it does not tell a quarter faster from equal."""
+
+LEAST = 0.02
+"""No ratio is taken to be known better than this, however much its rounds agree."""
+
+CONFIDENCE = 0.95
+"""How probably the true median lies between the ends of `interval`."""
 
 PAUSE = 0.005
 """Seconds between two contestants: the threads of the first stop spinning."""
@@ -18,11 +24,14 @@ PAUSE = 0.005
 ALONE = 0.15
 """The spread that a single measurement is taken to have: it shows none of its own."""
 
-TURN = 0.02
+TURN = 0.04
 """A contestant's turn is repeated calls for about so many seconds."""
 
 Seconds = Callable[[int], list[float]]
 """Makes so many calls and says how long each took."""
+
+Processes = Sequence[Sequence[float]]
+"""Seconds of each round, process by process."""
 
 
 @attrs.frozen
@@ -34,14 +43,22 @@ class Times:
     minimum: float
     """Seconds."""
     spread: float
-    """Half the distance between the 10th and the 90th percentile, as a part of the median."""
+    """Half the distance between the 10th and the 90th percentile of the rounds, as a part of the median."""
     rounds: int
     """How often it was measured."""
+    processes: tuple[float, ...] = ()
+    """The median of each fresh process: two modes would show here."""
 
 
-def summary(seconds: Sequence[float]) -> Times:
-    """Median, minimum and spread."""
-    return Times(statistics.median(seconds), min(seconds), spread(seconds), len(seconds))
+def summary(processes: Processes) -> Times:
+    """Median, minimum and spread of all rounds."""
+    every = [taken for rounds in processes for taken in rounds]
+    return Times(statistics.median(every), min(every), spread(every), len(every), medians(processes))
+
+
+def medians(processes: Processes) -> tuple[float, ...]:
+    """Of each process that had a round."""
+    return tuple(statistics.median(rounds) for rounds in processes if rounds)
 
 
 def spread(values: Sequence[float]) -> float:
@@ -59,11 +76,11 @@ class Ratio:
     value: float
     """The median over the rounds of what the two took in one round."""
     spread: float
-    """Half the distance between the 10th and the 90th percentile of that, as a part of it."""
+    """How far from it the true value may be, as a part of it: what another run is expected to stay within."""
 
     @property
     def is_worthless(self) -> bool:
-        """Did it change so much from round to round that it says nothing?"""
+        """Is it so uncertain that it says nothing?"""
         return self.spread > WORTHLESS
 
     def __str__(self) -> str:
@@ -72,15 +89,43 @@ class Ratio:
         return f"{self.value:.2f} ±{self.value * self.spread:.2f}"
 
 
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Round by round, so that what disturbs both in one round cancels out."""
-    each = [a / b for a, b in zip(ours, theirs, strict=True)]
-    return Ratio(statistics.median(each), spread(each))
+def ratio(ours: Processes, theirs: Processes) -> Ratio:
+    """Round by round, so that what disturbs both in one round cancels out.
+
+    Its spread is the largest of three distances: to the further end of the interval that holds the median of the rounds with 95 %
+    probability; to that of the processes' medians, which differ by more than their rounds explain where a run has modes (of five
+    or fewer: to the furthest of them); and 2 %. So it shrinks with more rounds, but not below what fresh processes differ by."""
+    each = [[a / b for a, b in zip(mine, other)] for mine, other in zip(ours, theirs)]
+    every = [value for rounds in each for value in rounds]
+    middle = statistics.median(every)
+    if len(every) == 1:
+        return Ratio(middle, ALONE)
+    ends = [*interval(every), *interval(medians(each))]
+    return Ratio(middle, max(LEAST, *(abs(end / middle - 1) for end in ends)))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The ends between which the true median lies with 95 % probability, whatever the distribution (the sign test's interval).
+
+    Of five values or fewer no ends are that sure; then it is the least and the largest."""
+    ordered, count = sorted(values), len(values)
+    allowed = (1 - CONFIDENCE) / 2 * 2**count
+    skip, below = 0, 1  # so many of the 2**count ways to fall on either side of the median leave at most `skip` below it
+    while below + math.comb(count, skip + 1) <= allowed:
+        skip += 1
+        below += math.comb(count, skip)
+    return ordered[skip], ordered[count - 1 - skip]
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean of ratios."""
+    """The mean of figures that are multiplied, not added."""
     return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def mean(ratios: Sequence[Ratio]) -> Ratio:
+    """The geometric mean of ratios that were measured apart, so that their errors partly cancel out."""
+    value = geometric_mean([one.value for one in ratios])
+    return Ratio(value, math.sqrt(sum(one.spread**2 for one in ratios)) / len(ratios))
 
 
 def clocked(call: Callable[[], object]) -> Seconds:
@@ -103,13 +148,14 @@ def interleaved(
     """For each contestant its seconds in each round: all take their turn in every round, in changing order.
 
     A turn is one call to warm the caches and then a few that count, by their median; of long calls, just one. It ends
-    after `budget` seconds, though not before `fewest` rounds, and after `most` in any case."""
+    after `budget` seconds, though not before `fewest` rounds, and after `most` in any case. Each was called once before."""
+    end = time.perf_counter() + budget
     first = {name: min(seconds(1)) for name, seconds in contestants.items()}
     calls = {name: max(1, min(50, round(TURN / taken))) for name, taken in first.items()}
-    found: dict[str, list[float]] = {name: [] for name in contestants}
+    all_long = all(count == 1 for count in calls.values())
+    found = {name: [taken] if all_long else [] for name, taken in first.items()}
     names = list(contestants)
-    end = time.perf_counter() + budget
-    turn = 0
+    turn = int(all_long)
     while turn < fewest or (turn < most and time.perf_counter() < end):
         for i in range(len(names)):
             name = names[(i + turn) % len(names)]

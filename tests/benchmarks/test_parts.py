@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -11,16 +12,26 @@ import numpy as np
 import pytest
 
 import partita as pt
-from benchmarks import compare, publish, results, tables
+from benchmarks import compare, contest, publish, results, tables
 from benchmarks.agreement import error
 from benchmarks.models.own import OWN, unet
 from benchmarks.models.zoo import zoo_model
 from benchmarks.partition import hopeless
 from benchmarks.partitioners import LIMIT
-from benchmarks.processes import CutOff, Failed, run_json
+from benchmarks.processes import CutOff, Failed, run_json, run_together
 from benchmarks.results import Row, Section
 from benchmarks.shapes import SHAPES
-from benchmarks.timing import Ratio, Times, geometric_mean, interleaved, ratio, spread, summary
+from benchmarks.timing import (
+    Ratio,
+    Times,
+    geometric_mean,
+    interleaved,
+    interval,
+    mean,
+    ratio,
+    spread,
+    summary,
+)
 from benchmarks.venvs import Environment, PeerMissing, python_of
 from benchmarks.work import flops, traffic
 
@@ -44,20 +55,51 @@ def section(*rows: Row) -> Section:
 
 
 def test_summary_and_spread() -> None:
-    assert summary([3.0, 1.0, 2.0]) == Times(2.0, 1.0, spread([1.0, 2.0, 3.0]), 3)
+    rounds = [[3.0, 1.0], [2.0], []]
+    assert summary(rounds) == Times(2.0, 1.0, spread([1.0, 2.0, 3.0]), 3, processes=(2.0, 2.0))
     assert spread([1.0] * 10) == 0
     assert spread([1.0]) == 0.15  # a single one shows none
 
 
 def test_what_disturbs_a_round_cancels_out() -> None:
     theirs = [1.0, 5.0, 2.0, 9.0, 1.0]
-    found = ratio([0.5 * t for t in theirs], theirs)
-    assert (found.value, found.spread, str(found)) == (0.5, 0.0, "0.50 ±0.00")
+    found = ratio([[0.5 * t for t in theirs]], [theirs])
+    assert (found.value, found.spread, str(found)) == (0.5, 0.02, "0.50 ±0.01")
+
+
+def test_interval_of_the_median() -> None:
+    assert interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+    assert interval(list(range(1, 9))) == (1, 8)
+    assert interval(list(range(1, 10))) == (2, 8)
+    assert interval(list(range(1, 61))) == (22, 39)  # the table of the sign test
+
+
+def test_the_interval_holds_the_median_nearly_always() -> None:
+    random = np.random.default_rng(0)
+    ends = [interval(list(random.lognormal(0, 0.5, 20))) for _ in range(500)]
+    assert sum(low <= 1 <= high for low, high in ends) > 0.93 * 500
+
+
+def test_a_ratio_with_outliers_is_worth_something() -> None:
+    assert spread([1.0, 1.01, 0.99] * 6 + [9.0] * 3) > 1  # one round in seven was disturbed
+    assert ratio([[1.0, 1.01, 0.99] * 6 + [9.0] * 3], [[1.0] * 21]).spread == 0.02
 
 
 def test_a_wild_ratio_is_not_shown() -> None:
-    found = ratio([1.0, 9.0, 1.0, 9.0, 1.0, 9.0], [1.0] * 6)
+    found = ratio([[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]], [[1.0] * 6])
     assert found.is_worthless and str(found).startswith("worthless (±")
+
+
+def test_processes_that_differ_make_a_ratio_uncertain() -> None:
+    steady = [1.0, 1.001] * 10
+    assert ratio([steady] * 3, [[1.0] * 20] * 3).spread == 0.02
+    found = ratio([steady, steady, [1.5] * 20], [[1.0] * 20] * 3)
+    assert found.value == pytest.approx(1, abs=0.01) and found.spread == pytest.approx(0.5, abs=0.01)
+
+
+def test_mean_of_ratios() -> None:
+    found = mean([Ratio(0.5, 0.1), Ratio(2.0, 0.1)])
+    assert found.value == pytest.approx(1) and found.spread == pytest.approx(0.1 / 2**0.5)
 
 
 def test_everybody_has_a_turn_in_each_round() -> None:
@@ -72,7 +114,7 @@ def test_everybody_has_a_turn_in_each_round() -> None:
 
     found = interleaved({name: contestant(name) for name in "abc"}, budget=0, fewest=3)
     assert found == {name: [1.0] * 3 for name in "abc"}
-    assert "".join(order) == "abc" + "abc" + "bca" + "cab"
+    assert "".join(order) == "abc" + "bca" + "cab"
 
 
 def test_geometric_mean() -> None:
@@ -88,7 +130,7 @@ def test_who_is_not_asked_at_the_next_size() -> None:
     assert hopeless(found(10_000, 5.8), [found(1_000, 0.07)], sizes, 60) == (
         "not tried: 10,000 nodes took 83 times as long as 1,000; 481 s expected"
     )
-    assert hopeless(found(10_000, 5.8), [found(1_000, 0.5)], sizes, 60) == ""
+    assert hopeless(found(10_000, 5.8), [found(1_000, 0.5)], sizes, 60) == ""  # 67 s: who knows
     assert hopeless(found(100_000, 50), [found(10_000, 0.5)], sizes, 60) == ""  # there is no next size
 
 
@@ -117,23 +159,33 @@ def test_work_of_a_layer() -> None:
 
 def test_results_come_back(tmp_path: Path) -> None:
     made = section(row("partita", 1.5, error=1e-6), row("openvino", 2, 0.75), row("tvm", None, note="over 6 s"))
-    results.write("latency", made, tmp_path)
-    path = results.write("compile", section(), tmp_path)
+    path = tmp_path / "run.json"
+    results.write("latency", made, path)
+    results.write("compile", section(), path)
     assert results.read(path) == {"latency": made, "compile": section()}
     assert results.newest("latency", tmp_path) == made and results.newest("gpu", tmp_path) is None
+
+
+def test_no_run_writes_over_another(tmp_path: Path) -> None:
+    names = []
+    for _ in range(3):
+        path = results.fresh(tmp_path)
+        results.write("compile", section(), path)
+        names.append(path.stem)
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
 
 
 def test_latency_table() -> None:
     rows = [row("partita", 1.5), row("onnxruntime", 3, 0.5), row("openvino", 2, 0.75), row("tvm", 300, 0.005)]
     said = tables.latency(section(*rows, row("torch", None, note="ModuleNotFoundError: no torch")))
-    assert "| net            |     1.5 |           3 |        2 | 300 |   [1] | 0.75 ±0.01 |" in said
-    assert "| geometric mean |         |             |          |     |       |       0.75 |" in said
+    assert "| net            | 1.5 (1.5) |       3 (3) |    2 (2) | 300 (300) |   [1] | 0.75 ±0.01 |" in said
+    assert "| geometric mean |           |             |          |           |       | 0.75 ±0.01 |" in said
     assert "[1]: ModuleNotFoundError: no torch" in said
 
 
 def test_a_wrong_engine_counts_for_no_ratio() -> None:
     said = tables.latency(section(row("partita", 1.5), row("fast", 1, 1.5, note="wrong: 3e-02"), row("right", 2, 0.75)))
-    assert "0.75 ±0.01" in said and "1 wrong: 3e-02" in said
+    assert "0.75 ±0.01" in said and "1 (1) wrong: 3e-02" in said
 
 
 def test_a_worthless_ratio_is_left_out_of_the_mean() -> None:
@@ -153,13 +205,39 @@ def test_compare() -> None:
     old = {"latency": section(row("partita", 1.5), row("openvino", 2, 0.75), row("onnxruntime", 3, 0.50))}
     new = {"latency": section(row("partita", 1.5), row("openvino", 2, 0.76), row("onnxruntime", None, note="wrong: 1e-01"))}
     assert compare.report(old, new, everything=False) == (
-        "1 of 1 ratios agree within their spreads.\n\n1 of 1 times agree within their spreads.\n\n"
-        "latency: net, batch 1, threads 1: onnxruntime: fine -> wrong: 1e-01"
+        "1 of 1 ratios agree within their spreads; on average they are +1.3%.\n\n"
+        "1 of 1 times agree within their spreads; on average they are +0.0%.\n\n"
+        "latency: net, batch 1, threads 1: onnxruntime: fine -> wrong: 1e-01\n\n"
+        "The two runs agree."
     )
     new = {"latency": section(row("openvino", 2, 0.60))}
     said = compare.report(old, new, everything=False)
     assert "| latency: net, batch 1, threads 1: openvino | ratio | 0.75 | 0.6 |   -20% |  |" in said
     assert "0 of 1 ratios agree" in said
+    assert said.endswith("The two runs differ: 1 of 1 ratios changed by more than their spreads explain.")
+
+
+def test_one_difference_in_twenty_is_chance() -> None:
+    def ratios(first: float) -> list[compare.Change]:
+        return [compare.Change("latency", "net", "ratio", 1.0, first if i == 0 else 1.0, 0.02) for i in range(20)]
+
+    assert compare.verdict(ratios(1.0)) == "The two runs agree."
+    assert compare.verdict(ratios(1.5)) == "The two runs agree; 1 of 20 that differ are no more than chance explains."
+    assert compare.verdict(ratios(1.5)[:19]).startswith("The two runs differ: 1 of 19")
+    assert compare.verdict([]).startswith("Nothing to compare")
+
+
+def test_threads_table_says_how_many_processes_are_slow() -> None:
+    def times(*processes: float) -> Times:
+        return Times(processes[0], min(processes), 0.0, len(processes), processes)
+
+    case, ours = {"model": "net", "threads": 4, "situation": "alone"}, times(0.002, *[0.001] * 9, *[0.002] * 10)
+    rows = [
+        Row(case, "partita", ours, extra={"over_alone": 1.0}),
+        Row(case, "onnxruntime", times(*[0.001] * 20), Ratio(2.0, 0.1), extra={"over_alone": 1.0}),
+    ]
+    said = tables.threads(Section(tuple(rows), {**ABOUT, "processes": 20}))
+    assert "1.00 (11 of 20 slow) |        1.00 (0 of 20 slow)" in said
 
 
 def test_pictures_are_the_same_each_time(tmp_path: Path) -> None:
@@ -218,6 +296,30 @@ def python(code: str) -> list[str]:
 
 def test_the_last_line_is_what_a_process_says() -> None:
     assert run_json(python("print('noise'); print('[1, 2]')"), 60) == [1, 2]
+
+
+def test_processes_of_a_case_measure_one_after_the_other(tmp_path: Path) -> None:
+    code = (
+        "import fcntl, json, sys, time\n"
+        "gate, loads = int(sys.argv[1]), float(sys.argv[2])\n"
+        "time.sleep(loads)\n"
+        "loaded = time.monotonic()\n"
+        "fcntl.flock(gate, fcntl.LOCK_EX)\n"
+        "began = time.monotonic()\n"
+        "time.sleep(0.2)\n"
+        "print(json.dumps([loaded, began, time.monotonic()]))"
+    )
+    gates = contest.closed_gates(3)
+    said = run_together([[*python(code), str(gate), str(0.2 * i)] for i, gate in enumerate(gates)], 60, given=gates)
+    assert max(loaded for loaded, _, _ in said) <= min(began for _, began, _ in said)
+    turns = sorted((began, ended) for _, began, ended in said)
+    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(turns))
+
+
+def test_of_processes_together_one_may_fail() -> None:
+    good, bad, long = python("print('[1]')"), python("raise ValueError('no')"), python("import time; time.sleep(60)")
+    said = run_together([good, bad, long], 2)
+    assert said[0] == [1] and str(said[1]) == "ValueError: no" and isinstance(said[2], CutOff)
 
 
 def test_a_process_is_cut_off_with_all_that_it_started(tmp_path: Path) -> None:

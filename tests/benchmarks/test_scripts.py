@@ -110,11 +110,20 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     assert not list(folder.iterdir()) and not list(tmp_path.glob("*.json"))
 
 
-def test_threads() -> None:
+def test_threads(tmp_path: Path) -> None:
     pytest.importorskip("tvm")
     pytest.importorskip("onnxruntime")
-    said = run("threads", "--tiny")
-    assert "tiny, 2 fresh processes" in said
-    assert [line.split(",")[0] for line in said.splitlines()[4:]] == [
-        "| alone", "| rival", "| callers 1", "| callers 2", "| callers 4",
-    ]  # fmt: skip
+    said = run("threads", "--tiny", "--results", str(tmp_path))
+    assert "Fresh processes (2 of each model)" in said and "of 2 slow)" in said
+    made = kept(tmp_path, "threads")
+    situations = ["alone", "beside a rival", "1 caller", "2 callers", "4 callers"]
+    assert [(row.case["situation"], row.engine) for row in made.rows] == [
+        (situation, engine) for situation in situations for engine in ("partita", "onnxruntime")
+    ]
+    assert all(row.times and len(row.times.processes) == 2 for row in made.rows)
+
+
+def test_a_run_of_parts_leaves_one_file(tmp_path: Path) -> None:
+    run("__main__", "--tiny", "--parts", "partition", "gpu", "--results", str(tmp_path))
+    kept(tmp_path, "partition")
+    assert not list((tmp_path / "unfinished").iterdir())
