@@ -1,8 +1,9 @@
-"""The file that a benchmark leaves: `benchmarks/results/<date>-<machine>.json`, one section for each benchmark."""
+"""The file that a run leaves: `benchmarks/results/<date>-<machine>.json`, one section for each benchmark."""
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -58,16 +59,21 @@ def section(rows: Sequence[Row], **about: Any) -> Section:
     return Section(tuple(rows), {**description(), "commit": commit(), "date": now, **about})
 
 
-def write(name: str, made: Section, folder: Path | None = None) -> Path:
-    """Put a section into today's file for this machine, beside the sections that are there."""
+def fresh(folder: Path | None = None) -> Path:
+    """A file for a run of today on this machine that is not there yet: no run ever writes over another."""
     folder = folder or FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{datetime.date.today().isoformat()}-{machine_name()}.json"
+    name = f"{datetime.date.today().isoformat()}-{machine_name()}"
+    later = (folder / f"{name}-{number}.json" for number in itertools.count(2))
+    return next(path for path in itertools.chain([folder / f"{name}.json"], later) if not path.exists())
+
+
+def write(name: str, made: Section, path: Path) -> None:
+    """Put a section into a run's file, beside the sections that are there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     whole = json.loads(path.read_text()) if path.exists() else {}
     whole[name] = {"about": made.about, "rows": [attrs.asdict(row) for row in made.rows]}
     lines = (f"  {json.dumps(key)}: {_section_text(value)}" for key, value in sorted(whole.items()))
     write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
-    return path
 
 
 def _section_text(value: dict[str, Any]) -> str:
@@ -86,6 +92,8 @@ def read(path: Path) -> dict[str, Section]:
 def row(value: dict[str, Any]) -> Row:
     """One row as it was read."""
     times, found = value.pop("times"), value.pop("ratio")
+    if times:
+        times["processes"] = tuple(times.get("processes", ()))
     return Row(**value, times=times and Times(**times), ratio=found and Ratio(**found))
 
 
