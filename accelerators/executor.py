@@ -139,30 +139,34 @@ class Executor:
 
     def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
         """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
+        if out is None and len(values) == 1 and self._is_fresh(values[0], arrays, values):
+            return values
         if out is not None:
             values = [self._copied(value) if _is_overwritten(value, i, out) else value for i, value in enumerate(values)]
         given = set() if out is None else set(map(id, out))
         for i, value in enumerate(values):
             if out is not None and out[i] is not None:
                 values[i] = value if value is out[i] else _copied_to(out[i], value, i)
-            elif type(value) is np.ndarray and id(value) not in given and not self._is_borrowed(value, arrays, values):
+            elif id(value) not in given and self._is_fresh(value, arrays, values):
                 given.add(id(value))
             else:
                 values[i] = self._copied(value)
         return values
 
-    def _is_borrowed(self, value: Array, arrays: list[Any], values: list[Any]) -> bool:
-        """Does it lie in an input, a constant, or another output? (Memory that is no numpy array's is an engine's, which lends
-        no two outputs the same.)"""
+    def _is_fresh(self, value: Any, arrays: list[Any], values: list[Any]) -> bool:
+        """Is it an array that lies in no input, constant or other output? (Memory that is no numpy array's is an engine's, which
+        lends no two outputs the same.)"""
+        if type(value) is not np.ndarray:
+            return False
         base = value.base
         if base is None:
-            return id(value) in self.constants or any(value is array for array in arrays)
+            return id(value) not in self.constants and not any(value is array for array in arrays)
         others = arrays
         if isinstance(base, np.ndarray):
             if id(root(base)) in self.constants:
-                return True
+                return False
             others = [*arrays, *(other for other in values if other is not value)]
-        return any(isinstance(other, np.ndarray) and np.may_share_memory(value, other) for other in others)
+        return not [other for other in others if isinstance(other, np.ndarray) and np.may_share_memory(value, other)]
 
     def _copied(self, value: Any) -> Any:
         if isinstance(value, (np.ndarray, np.generic)):

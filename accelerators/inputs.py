@@ -45,15 +45,14 @@ class InputChecker:
         self.specs = tuple([_spec(node.name, node[0].type) for node in graph.inputs])
         """The inputs in order."""
         self._names = [spec.name for spec in self.specs]
+        self._known = frozenset(self._names)
         self._where = f"model {graph.name!r}"
         self._plain = [(spec.dtype, spec.shape) if spec.static else None for spec in self.specs]
 
     def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays, in the inputs' order."""
-        if named or len(args) != len(self.specs) or (args and isinstance(args[0], Mapping)):
-            args = self._by_name(args, named)
-        made = list(args)
-        for i, (value, plain) in enumerate(zip(args, self._plain)):
+        made = self._in_order(args, named)
+        for i, (value, plain) in enumerate(zip(made, self._plain)):
             if plain is None or type(value) is not np.ndarray or value.shape != plain[1] or value.dtype != plain[0]:
                 return self._checked(made, i)
         return made
@@ -67,6 +66,15 @@ class InputChecker:
             if isinstance(spec.type, TensorType):
                 self._check_dims(values[i], spec, sizes)
         return values
+
+    def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """What was given by position or name, in the inputs' order."""
+        first = args[0] if args else None
+        if type(first) is dict and len(args) == 1 and not named and first.keys() == self._known:
+            return [first[name] for name in self._names]
+        if named or len(args) != len(self._names) or (type(first) is not np.ndarray and isinstance(first, Mapping)):
+            return self._by_name(args, named)
+        return list(args)
 
     def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         if args and isinstance(args[0], Mapping):
