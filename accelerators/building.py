@@ -14,11 +14,10 @@ import attrs
 
 from accelerators.cache.waiting import work_until
 from accelerators.device_list import Device
-from accelerators.errors import AcceleratorError, CompileError, NotSupported
+from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
 from accelerators.placement import Placement
 from accelerators.settings import Config
 from accelerators.units import Unit, compile_unit
-from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
@@ -145,12 +144,8 @@ class Builder:
 
 def _property_of(device: Device) -> SubgraphProperty:
     where = f"subgraph_property of device {device.label!r}"
-    try:
+    with asking(where):
         made = device.accelerator.subgraph_property()
-    except PartitaError:
-        raise
-    except Exception as error:
-        raise AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where) from error
     if not isinstance(made, SubgraphProperty):
         raise AcceleratorError(f"it returned {made!r}, not a SubgraphProperty", where=where)
     return made

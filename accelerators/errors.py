@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from graph.errors import PartitaError
 
 
@@ -39,3 +42,14 @@ class InputError(AcceleratorError):
 
 class RunError(AcceleratorError):
     """A device failed while it ran a subgraph."""
+
+
+@contextmanager
+def asking(where: str) -> Iterator[None]:
+    """What a device raises inside becomes an error that says where; errors of ours stay as they are."""
+    try:
+        yield
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 FUSED = "partita.fused"
 """The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
 the nodes in its body have kept their names."""
+
+Judge = Callable[[Node, Graph], "bool | str"]
+"""An op of a graph: True, or the reason why not."""
 
 Support = dict[str, "bool | str"]
 """For each op node: True, or the reason why not."""
@@ -42,12 +46,18 @@ def _supported(device: Accelerator, node: Node, graph: Graph) -> bool | str:
     """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
     answer = yes_or_why_not(device.supports(node, graph))
     if answer is True and not node.is_call:
-        for body in bodies_of(node):
-            for inner in body.nodes:
-                refusal = _supported(device, inner, body) if inner.is_op else True
-                if refusal is not True:
-                    return f"its body holds {inner.name!r}: {refusal}"
+        return refused_inside(node, lambda inner, body: _supported(device, inner, body)) or True
     return answer
+
+
+def refused_inside(node: Node, judge: Judge) -> str | None:
+    """The first refusal of an op in the node's bodies."""
+    for body in bodies_of(node):
+        for inner in body.nodes:
+            answer = judge(inner, body) if inner.is_op else True
+            if answer is not True:
+                return f"its body holds {inner.name!r}: {answer}"
+    return None
 
 
 def yes_or_why_not(answer: object) -> bool | str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from accelerators.device_list import Device
-from accelerators.errors import AcceleratorError
+from accelerators.errors import AcceleratorError, asking
 from accelerators.query import yes_or_why_not
-from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node
 
@@ -39,12 +38,8 @@ class SupportTable:
 def ask(device: Device, graph: Graph) -> dict[str, str]:
     """What the device refuses of the graph, and why. A call that it does not know as an op is asked about by its body."""
     where = f"query of device {device.label!r}"
-    try:
+    with asking(where):
         answers = device.accelerator.query(graph)
-    except PartitaError:
-        raise
-    except Exception as error:
-        raise AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where) from error
     if not isinstance(answers, Mapping):
         raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer", where=where)
     refused: dict[str, str] = {}

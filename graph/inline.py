@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from graph.errors import GraphError
 from graph.graph import Graph
+from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused
@@ -94,7 +95,7 @@ class _Inlining:
 
     def op_name(self, name: str, call: str) -> str:
         """A name for an op node that comes out of a call."""
-        return unique(name, call, self.ops, self._counts)
+        return name_inlined(name, call, self.ops, self._counts)
 
     def renamed_body(self, body: Graph, call: str) -> Graph:
         """The body of an If, Loop or Scan out of a call, its op nodes with names of their own."""
@@ -170,8 +171,8 @@ class _Splice:
             node_name = self.inlining.op_name(node.name, call.name)
             node = map_bodies(node, lambda body: self.inlining.renamed_body(body, call.name))
         else:
-            node_name = unique(node.name, call.name, self.names, self._counts)
-        outputs = tuple([n and unique(n, call.name, self.values, self._counts) for n in node.output_names])
+            node_name = name_inlined(node.name, call.name, self.names, self._counts)
+        outputs = tuple([n and name_inlined(n, call.name, self.values, self._counts) for n in node.output_names])
         after = (*(nodes[earlier] for earlier in node.after), *before) if node.is_op else ()
         return node.evolve(
             name=node_name,
@@ -182,12 +183,6 @@ class _Splice:
         )
 
 
-def unique(name: str, prefix: str, taken: set[str], counts: dict[str, int]) -> str:
+def name_inlined(name: str, prefix: str, taken: set[str], counts: dict[str, int]) -> str:
     """The name if it is free, else with the prefix before it, else with a number behind; taken from here on."""
-    made = name if name not in taken else f"{prefix}_{name}"
-    stem = made
-    while made in taken:
-        count = counts[stem] = counts.get(stem, 0) + 1
-        made = f"{stem}_{count}"
-    taken.add(made)
-    return made
+    return unique(f"{prefix}_{name}" if name in taken else name, taken, counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from graph.errors import GraphError
@@ -73,16 +73,24 @@ def _by_readiness(ordered: list[Node], position: dict[int, int]) -> tuple[Node, 
         for source in set(map(id, sources(node))):
             consumers[position[source]].append(i)
             waiting[i] += 1
-    ready = [i for i, count in enumerate(waiting) if not count]
-    done: list[Node] = []
+    done = lowest_first([i for i, count in enumerate(waiting) if not count], waiting, consumers)
+    if len(done) < len(ordered):
+        stuck = next(ordered[i] for i, count in enumerate(waiting) if count)
+        raise GraphError("the node depends on itself through a cycle", where=f"node {stuck.name!r} ({stuck.op})")
+    return tuple([ordered[i] for i in done])
+
+
+def lowest_first(ready: list[int], waiting: list[int], consumers: Sequence[Iterable[int]]) -> list[int]:
+    """Numbers, each after all that it waits for, the lowest of the ready ones first; what waits on a cycle is left out.
+
+    `ready` is ascending; `waiting` counts, for each number, the edges to it that are still open, and is counted down to zero.
+    O(edges + n log n)."""
+    done: list[int] = []
     while ready:
         i = heapq.heappop(ready)
-        done.append(ordered[i])
+        done.append(i)
         for j in consumers[i]:
             waiting[j] -= 1
             if not waiting[j]:
                 heapq.heappush(ready, j)
-    if len(done) < len(ordered):
-        stuck = next(ordered[i] for i, count in enumerate(waiting) if count)
-        raise GraphError("the node depends on itself through a cycle", where=f"node {stuck.name!r} ({stuck.op})")
-    return tuple(done)
+    return done

@@ -9,10 +9,10 @@ from operator import attrgetter, is_not
 import attrs
 
 from graph.graph import Graph
+from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.order import topological
 from graph.types import Type
-from partition.names import unique
 from partition.op_index import OpIndex
 
 AFTER = "partita.after"

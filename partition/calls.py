@@ -9,11 +9,12 @@ import attrs
 
 from graph.errors import GraphError
 from graph.graph import Graph
+from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.types import Type
 from partition.bodies import Draft, build_body, draft_body, find_exits
 from partition.hooks import Hooks
-from partition.names import op_names_in, unique, with_own_names
+from partition.names import op_names_in, with_own_names
 from partition.op_index import OpIndex
 
 

@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Container
 
 from graph.graph import Graph
+from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import Node
 from graph.rewrite import Rewriter, map_bodies, rewrite
-
-
-def unique(name: str, taken: set[str]) -> str:
-    """The name, with a number behind it if it is taken; it is taken from then on."""
-    made, count = name, 0
-    while made in taken:
-        count += 1
-        made = f"{name}_{count}"
-    taken.add(made)
-    return made
 
 
 def names_in(graph: Graph) -> set[str]:

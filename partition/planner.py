@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from graph.graph import Graph
+from graph.names import unique
 from partition.bodies import common_affinity
 from partition.calls import CallMaker, Chosen
 from partition.checker import check_connected, check_partition
@@ -15,7 +16,7 @@ from partition.choose import check_growth, choose_groups
 from partition.errors import PartitionError
 from partition.evidence import Evidence
 from partition.hooks import Hooks, Witness
-from partition.names import names_in, unique
+from partition.names import names_in
 from partition.op_index import OpIndex, build_op_index
 from partition.property import SubgraphProperty
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from graph.build import constant
 from graph.graph import Graph
+from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
 
@@ -32,17 +33,7 @@ class Namer:
         self._taken = _all_names(g)
 
     def __call__(self, stem: str) -> str:
-        return unused(stem, self._taken)
-
-
-def unused(stem: str, taken: set[str]) -> str:
-    """The stem, with a number if it is taken already; taken from now on."""
-    name, count = stem, 0
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    taken.add(name)
-    return name
+        return unique(stem, self._taken)
 
 
 def made_constant(array: np.ndarray[Any, Any], name: str, like: Node) -> Node:

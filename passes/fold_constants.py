@@ -12,12 +12,13 @@ from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.interpret import evaluate_node
+from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import TensorType, dtype_name, numpy_dtype
 from passes.bodies import control_targets, everywhere, without_captures
-from passes.constants import as_constant, made_constant, unused
+from passes.constants import as_constant, made_constant
 from passes.infer import infer
 from passes.registry import REQUESTS, register_pass
 from passes.shape_values import ShapeValues
@@ -146,7 +147,7 @@ def _constant(entry: NodeEntry, array: np.ndarray[Any, Any], names: set[str]) ->
     alone = sum(map(bool, node.output_names)) == 1
     if not (array.flags.owndata and array.flags.c_contiguous):
         array = np.array(array, copy=True, order="C")
-    name = node.name if alone else unused(entry.name, names)
+    name = node.name if alone else unique(entry.name, names)
     return made_constant(array, name, node).evolve(output_names=(entry.name,))
 
 

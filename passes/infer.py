@@ -10,6 +10,7 @@ import numpy as np
 from graph.build import variable
 from graph.errors import PartitaError, TypeMismatch, did_you_mean
 from graph.graph import Graph
+from graph.names import unique
 from graph.node import Node
 from graph.ops.custom import custom_op
 from graph.ops.fragile import is_fragile
@@ -19,7 +20,7 @@ from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Dim, Type, require_shapes
 from passes.bodies import has_bodies, holds_body
 from passes.common_types import with_bodies
-from passes.constants import as_constant, made_constant, unused
+from passes.constants import as_constant, made_constant
 from passes.contradictions import REMEDY, contradiction
 from passes.opaque import answering, hide
 from passes.symbols import bound, generated, map_types, merged
@@ -264,7 +265,7 @@ def _loosened(body: Graph, count: int) -> Graph:
 def _with_constants(g: Graph, arrays: Mapping[int, np.ndarray[Any, Any]]) -> Graph:
     """The graph reading these arrays where it read inputs, which stay."""
     names = {name for node in g.nodes for name in (node.name, *node.output_names)}
-    made = {g.inputs[i]: made_constant(a, unused("known", names), g.inputs[i]) for i, a in arrays.items()}
+    made = {g.inputs[i]: made_constant(a, unique("known", names), g.inputs[i]) for i, a in arrays.items()}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rewriter.keep(node)

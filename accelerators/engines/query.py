@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from accelerators.query import Support
+from accelerators.query import Judge, Support, refused_inside
 from graph.graph import Graph
-from graph.nested import bodies_of
 from graph.node import Node
 from passes.infer import infer
-
-Judge = Callable[[Node, Graph], "bool | str"]
 
 
 def typed(graph: Graph) -> Graph:
@@ -28,15 +23,9 @@ def query_by_op(graph: Graph, judge: Judge) -> Support:
 def _judged(node: Node, graph: Graph, judge: Judge) -> bool | str:
     if not node.is_call:
         return judge(node, graph)
-    assert node.subgraph is not None
-    return refused_inside(node, judge) or True
+    return judged_inside(node, judge) or True
 
 
-def refused_inside(node: Node, judge: Judge) -> str | None:
-    """The first refusal in the node's bodies."""
-    for body in bodies_of(node):
-        for inner in body.nodes:
-            answer = _judged(inner, body, judge) if inner.is_op else True
-            if answer is not True:
-                return f"its body holds {inner.name!r}: {answer}"
-    return None
+def judged_inside(node: Node, judge: Judge) -> str | None:
+    """The first refusal in the node's bodies; calls in them are taken for what their own bodies hold."""
+    return refused_inside(node, lambda inner, body: _judged(inner, body, judge))

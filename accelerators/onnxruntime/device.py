@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from accelerators.engines.opsets import too_new
-from accelerators.engines.query import query_by_op, refused_inside
+from accelerators.engines.query import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.engines.values import choice, count, flag, mapping
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
@@ -132,7 +132,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             hazards.refused(node, graph)
             or too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}")
             or unknown_input(node)
-            or refused_inside(node, self._within)
+            or judged_inside(node, self._within)
         )
         return refused or self._trials.answer(node, graph)
 

@@ -13,7 +13,7 @@ import numpy as np
 from accelerators.cache.folder import OFF
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
-from accelerators.engines.query import query_by_op, refused_inside, typed
+from accelerators.engines.query import judged_inside, query_by_op, typed
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.engines.values import choice, count, flag
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
@@ -142,7 +142,7 @@ class OpenVinoAccelerator(Accelerator):
         refused = (
             unknown_input(node)
             or self._within(node, graph, small)
-            or refused_inside(node, lambda inner, body: self._within(inner, body, small) or True)
+            or judged_inside(node, lambda inner, body: self._within(inner, body, small) or True)
         )
         return refused or self._trials.answer(node, graph)
 

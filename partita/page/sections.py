@@ -4,10 +4,10 @@ A section is a stretch of a topological order, so sections close no cycles. It e
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from itertools import accumulate
 
+from graph.order import lowest_first
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Item
 
@@ -41,7 +41,8 @@ def add_sections(boxes: Boxes) -> None:
         made = []
         for start, stop in _stretches(len(members), edges):
             section = members[start:stop]
-            items.append(Item("section", _name(scopes, section, start), f"{len(section)} boxes", parent, _place(items, section)))
+            inside_it = "1 box" if len(section) == 1 else f"{len(section)} boxes"
+            items.append(Item("section", _name(scopes, section, start), inside_it, parent, _place(items, section)))
             made.append(len(items) - 1)
             for box in section:
                 items[box].parent = made[-1]
@@ -86,15 +87,7 @@ def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     waiting = [0] * count
     for v in (v for after in readers for v in after):
         waiting[v] += 1
-    ready = [v for v in range(count) if not waiting[v]]
-    done: list[int] = []
-    while ready:
-        u = heapq.heappop(ready)
-        done.append(u)
-        for v in readers[u]:
-            waiting[v] -= 1
-            if not waiting[v]:
-                heapq.heappush(ready, v)
+    done = lowest_first([v for v in range(count) if not waiting[v]], waiting, readers)
     return [*done, *sorted(set(range(count)).difference(done))]
 
 

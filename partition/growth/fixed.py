@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from graph.order import lowest_first
 from partition.growth.labels import Accept, Color, Preds
 
 Groups = list[list[int]]
@@ -46,15 +46,7 @@ def contract_fixed(preds: Preds, fixed: Sequence[Sequence[int]]) -> Contracted:
         waiting[v] = len(inputs[v])
         for u in inputs[v]:
             succ[u].append(v)
-    ready = [v for v in range(count) if owner[v] == v and not waiting[v]]
-    order = []
-    while ready:
-        v = heapq.heappop(ready)
-        order.append(v)
-        for w in succ[v]:
-            waiting[w] -= 1
-            if not waiting[w]:
-                heapq.heappush(ready, w)
+    order = lowest_first([v for v in range(count) if owner[v] == v and not waiting[v]], waiting, succ)
     if len(order) != sum(v == name for v, name in enumerate(owner)):
         raise ValueError("the fixed groups depend on each other: together they close a cycle")
     return Contracted(owner, order, inputs, succ)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from graph.call_record import BodyRecord, CallRecord
 from graph.errors import WriteError
 from graph.function_names import canonical, names_inside
 from graph.graph import Graph
+from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import CONSTANT, Node, NodeEntry
 from graph.readers.onnx import marks
@@ -37,7 +38,7 @@ class Functions:
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
         self._made: dict[tuple[str, bytes], Any] = {}
-        self._taken: set[tuple[str, str]] = set()
+        self._taken: defaultdict[str, set[str]] = defaultdict(set)
         self._bodies: dict[tuple[int, str, tuple[str, ...]], FunctionWriter] = {}
         self._has_calls = False
         self._survey(graph, set())
@@ -62,12 +63,7 @@ class Functions:
 
     def fresh(self, name: str) -> str:
         """A name that no value of the model has."""
-        made = name
-        while made in self._names:
-            count = self._counts[name] = self._counts.get(name, 0) + 1
-            made = f"{name}_{count}"
-        self._names.add(made)
-        return made
+        return unique(name, self._names, self._counts)
 
     def write_call(self, level: LevelWriter, node: Node) -> None:
         """The call, and its function if no equal one is there."""
@@ -118,12 +114,8 @@ class Functions:
         return known, None if mine == theirs else (*mine[0], *mine[1])
 
     def _title(self, domain: str, wanted: str) -> str:
-        name, count = wanted, 0
-        while (domain, name) in self._taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._taken.add((domain, name))
-        return name
+        """The name that a function gets in its domain."""
+        return unique(wanted, self._taken[domain])
 
     def _go_around(
         self, level: LevelWriter, node: Node, body: FunctionWriter, shown: Any, inputs: list[str], outputs: list[str]
