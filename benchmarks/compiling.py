@@ -100,7 +100,7 @@ def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.
     model(name, batch)
     began = time.monotonic()
     for turn in range(rounds):
-        if turn and time.monotonic() - began > seconds:
+        if turn >= FEWEST and time.monotonic() - began > seconds:
             break
         with tempfile.TemporaryDirectory(prefix="partita-bench-") as folder:
             for step in STEPS:
@@ -127,6 +127,9 @@ def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.
     return list(map(row, STEPS))
 
 
+FEWEST = 2
+"""Rounds that there are in any case."""
+
 LIMIT = 300.0
 """Seconds that a run may take."""
 
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3, help="at most so many")
-    parser.add_argument("--seconds", type=float, default=25.0, help="after so many no further round of a model begins")
+    parser.add_argument("--seconds", type=float, default=20.0, help="after so many no third round of a model begins")
     parser.add_argument("--once", nargs=4, help=argparse.SUPPRESS)
     publish.add_options(parser)
     args = parser.parse_args(arguments)

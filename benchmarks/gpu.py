@@ -96,7 +96,7 @@ def measure(args: argparse.Namespace) -> list[results.Row]:
     rows: list[results.Row] = []
     for name, batch in cases:
         progress.step(f"{name}, batch {batch}")
-        words = ["--case", name, str(batch), "--seconds", str(args.seconds / args.processes)]
+        words = ["--case", name, str(batch), "--seconds", str(args.seconds * len(args.engines) / args.processes)]
         words += ["--carried", str(args.carried.resolve())] if args.carried else []
 
         def command(names: Sequence[str], gate: int, words: Sequence[str] = words) -> list[str]:
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--engines", nargs="+", default=list(ON_GPU), choices=ON_GPU, metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=6.0, help="to spend on the turns of one case, in all its processes")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for one engine's turns in a case, in all its processes")
     parser.add_argument("--processes", type=int, default=2, help="fresh ones for each case")
     parser.add_argument("--carry", type=Path, metavar="FOLDER", help="compile into this folder instead of running")
     parser.add_argument("--arch", default="", help='what to compile for, as "sm_90"; by default the GPU that is here')

@@ -34,6 +34,11 @@ def skipped(name: str, case: Mapping[str, Any], rows: Sequence[results.Row], lim
     return None
 
 
+def processes_of(case: Mapping[str, Any]) -> int:
+    """Threads are where a fresh process may end up in another mode; a larger batch takes longer."""
+    return 3 if case["batch"] == 1 and case["threads"] > 1 else 2
+
+
 def measure(cases: Sequence[dict[str, Any]], args: argparse.Namespace) -> list[results.Row]:
     """All cases, one after the other."""
     progress = Progress(len(cases), "latency")
@@ -44,12 +49,13 @@ def measure(cases: Sequence[dict[str, Any]], args: argparse.Namespace) -> list[r
         left_out = {name: row for name in able if (row := skipped(name, case, rows, args.limit))}
         asked = {name: ENGINES[name] for name in able if name not in left_out}
         model(case["model"], case["batch"])
-        words = ["--case", json.dumps(case), "--seconds", str(args.seconds / args.processes), "--limit", str(args.limit)]
+        processes = args.processes or processes_of(case)
+        words = ["--case", json.dumps(case), "--seconds", str(args.seconds * len(asked) / processes), "--limit", str(args.limit)]
 
         def command(names: Sequence[str], gate: int, words: Sequence[str] = words) -> list[str]:
             return module_command("benchmarks.latency", [*words, "--gate", str(gate), "--engines", *names])
 
-        made = {row.engine: row for row in run_case(case, asked, command, args.processes)} | left_out
+        made = {row.engine: row for row in run_case(case, asked, command, processes)} | left_out
         rows += [made[name] for name in able]
         say("; ".join(tables.in_short(made[name]) for name in able))
     return rows
@@ -62,8 +68,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}))
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=7.5, help="to spend on the turns of one case, in all its processes")
-    parser.add_argument("--processes", type=int, default=3, help="fresh ones for each case")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for one engine's turns in a case, in all its processes")
+    parser.add_argument("--processes", type=int, help="fresh ones for each case (2; for batch 1 on several threads 3)")
     parser.add_argument("--limit", type=float, default=4.0, help="seconds after which a slow engine's call is cut off")
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--gate", type=int, help=argparse.SUPPRESS)
@@ -83,7 +89,7 @@ def main() -> None:
     ]  # fmt: skip
     load = OtherLoad()
     rows = measure(cases, args)
-    about = {"seconds": args.seconds, "processes": args.processes, "limit_s": args.limit, "others_cores": load.cores()}
+    about = {"seconds": args.seconds, "limit_s": args.limit, "others_cores": load.cores()}
     publish.finish("latency", results.section(rows, **about), args, parser)
 
 

@@ -36,8 +36,11 @@ LIMIT = 60.0
 SETTING_UP = 60.0
 """Seconds that a run may take besides: imports, making the engine's own graph, the warm-up."""
 
-ROUNDS, QUICK = 3, 5.0
-"""So many rounds for a process that is done within so many seconds, set-up and all; one for any other."""
+ROUNDS = 3
+"""At most."""
+
+QUICK = 5.0
+"""After so many seconds in all its processes, set-up and all, no engine has a further round on a shape."""
 
 LONG = 15.0
 """Peers that are expected to take so many seconds run at the same time as each other, on cores of their own."""
@@ -171,14 +174,14 @@ def hopeless(row: results.Row, before: Sequence[results.Row], sizes: Sequence[in
 def take_turns(tasks: Sequence[Task], limit: float, rounds: int) -> list[results.Row]:
     """Each engine once, in a fresh process; those that were quick again, a few rounds."""
     found: dict[str, list[results.Row]] = {task.engine: [] for task in tasks}
-    quick = list(tasks)
+    spent = dict.fromkeys(found, 0.0)
     for _ in range(rounds):
-        for task in list(quick):
-            began = time.monotonic()
-            made = side_by_side([task], limit)
-            found[task.engine] += made
-            if made[0].times is None or time.monotonic() - began > QUICK:
-                quick.remove(task)
+        for task in tasks:
+            if spent[task.engine] < QUICK:
+                began = time.monotonic()
+                made = side_by_side([task], limit)
+                found[task.engine] += made
+                spent[task.engine] += time.monotonic() - began if made[0].times else math.inf
     return list(map(joined, found.values()))
 
 

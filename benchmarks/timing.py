@@ -18,14 +18,20 @@ LEAST = 0.02
 CONFIDENCE = 0.95
 """How probably the true median lies between the ends of `interval`."""
 
-PAUSE = 0.005
-"""Seconds between two contestants: the threads of the first stop spinning."""
+PAUSE = 0.004
+"""Seconds between two contestants, at least: the threads of the first stop spinning."""
+
+RESTLESS = 0.5
+"""Seconds after which threads that do not stop are waited for no longer."""
 
 ALONE = 0.15
 """The spread that a single measurement is taken to have: it shows none of its own."""
 
 TURN = 0.04
 """A contestant's turn is repeated calls for about so many seconds."""
+
+WARM = 0.25
+"""Seconds of calls before any counts; a call that is longer needs no other before it."""
 
 Seconds = Callable[[int], list[float]]
 """Makes so many calls and says how long each took."""
@@ -142,24 +148,44 @@ def clocked(call: Callable[[], object]) -> Seconds:
     return seconds
 
 
+def settle() -> None:
+    """Wait until this process's threads sleep. Some engines' spin on for a while after a call and slow down who comes next."""
+    end = time.perf_counter() + RESTLESS
+    used = math.inf
+    while used > PAUSE / 4 and time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(PAUSE)
+        used = time.process_time() - before
+
+
+def warmed(seconds: Seconds) -> float:
+    """The least time of the first calls."""
+    settle()
+    taken = seconds(1)
+    while sum(taken) < WARM and len(taken) < 1000:
+        taken += seconds(1)
+    return min(taken)
+
+
 def interleaved(
     contestants: Mapping[str, Seconds], budget: float, fewest: int = 4, most: int = 60
 ) -> dict[str, list[float]]:
     """For each contestant its seconds in each round: all take their turn in every round, in changing order.
 
-    A turn is one call to warm the caches and then a few that count, by their median; of long calls, just one. It ends
-    after `budget` seconds, though not before `fewest` rounds, and after `most` in any case. Each was called once before."""
+    A turn is one call to warm the caches and then a few that count, by their median; of long calls, just one. It ends after
+    `budget` seconds, though not before `fewest` rounds, and after `most` in any case. The first calls are slower and do not
+    count, but those that are long by themselves do, as a round: each contestant was called once before."""
     end = time.perf_counter() + budget
-    first = {name: min(seconds(1)) for name, seconds in contestants.items()}
+    first = {name: warmed(seconds) for name, seconds in contestants.items()}
     calls = {name: max(1, min(50, round(TURN / taken))) for name, taken in first.items()}
-    all_long = all(count == 1 for count in calls.values())
+    all_long = all(taken > WARM for taken in first.values())
     found = {name: [taken] if all_long else [] for name, taken in first.items()}
     names = list(contestants)
     turn = int(all_long)
     while turn < fewest or (turn < most and time.perf_counter() < end):
         for i in range(len(names)):
             name = names[(i + turn) % len(names)]
-            time.sleep(PAUSE)
+            settle()
             if calls[name] > 1:
                 contestants[name](1)
             found[name].append(statistics.median(contestants[name](calls[name])))

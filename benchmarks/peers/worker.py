@@ -1,6 +1,7 @@
-"""An engine in a process of its own: python -m benchmarks.peers.worker ENGINE PATH MODEL BATCH THREADS FOLDER
+"""An engine in a process of its own: python -m benchmarks.peers.worker ENGINE PATH MODEL BATCH THREADS FOLDER [--outputs]
 
-FOLDER holds inputs.npz. Each line that comes in is answered by one of JSON that goes out: "outputs" computes them into
+FOLDER holds inputs.npz. With --outputs the outputs are computed before it says that it is ready. Each line that comes in is
+answered by one of JSON that goes out: "outputs" computes them into
 outputs.npz, a number runs the model so many times and returns the seconds of each."""
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import importlib
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import clocked, settle
+
 
 def main() -> None:
     """Load, say so, and answer until the input ends."""
-    engine, path, model, batch, threads, place = sys.argv[1:]
+    engine, path, model, batch, threads, place, *options = sys.argv[1:]
     folder = Path(place)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an engine prints must not mix with the answers
@@ -28,18 +30,17 @@ def main() -> None:
     with np.load(folder / "inputs.npz") as held:
         inputs = dict(held)
     call = importlib.import_module(f"benchmarks.peers.{engine}").load(path, (model, int(batch)), int(threads))
+    if options:
+        np.savez(folder / "outputs.npz", *call(inputs))
     answer("ready")
     for line in sys.stdin:
         if line.strip() == "outputs":
             np.savez(folder / "outputs.npz", *call(inputs))
             answer("done")
             continue
-        seconds = []
-        for _ in range(int(line)):
-            start = time.perf_counter()
-            call(inputs)
-            seconds.append(time.perf_counter() - start)
-        answer(seconds)
+        taken = clocked(lambda: call(inputs))(int(line))
+        settle()  # its threads are no concern of who comes next
+        answer(taken)
 
 
 if __name__ == "__main__":

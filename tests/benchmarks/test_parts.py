@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from benchmarks.timing import (
     interval,
     mean,
     ratio,
+    settle,
     spread,
     summary,
 )
@@ -114,7 +116,24 @@ def test_everybody_has_a_turn_in_each_round() -> None:
 
     found = interleaved({name: contestant(name) for name in "abc"}, budget=0, fewest=3)
     assert found == {name: [1.0] * 3 for name in "abc"}
-    assert "".join(order) == "abc" + "bca" + "cab"
+    assert "".join(order) == "abc" + "bca" + "cab"  # the first calls are long: they are a round
+
+
+def test_first_calls_do_not_count() -> None:
+    times = itertools.chain([9.0], itertools.repeat(0.02))
+    assert interleaved({"a": lambda count: [next(times) for _ in range(count)]}, budget=0, fewest=1) == {"a": [0.02]}
+
+
+def test_threads_that_spin_are_waited_for() -> None:
+    def spin() -> None:
+        end = time.perf_counter() + 0.1
+        while time.perf_counter() < end:
+            pass
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    settle()
+    assert not thread.is_alive()
 
 
 def test_geometric_mean() -> None:
