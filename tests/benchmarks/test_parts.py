@@ -120,7 +120,7 @@ def test_everybody_has_a_turn_in_each_round() -> None:
 
 
 def test_first_calls_do_not_count() -> None:
-    times = itertools.chain([9.0], itertools.repeat(0.02))
+    times = itertools.chain([0.2], itertools.repeat(0.02))
     assert interleaved({"a": lambda count: [next(times) for _ in range(count)]}, budget=0, fewest=1) == {"a": [0.02]}
 
 
