@@ -24,7 +24,7 @@ Finding = Tuple[float, int, str]
 LIMIT = "PARTITA_BENCH_LIMIT"
 """The variable that holds the seconds after which a run is ended by SIGALRM."""
 
-ENOUGH, MOST = 1.0, 3
+ENOUGH, MOST = 1.0, 20
 """No further run after so many seconds, or so many runs."""
 
 
