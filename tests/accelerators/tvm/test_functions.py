@@ -15,7 +15,7 @@ pytest.importorskip("tvm")
 Array = np.ndarray
 
 FUNCTIONS = {
-    "Exp": (np.exp, -87.0, 88.0, 1.5),
+    "Exp": (np.exp, -87.3, 88.3, 1.5),
     "Tanh": (np.tanh, -9.0, 9.0, 6.0),
     "Erf": (np.vectorize(math.erf), -4.5, 4.5, 7.0),
     "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -80.0, 30.0, 3.0),
@@ -36,6 +36,16 @@ def test_units_of_the_last_place(op: str) -> None:
     x = pt.variable("x", "float32", values.shape)
     (found,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
     assert units_off(found, function(values.astype(np.float64))).max() <= limit
+
+
+def test_an_exponential_to_its_ends() -> None:
+    """Near the largest number the polynomial is asked for more than half a power of two; beyond, all is infinite or nothing."""
+    near, ends = np.linspace(88.3, 88.72, 4000), [88.73, 1e4, np.inf, -88.0, -1e4, -np.inf, np.nan, 0.0]
+    values = np.concatenate([near, ends]).astype("float32")
+    x = pt.variable("x", "float32", values.shape)
+    (found,) = compiled(pt.Graph([pt.op("Exp", x)], inputs=[x])).run([values])
+    assert units_off(found[:4000], np.exp(values[:4000].astype(np.float64))).max() <= 4.0
+    np.testing.assert_array_equal(found[4000:], np.array([np.inf, np.inf, np.inf, 0, 0, 0, np.nan, 1], "float32"))
 
 
 def test_the_exponentials_of_a_softmax() -> None:

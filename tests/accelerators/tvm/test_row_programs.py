@@ -55,7 +55,16 @@ def two_reductions_at_once(x: pt.Node, y: pt.Node, scale: pt.Node) -> list[pt.No
     return [pt.op("Sub", high, low), pt.op("Sigmoid", pt.op("Sub", x, high))]
 
 
-PROGRAMS = [spelled_layer_norm, residual_and_norm, spelled_rms_norm, masked_softmax, spelled_softmax, two_reductions_at_once]
+def softmax_and_its_powers(x: pt.Node, y: pt.Node, scale: pt.Node) -> list[pt.Node]:
+    """Both are kept in a result's row: the powers where they will stand anyhow."""
+    power = pt.op("Exp", pt.op("Sub", x, pt.op("ReduceMax", x, AXIS)))
+    return [pt.op("Div", power, pt.op("ReduceSum", power, AXIS)), power, pt.op("Mul", power, y)]
+
+
+PROGRAMS = [
+    spelled_layer_norm, residual_and_norm, spelled_rms_norm, masked_softmax, spelled_softmax, two_reductions_at_once,
+    softmax_and_its_powers,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
