@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +23,8 @@ class Progress:
 
 
 def run(main: Callable[[], None]) -> None:
-    """A benchmark's command line: Ctrl-C stops it with one line."""
+    """A benchmark's command line: Ctrl-C stops it with one line, and so does a request to end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
     except KeyboardInterrupt:
