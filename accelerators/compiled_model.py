@@ -25,6 +25,7 @@ from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
 from graph.types import TensorType, Type, numpy_dtype
+from graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -228,7 +229,7 @@ class CompiledModel:
     def __repr__(self) -> str:
         graph, devices = self.graph, ", ".join(self.properties.devices) or "no device"
         border = f"{', '.join(node.name for node in graph.inputs)} -> {', '.join(graph.output_names)}"
-        return f"<CompiledModel {graph.name!r} ({border}): {len(self._units)} subgraphs on {devices}>"
+        return f"<CompiledModel {graph.name!r} ({border}): {counted(len(self._units), 'subgraph')} on {devices}>"
 
 
 def _constant_ids(graph: Graph) -> frozenset[int]:

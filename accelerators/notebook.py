@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from accelerators.timeline import timeline_svg
 from graph.pictures.html import lines, picture, table
 from graph.pictures.notebook import notebook_svg
+from graph.words import counted
 
 if TYPE_CHECKING:
     from accelerators.compiled_model import CompiledModel
@@ -36,7 +37,7 @@ def _placement_tables(placement: Placement) -> str:
         (device, found.total(), ", ".join(f"{op} ×{n}" for op, n in found.most_common(6)) + (", …" if len(found) > 6 else ""))
         for device, found in ops.items()
     ]
-    shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {len(placement)} ops")
+    shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {counted(len(placement), 'op')}")
     if reasons:
         why = [(device, count, reason) for (device, reason), count in reasons.most_common()]
         shown += table(("not on", "ops", "because"), why, most=12)

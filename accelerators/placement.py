@@ -15,6 +15,7 @@ from graph.errors import GraphError, did_you_mean
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
+from graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -152,7 +153,7 @@ class Placement(MutableMapping[str, str]):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("device", "ops", "which, or why not", title=Text(f"{self.graph.name}: {len(self)} ops"))
+        table = Table("device", "ops", "which, or why not", title=Text(f"{self.graph.name}: {counted(len(self), 'op')}"))
         table.columns[1].justify = "right"
         for device, ops in self._ops_by_device().items():
             shown = ", ".join(f"{op} ×{n}" for op, n in ops.most_common(6)) + (", ..." if len(ops) > 6 else "")
@@ -176,9 +177,9 @@ class Placement(MutableMapping[str, str]):
         rich.print(self.to_table())
 
     def __str__(self) -> str:
-        lines = [f"{self.graph.name}: {len(self)} ops"]
-        lines += [f"  {device}: {ops.total()} ops" for device, ops in self._ops_by_device().items()]
-        lines += [f"  not on {device}: {n} ops: {why}" for (device, why), n in self._reasons().most_common(12)]
+        lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]
+        lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
+        lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
         return "\n".join(lines)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

@@ -15,6 +15,7 @@ from accelerators.atomic import write_text
 from accelerators.interface import ProfileRow
 from accelerators.steps import CopyStep, RunStep, Step
 from graph.node import Node
+from graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -159,7 +160,7 @@ class Profile:
         return bundle(self, profile_html(self))
 
     def __repr__(self) -> str:
-        return f"<Profile of {self.model!r}: {len(self.rows)} rows, {self.total_us:,.0f} µs>"
+        return f"<Profile of {self.model!r}: {counted(len(self.rows), 'row')}, {self.total_us:,.0f} µs>"
 
 
 class Measurement:
@@ -199,7 +200,7 @@ def _unit_rows(step: RunStep, told: Sequence[ProfileRow], real_us: float, cpu_us
     unit = step.unit
     name, label = unit.name, unit.device.label
     if not told:
-        return (Row(name, 1, name, EXECUTED, "Subgraph", real_us, cpu_us, label, f"{len(unit.ops)} ops"),)
+        return (Row(name, 1, name, EXECUTED, "Subgraph", real_us, cpu_us, label, f"{counted(len(unit.ops), 'op')}"),)
     mentioned = {row.node for row in told}
     gone = [node for node in unit.body.nodes if node.is_op and node.name not in mentioned]
     listed = [*told, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone)]

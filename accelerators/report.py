@@ -9,6 +9,7 @@ import attrs
 
 from accelerators.building import Move
 from accelerators.placement import Placement
+from graph.words import counted
 from partition import PartitionReport
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class CompileReport:
 
     def __str__(self) -> str:
         how = "placed by priority" if self.automatic else "placed by affinity"
-        lines = [f"{self.name}: {len(self.placement)} ops in {len(self.subgraphs)} subgraphs, {how}"]
-        lines += [f"  {row.name} on {row.device}: {row.ops} ops" for row in self.subgraphs[:20]]
+        lines = [f"{self.name}: {counted(len(self.placement), 'op')} in {counted(len(self.subgraphs), 'subgraph')}, {how}"]
+        lines += [f"  {row.name} on {row.device}: {counted(row.ops, 'op')}" for row in self.subgraphs[:20]]
         if len(self.subgraphs) > 20:
             lines.append(f"  ... and {len(self.subgraphs) - 20} more")
         lines += str(self.placement).split("\n")[1:]
@@ -102,12 +103,12 @@ class CompileReport:
         return bundle(self, report_html(self))
 
     def __repr__(self) -> str:
-        return f"<CompileReport of {self.name!r}: {len(self.subgraphs)} subgraphs, {len(self.moves)} moves>"
+        return f"<CompileReport of {self.name!r}: {counted(len(self.subgraphs), 'subgraph')}, {counted(len(self.moves), 'move')}>"
 
 
 def move_lines(moves: Sequence[Move]) -> list[str]:
     """A line for each move."""
-    return [f"moved: {m.subgraph} ({len(m.nodes)} ops) from {m.device} to {_places(m)}: {m.reason}" for m in moves]
+    return [f"moved: {m.subgraph} ({counted(len(m.nodes), 'op')}) from {m.device} to {_places(m)}: {m.reason}" for m in moves]
 
 
 def _places(move: Move) -> str:

@@ -11,6 +11,7 @@ from graph.index import GraphIndex, build_index
 from graph.node import Body, Node, NodeEntry, as_entries, name_node
 from graph.order import is_ordered, reachable, topological
 from graph.pauses import collector_paused
+from graph.words import counted
 
 if TYPE_CHECKING:
     import networkx
@@ -186,7 +187,8 @@ class Graph(Body):
 
     def __repr__(self) -> str:
         ops = sum(node.is_op for node in self.nodes)
-        return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {ops} ops, {len(self.outputs)} outputs>"
+        inputs, outputs = counted(len(self.inputs), "input"), counted(len(self.outputs), "output")
+        return f"<Graph {self.name!r}: {inputs}, {counted(ops, 'op')}, {outputs}>"
 
 
 def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from graph.pictures.html import lines, picture, table
 from graph.pictures.notebook import notebook_svg
+from graph.words import counted
 
 if TYPE_CHECKING:
     from partition.plans import Plan
@@ -30,7 +31,8 @@ def plan_html(plan: Plan) -> str:
 
 def _html(plan: Plan, calls: Sequence[str]) -> str:
     inside = sum(len(group.nodes) for group in plan.groups)
-    title = f"{plan.graph_name}: {inside} of {inside + len(plan.outside)} ops in {len(plan.groups)} subgraphs"
+    share = f"{inside:,} of {counted(inside + len(plan.outside), 'op')}"
+    title = f"{plan.graph_name}: {share} in {counted(len(plan.groups), 'subgraph')}"
     rows = [
         (call, group.device or "", len(group.nodes), ", ".join(group.nodes[:6]) + (", …" if len(group.nodes) > 6 else ""))
         for call, group in zip(calls, plan.groups, strict=True)

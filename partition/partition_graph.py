@@ -118,7 +118,8 @@ def choose_properties(g: Graph, given: Properties | None, backend: str | None) -
         return make_properties(backend)
     if g.attrs.get(PROPERTY) is not None:
         return as_properties(g.attrs[PROPERTY], f"g.attrs[{PROPERTY!r}]")
-    if any(node.affinity is not None for node in g.nodes if node.is_op):
+    ops = [node for node in g.nodes if node.is_op]
+    if not ops or any(node.affinity is not None for node in ops):
         return [AffinityProperty()]
     raise PartitionError(
         "nothing says what goes together: there is no property, no backend, and no node has an affinity",

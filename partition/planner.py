@@ -9,6 +9,7 @@ import attrs
 
 from graph.graph import Graph
 from graph.names import unique
+from graph.words import counted
 from partition.bodies import common_affinity
 from partition.calls import CallMaker, Chosen
 from partition.checker import check_connected, check_partition
@@ -119,12 +120,14 @@ class Planner:
         if least > 1:
             for group in groups:
                 if len(group) < least:
-                    evidence.limited.update(dict.fromkeys(group, f"of {len(group)} ops, fewer than min_subgraph_size={least}"))
+                    why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
+                    evidence.limited.update(dict.fromkeys(group, why))
         kept = sorted(kept, key=lambda group: group[0])
         if most is not None and len(kept) > most:
             ranked = sorted(kept, key=len, reverse=True)
             for group in ranked[most:]:
-                evidence.limited.update(dict.fromkeys(group, f"of {len(group)} ops, beyond max_subgraphs={most}"))
+                why = f"of {counted(len(group), 'op')}, beyond max_subgraphs={most}"
+                evidence.limited.update(dict.fromkeys(group, why))
             kept = sorted(ranked[:most], key=lambda group: group[0])
         return kept
 

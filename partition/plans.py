@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import attrs
 
 from graph.graph import Graph
+from graph.words import counted
 from partition.errors import PartitionError
 from partition.fingerprint import fingerprint
 from partition.property import SubgraphProperty
@@ -186,11 +187,11 @@ class Plan:
 
     def __str__(self) -> str:
         ops = sum(len(group.nodes) for group in self.groups)
-        lines = [f"plan for {self.graph_name!r}: {ops} ops in {len(self.groups)} subgraphs"]
+        lines = [f"plan for {self.graph_name!r}: {counted(ops, 'op')} in {counted(len(self.groups), 'subgraph')}"]
         for group in self.groups:
             device = f" on {group.device}" if group.device else ""
             shown = ", ".join(group.nodes[:4]) + (", ..." if len(group.nodes) > 4 else "")
-            lines.append(f"  {group.name}{device}: {len(group.nodes)} ops ({shown})")
+            lines.append(f"  {group.name}{device}: {counted(len(group.nodes), 'op')} ({shown})")
         return "\n".join([*lines, *self.notes])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -201,7 +202,7 @@ class Plan:
         return bundle(self, plan_html(self))
 
     def __repr__(self) -> str:
-        return f"<Plan for {self.graph_name!r}: {len(self.groups)} subgraphs>"
+        return f"<Plan for {self.graph_name!r}: {counted(len(self.groups), 'subgraph')}>"
 
     def __eq__(self, other: object) -> bool:
         return self.to_json() == other.to_json() if isinstance(other, Plan) else NotImplemented

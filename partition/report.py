@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from graph.errors import did_you_mean
+from graph.words import counted
 from partition.errors import PartitionError
 from partition.explain import Explanation
 from partition.paths import PathFinder
@@ -132,15 +133,15 @@ class PartitionReport:
 
     def _headline(self) -> str:
         inside = sum(len(group.nodes) for group in self.groups)
-        return f"{inside} of {inside + len(self.outside)} ops in {len(self.groups)} subgraphs"
+        return f"{inside:,} of {counted(inside + len(self.outside), 'op')} in {counted(len(self.groups), 'subgraph')}"
 
     def __str__(self) -> str:
         lines = [f"{self.plan.graph_name}: {self._headline()}"]
         for group, call in zip(self.groups[:10], self.calls[:10], strict=True):
-            lines.append(f"  {call}: {len(group.nodes)} ops ({_some(group.nodes)})")
+            lines.append(f"  {call}: {counted(len(group.nodes), 'op')} ({_some(group.nodes)})")
         if len(self.groups) > 10:
             lines.append(f"  ... and {len(self.groups) - 10} more")
-        lines += [f"  outside: {len(nodes)} ops, {rule}: {nodes[0].text}" for rule, nodes in self._by_rule().items()]
+        lines += [f"  outside: {counted(len(nodes), 'op')}, {rule}: {nodes[0].text}" for rule, nodes in self._by_rule().items()]
         borders = Counter(border.rule for border in self.borders)
         if borders:
             lines.append("  borders: " + ", ".join(f"{count} {rule}" for rule, count in sorted(borders.items())))
@@ -154,7 +155,7 @@ class PartitionReport:
         return bundle(self, report_html(self))
 
     def __repr__(self) -> str:
-        return f"<PartitionReport: {len(self.groups)} subgraphs>"
+        return f"<PartitionReport: {counted(len(self.groups), 'subgraph')}>"
 
 
 def _some(names: tuple[str, ...], most: int = 4) -> str:

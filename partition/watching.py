@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from graph.graph import Graph, require_graph
+from graph.words import counted
 from partition.choose import Watchers, choose_groups
 from partition.errors import PartitionError
 from partition.growth import SeedObserver, WalkObserver
@@ -71,7 +72,7 @@ class Watch:
         return mimebundle(self)
 
     def __repr__(self) -> str:
-        return f"<Watch of {self.graph.name!r}: {len(self.frames)} steps, {len(self.groups)} subgraphs>"
+        return f"<Watch of {self.graph.name!r}: {counted(len(self.frames), 'step')}, {counted(len(self.groups), 'subgraph')}>"
 
 
 def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:

@@ -11,6 +11,7 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import default_folder
 from accelerators.cache.key import Key
 from accelerators.cache.store import Store
+from graph.words import counted
 
 __all__ = ["CacheEntry", "clear", "default_folder", "explain", "list_entries"]
 
@@ -42,7 +43,7 @@ class CacheEntry:
     """Why it was compiled, in words."""
 
     def __str__(self) -> str:
-        size = f"{self.ops} ops, {self.bytes:,} bytes, {self.seconds:.2f} s"
+        size = f"{counted(self.ops, 'op')}, {self.bytes:,} bytes, {self.seconds:.2f} s"
         return f"{self.name[:12]} {self.key.device}: {self.subgraph!r} ({size})"
 
 

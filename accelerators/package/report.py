@@ -9,6 +9,7 @@ import attrs
 
 from accelerators.placement import NoSuchNode
 from graph.errors import did_you_mean
+from graph.words import counted
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -36,8 +37,8 @@ class ImportedReport:
         return {**self.data, "notes": [*self.data.get("notes", ()), *self.notes]}
 
     def __str__(self) -> str:
-        rows = [f"  {row['name']} on {row['device']}: {row['ops']} ops" for row in self.data.get("subgraphs", ())]
-        return "\n".join([f"{self.data.get('model')}: imported, {len(rows)} subgraphs", *rows, *self.notes])
+        rows = [f"  {row['name']} on {row['device']}: {counted(row['ops'], 'op')}" for row in self.data.get("subgraphs", ())]
+        return "\n".join([f"{self.data.get('model')}: imported, {counted(len(rows), 'subgraph')}", *rows, *self.notes])
 
     def __repr__(self) -> str:
         return f"<ImportedReport of {self.data.get('model')!r}>"

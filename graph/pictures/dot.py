@@ -11,6 +11,7 @@ import attrs
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Type
+from graph.words import counted
 
 PALETTE = ("#a6cee3", "#b2df8a", "#fdbf6f", "#fb9a99", "#cab2d6", "#ffff99", "#8dd3c7", "#d9d9d9", "#fccde5", "#bc80bd")
 """Fill colours, given out in order of first appearance."""
@@ -169,7 +170,7 @@ def _described(node: Node) -> list[str]:
         made = node.output_types[0] if node.output_types else None
         return [node.name] if made is None else [node.name, str(made)]
     op = f"{node.domain}::{node.op}" if node.domain else f"{node.op}"
-    bodies = [f"{key}: {sum(n.is_op for n in body.nodes)} ops" for key, body in node.bodies]
+    bodies = [f"{key}: {counted(sum(n.is_op for n in body.nodes), 'op')}" for key, body in node.bodies]
     return [op, node.name, *bodies]
 
 

@@ -27,7 +27,10 @@ SHOWN = 30
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument(
-        "action", choices=("ls", "explain", "clear", "path"), help="list, say why, empty, or say where it is"
+        "action",
+        metavar="ls|explain|clear|path",
+        choices=("ls", "explain", "clear", "path"),
+        help="list, say why, empty, or say where it is",
     )
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="explain: a subgraph, or how an entry's key begins"
@@ -49,7 +52,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     elif arguments.action == "clear":
         count = clear(folder)
         screen.write_json({"folder": folder, "removed": count})
-        screen.show(f"{folder}: {count} entries removed")
+        screen.show(f"{folder}: {count} {'entry' if count == 1 else 'entries'} removed")
     else:
         _list(folder, arguments, screen)
     return exits.OK
@@ -68,7 +71,7 @@ def _list(folder: str, arguments: argparse.Namespace, screen: Screen) -> None:
         rows = [(entry.subgraph, entry.name[:12], entry.because) for entry in shown]
     screen.show(
         table(
-            f"{folder}: {total} entries{', the last used are:' if total > len(shown) else ''}",
+            f"{folder}: {total} {'entry' if total == 1 else 'entries'}{', the last used are:' if total > len(shown) else ''}",
             columns,
             rows,
             right=("ops", "code", "compiled in"),

@@ -14,6 +14,7 @@ from graph.flops import Flops, count_flops, count_text
 from graph.pauses import collector_paused
 from graph.summary import Summary, size_text, summarize, summary_table
 from graph.types import TensorType
+from graph.words import counted
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.models import is_package, load_graph, reading_package
@@ -123,7 +124,7 @@ def _nodes(graph: pt.Graph, flops: Flops) -> list[dict[str, Any]]:
 
 def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
     some = ", ".join(map(repr, flops.unknown[:4])) + (", ..." if len(flops.unknown) > 4 else "")
-    text = f"{len(flops.unknown)} ops are not counted: {some}"
+    text = f"{counted(len(flops.unknown), 'op')} not counted: {some}"
     open_sizes = [
         (name, kind)
         for name, kind in inputs

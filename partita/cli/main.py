@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -18,6 +19,7 @@ from partita.cli.screen import DEBUG, Screen
 
 if TYPE_CHECKING:
     from graph.errors import PartitaError
+    from partita.cli.arguments import Usage
 
 VERBS = ("devices", "inspect", "partition", "explain", "run", "bench", "compile", "tune", "cache")
 """One file each."""
@@ -56,13 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    screen, debug = Screen(), bool(os.environ.get(DEBUG))
     given = sys.argv[1:] if argv is None else argv
+    screen, debug = Screen("--json" in given), bool(os.environ.get(DEBUG))
     try:
         if not given:
             make_parser().print_help(sys.stderr)
             return exits.USAGE
-        arguments = make_parser(_needed(given[0])).parse_args(given)
+        arguments, rest = make_parser(_needed(given[0])).parse_known_args(given)
+        if rest:
+            raise _too_many(rest[0], f"partita {given[0]}", arguments.help())
         screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: screen.warn(str(message))
@@ -80,7 +84,27 @@ def _needed(first: str) -> Sequence[str]:
     """The verbs whose files have to be imported for a command line that begins so."""
     if first in VERBS:
         return (first,)
-    return () if first == "--version" else VERBS
+    if first in ("-h", "--help", "--version"):
+        return VERBS if first != "--version" else ()
+    from graph.errors import did_you_mean
+    from partita.cli.arguments import Usage
+
+    if first.startswith("-"):
+        raise Usage(f"a verb comes first, not {first!r}", remedy="See partita --help")
+    near = did_you_mean(first, VERBS) or f"There are {', '.join(VERBS)}"
+    raise Usage(f"there is no verb {first!r}", remedy=near)
+
+
+def _too_many(word: str, command: str, help_text: str) -> Usage:
+    """A word of the command line that nobody takes."""
+    from graph.errors import did_you_mean
+    from partita.cli.arguments import Usage
+
+    option = word.partition("=")[0]
+    if not option.startswith("-"):
+        return Usage(f"{word!r} is one argument too many", remedy=f"See {command} --help")
+    near = did_you_mean(option, dict.fromkeys(re.findall(r"--[a-z-]+", help_text)))
+    return Usage(f"there is no option {option!r}", remedy=near or f"See {command} --help")
 
 
 def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
@@ -115,7 +139,7 @@ def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> Non
     common.add_argument("--json", action="store_true", help="print one JSON object in place of tables")
     common.add_argument("--quiet", action="store_true", help="no progress on stderr")
     common.add_argument("--debug", action="store_true", help=f"errors with a traceback (also: {DEBUG}=1)")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, help=parser.format_help)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -128,7 +152,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """What is wrong, and where to read how it is right."""
-        self.exit(exits.USAGE, f"error: {message}\n  See {self.prog} --help.\n")
+        from partita.cli.arguments import Usage
+
+        raise Usage(message, remedy=f"See {self.prog} --help")
 
 
 def _failed(error: Exception, screen: Screen, debug: bool) -> int:

@@ -80,13 +80,11 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
     return pt.optimize(graph) if arguments.optimize else graph
 
 
-def unplaced(graph: pt.Graph) -> pt.Graph:
+def unplaced(graph: pt.Graph, remedy: str = "Give the model itself") -> pt.Graph:
     """What the graph computes as if nobody had partitioned it: calls taken apart, no affinities."""
     inlined = pt.apply_pass(graph, "InlineSubgraphs")
     if any(node.domain == COMPILED for node in inlined.nodes):
-        raise ReadError(
-            "it holds machine code alone, and not what that computes", remedy="Give the model itself"
-        )
+        raise ReadError("it holds machine code alone, and not what that computes", remedy=remedy)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         made = map_bodies(rewriter.rebuilt(node), unplaced)

@@ -3,7 +3,8 @@
 Without --input the inputs are made up (random numbers from --seed; ones for integers). An image is scaled to the input's
 size as a whole and normalised: --normalize imagenet is (v/255 - mean) / deviation by channel, unit is v/255, none is v.
 --check compares with the reference on the same model: error = max|a - b| / max|b| for each output; of what a softmax
-made, the logarithms are compared. MODEL may be a file that `partita compile` wrote: its machine code is then run."""
+made, the logarithms are compared. MODEL may be a file that `partita compile` wrote: its machine code is then run, and checked
+against what the file says that it computes; --against names the model that it was made from."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ import partita as pt
 from accelerators.atomic import replacing
 from graph.errors import WriteError
 from partita.cli import exits
-from partita.cli.arguments import Usage, add_devices, add_inputs, add_model, at_least, config_of, positive
+from partita.cli.arguments import add_devices, add_inputs, add_model, at_least, config_of, positive
 from partita.cli.compile import report_lines
 from partita.cli.models import load_model, model_inputs, read_graph, unplaced, writable
 from partita.cli.screen import Screen, table
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("checking and measuring")
     group.add_argument("--check", action="store_true", help="compare with the reference")
     group.add_argument(
-        "--against", metavar="MODEL", help="compare with this model on the reference: for compiled models"
+        "--against", metavar="MODEL", help="check against this model in place of MODEL itself"
     )
     group.add_argument(
         "--tolerance",
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     for path in (arguments.output, arguments.trace, arguments.report):
         writable(path, arguments.model)
     graph, model = load_model(arguments, screen, config_of(arguments.config, arguments.devices))
-    original = _original(graph, arguments, screen)
+    original = _original(graph or model.graph, arguments, screen)
     inputs = model_inputs(model, arguments, screen)
     screen.say("running")
     outputs = model(inputs)
@@ -93,16 +94,11 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     return exits.OK if good else exits.NO
 
 
-def _original(graph: pt.Graph | None, arguments: argparse.Namespace, screen: Screen) -> pt.Graph | None:
+def _original(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.Graph | None:
     """What to check against: nothing if no check was asked for."""
     if arguments.against:
         return unplaced(read_graph(arguments.against, screen, dict(arguments.shape), arguments.params))
-    if arguments.check and graph is None:
-        raise Usage(
-            "a compiled model has nothing to be checked against",
-            remedy="Name the model it was made from: --against MODEL",
-        )
-    return unplaced(graph) if arguments.check and graph is not None else None
+    return unplaced(graph, "Name the model that it was made from: --against MODEL") if arguments.check else None
 
 
 def _check(

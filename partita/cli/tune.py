@@ -9,6 +9,7 @@ import argparse
 import attrs
 
 import partita as pt
+from graph.words import counted
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, config_of, positive
 from partita.cli.models import compiled, load_graph
@@ -47,5 +48,5 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         for kernel in report.kernels
     ]
     columns = ("kernel", "µs before", "µs now", "tried", "chosen instead")
-    screen.show(table(f"{model.graph.name}: {len(rows)} kernels", columns, rows, right=columns[1:4]))
+    screen.show(table(f"{model.graph.name}: {counted(len(rows), 'kernel')}", columns, rows, right=columns[1:4]))
     return exits.INTERRUPTED if report.interrupted else exits.OK

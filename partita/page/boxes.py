@@ -11,6 +11,7 @@ from graph.errors import GraphError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType, Type, numpy_dtype
+from graph.words import counted
 from partita.page.scene import NOWHERE, Item, Value
 
 MOST_OPS = 60_000
@@ -128,8 +129,7 @@ def count_ops(body: Graph) -> int:
 
 
 def _contents(body: Graph) -> str:
-    count = count_ops(body)
-    return "1 op" if count == 1 else f"{count:,} ops"
+    return counted(count_ops(body), "op")
 
 
 def _details(node: Node) -> tuple[str, ...]:

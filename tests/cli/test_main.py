@@ -62,12 +62,16 @@ def test_the_examples_are_well_formed(verb: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--debug", "the following arguments are required: VERB"),
-        ("frobnicate", "invalid choice: 'frobnicate'"),
+        ("--debug", "a verb comes first, not '--debug'\n  See partita --help."),
+        ("frobnicate", "there is no verb 'frobnicate'\n  There are devices, inspect, "),
+        ("inpsect m", "there is no verb 'inpsect'\n  Did you mean 'inspect'?"),
         ("inspect", "the following arguments are required: MODEL"),
         ("inspect m --shape x", "'x' is no shape: write NAME=1,3,224,224"),
         ("run m --config x", "'x' is no setting"),
-        ("run m --dev cpu", "unrecognized arguments: --dev"),
+        ("run m --devcies cpu", "there is no option '--devcies'\n  Did you mean '--devices'?"),
+        ("run m --chekc", "there is no option '--chekc'\n  Did you mean '--check'"),
+        ("run m n", "'n' is one argument too many\n  See partita run --help."),
+        ("cache list", "invalid choice: 'list'"),
         ("bench m --seconds -1", "-1 is no positive number"),
         ("partition m --select A --backend b", "not allowed with argument"),
     ],
@@ -76,7 +80,12 @@ def test_usage(partita: Command, line: str, message: str) -> None:
     done = partita(line)
     assert (done.status, done.out) == (exits.USAGE, "")
     assert message in done.err
-    assert "--help." in done.err
+
+
+def test_usage_as_json(partita: Command) -> None:
+    done = partita("run m --chekc --json")
+    assert done.status == exits.USAGE
+    assert done.json["error"]["cause"] == "there is no option '--chekc'"
 
 
 @pytest.mark.parametrize("verb", ["inspect", "partition", "run", "bench", "compile", "tune"])

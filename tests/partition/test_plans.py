@@ -34,7 +34,7 @@ def test_a_plan_says_what_would_be_done() -> None:
         "plan for 'net': 7 ops in 3 subgraphs\n"
         "  A_0 on A: 2 ops (1, 2)\n"
         "  A_1 on A: 4 ops (3, 5, 6, 7)\n"
-        "  B_2 on B: 1 ops (4)"
+        "  B_2 on B: 1 op (4)"
     )
     assert str(g) == before
     assert [(b.producer, b.consumer, b.inside, b.rule, b.text) for b in planned.borders] == [
@@ -138,9 +138,9 @@ def test_the_report_in_words_and_as_a_table() -> None:
     report = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu", "Neg")).attrs["partition_report"]
     assert str(report) == (
         "net: 3 of 4 ops in 2 subgraphs\n"
-        "  mine_0: 1 ops (relu0)\n"
+        "  mine_0: 1 op (relu0)\n"
         "  mine_1: 2 ops (relu2, neg3)\n"
-        "  outside: 1 ops, unsupported: 'mine' does not take 'exp1' (Exp)\n"
+        "  outside: 1 op, unsupported: 'mine' does not take 'exp1' (Exp)\n"
         "  borders: 1 input, 2 unsupported"
     )
     assert report.explain("relu2") == "relu2 is in mine_1\n  exp1 -> relu2: unsupported: 'mine' does not take 'exp1' (Exp)"

@@ -94,7 +94,7 @@ def test_as_data_table_and_trace(alpha, beta, tmp_path):
 
 def test_the_report(alpha, beta):
     report = pt.compile(chain(), "HETERO:alpha,beta").report
-    assert str(report).splitlines()[:2] == ["chain: 4 ops in 4 subgraphs, placed by priority", "  alpha_0 on alpha: 1 ops"]
+    assert str(report).splitlines()[:2] == ["chain: 4 ops in 4 subgraphs, placed by priority", "  alpha_0 on alpha: 1 op"]
     data = json.loads(json.dumps(report.to_dict()))
     assert data["placement"]["nodes"]["b"] == "beta" and len(data["subgraphs"]) == 4 and data["moves"] == []
     assert report.to_table().row_count == 4

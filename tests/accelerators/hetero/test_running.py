@@ -425,5 +425,5 @@ def test_properties_and_forms(model):
     assert (p.name, p.devices, p.subgraphs) == ("net", ("beta",), 2 - 1)
     assert p.optimal_requests >= 1
     assert [name for name, _ in p.inputs] == ["a", "b"] and [str(kind) for _, kind in p.outputs] == ["float32[n, 2]"] * 2
-    assert repr(model) == "<CompiledModel 'net' (a, b -> sum, exp): 1 subgraphs on beta>"
+    assert repr(model) == "<CompiledModel 'net' (a, b -> sum, exp): 1 subgraph on beta>"
     assert [node.op for node in model.graph.nodes if node.is_op] == ["Call"]
