@@ -23,7 +23,7 @@ from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run
 from benchmarks.timing import ratio, summary
 
-MODELS = ("squeezenet", "mobilenet_v2", "resnet50", "densenet121", "bert", "gpt2")
+MODELS = ("squeezenet", "mobilenet_v2", "resnet50", "densenet121", "bert")
 """Measured unless others are named: small and large, few layers and many."""
 
 EXPORT = "model.partita"

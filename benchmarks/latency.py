@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}))
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=2.0, help="for one engine's turns in a case, in all its processes")
+    parser.add_argument("--seconds", type=float, default=1.6, help="for one engine's turns in a case, in all its processes")
     parser.add_argument("--processes", type=int, help="fresh ones for each case (2; for batch 1 on several threads 3)")
     parser.add_argument("--limit", type=float, default=4.0, help="seconds after which a slow engine's call is cut off")
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)

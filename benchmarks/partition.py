@@ -39,7 +39,7 @@ SETTING_UP = 60.0
 ROUNDS = 3
 """At most."""
 
-QUICK = 5.0
+QUICK = 4.0
 """After so many seconds in all its processes, set-up and all, no engine has a further round on a shape."""
 
 LONG = 15.0
