@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from accelerators.tvm.layouts.blocked import DOMAIN
 from accelerators.tvm.templates.epilogue import folded, static_shape
-from accelerators.tvm.templates.formulas import formula
+from accelerators.tvm.templates.formulas import LATEST, formula
 from graph.graph import Graph
 from graph.node import Node
 from partition.property import SubgraphProperty
@@ -16,9 +16,6 @@ ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Inte
 
 LONGEST = 16
 """So many ops follow at most."""
-
-LATEST = 21
-"""Formulas are written for ops as they are from version 7 on."""
 
 
 class BlockedProperty(SubgraphProperty):

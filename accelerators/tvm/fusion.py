@@ -21,6 +21,7 @@ from partition.property import PatternProperty, SubgraphProperty
 from partition.selector import ContainOpSelector, SubgraphSelector
 
 ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
+"""What may end the kernel of a convolution of plain values."""
 
 ELEMENTWISE = frozenset(
     """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu

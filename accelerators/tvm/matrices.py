@@ -6,7 +6,7 @@ from __future__ import annotations
 from accelerators.tvm.bodies import make_body
 from accelerators.tvm.templates.epilogue import static_shape
 from accelerators.tvm.templates.flat import is_matrix_of, read_size
-from accelerators.tvm.templates.formulas import formula
+from accelerators.tvm.templates.formulas import LATEST, formula
 from accelerators.tvm.templates.gemm import before_turn, find_product
 from accelerators.tvm.templates.strides import VIEWS
 from graph.graph import Graph
@@ -16,9 +16,6 @@ from partition.selector import SubgraphSelector
 
 LONGEST = 24
 """A product is followed by so many ops at most."""
-
-LATEST = 21
-"""Formulas are written for ops as they are from version 7 on; products change nothing since."""
 
 
 class MatrixProperty(SubgraphProperty):

@@ -13,27 +13,17 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.fusion import ELEMENTWISE
-from accelerators.tvm.layouts.blocked import (
-    DOMAIN,
-    ORIGIN,
-    Value,
-    blocked_constant,
-    blocked_type,
-    move,
-    on_blocks,
-)
+from accelerators.tvm.layouts.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks
+from accelerators.tvm.layouts.forms import Forms
 from accelerators.tvm.layouts.resizing import mixtures
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import Phases
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.templates.epilogue import static_shape
 from accelerators.tvm.templates.window import Window, make_window, window_attributes
-from graph.build import constant
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused
-from graph.rewrite import Rewriter
-from graph.types import TensorType
 
 
 def block(graph: Graph, machine: Machine) -> Graph:
@@ -43,17 +33,14 @@ def block(graph: Graph, machine: Machine) -> Graph:
 
 
 class _Blocking:
+    """The walk; a method for each kind of op says what stands for it on blocked values, or that it stays as it is."""
+
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
         self.lanes = lanes
-        self.rewriter = Rewriter(graph)
-        self.values: dict[NodeEntry, Value] = {}
-        """Blocked values by the old graph's."""
-        self.plain: set[NodeEntry] = set()
-        """Those of them that have a plain form in the new graph too."""
-        self.constants: dict[NodeEntry, NodeEntry] = {}
-        """Blocked constants by the old graph's."""
-        self.names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+        self.forms = Forms(graph, lanes)
+        self.rewriter = self.forms.rewriter
+        self.values = self.forms.blocked
 
     def run(self) -> Graph:
         wanted = set(self.graph.outputs)
@@ -62,13 +49,13 @@ class _Blocking:
             found = shuffles.get(node)
             if found is not None and found.source in self.values:
                 if node is found.nodes[-1]:
-                    self._made(node, attrs.evolve(self._settled(found.source), shuffle=found.rows), wanted)
+                    self._made(node, attrs.evolve(self.forms.settled(found.source), shuffle=found.rows), wanted)
                 continue
             made = self._blocked(node) if node.is_op and not node.domain else None
             if made is None:
                 for entry in (*node.inputs, *node.captures):
                     if entry is not None:
-                        self._need_plain(entry)
+                        self.forms.need_plain(entry)
                 self.rewriter.keep(node)
                 continue
             self.rewriter.keep(node, made)
@@ -83,65 +70,7 @@ class _Blocking:
         """The node's value is blocked."""
         self.values[node[0]] = value
         if node[0] in wanted:
-            self._need_plain(node[0])
-
-    # -- values in both forms ------------------------------------------------------------------------------
-
-    def _need_plain(self, entry: NodeEntry) -> None:
-        """The plain form stands for the value from here on."""
-        value = self.values.get(entry)
-        if value is None or entry in self.plain:
-            return
-        value = self._settled(entry)
-        self.plain.add(entry)
-        name, made = self._name(f"{entry.name}_plain"), TensorType("float32", value.shape)
-        if math.prod(value.sizes) == 1 and value.shape[1] % self.lanes == 0:
-            shape = self.rewriter.keep(constant(np.array(value.shape, np.int64), self._name(f"{name}_shape")))
-            node = Node(name, "Reshape", (value.entry, shape[0]), output_names=(name,), output_types=(made,))
-        else:
-            node = move("FromBlocked", name, value.entry, made, entry.node)
-        self.rewriter.keep(node)
-        self.rewriter.replace(entry, node[0])
-
-    def _need_blocked(self, entry: NodeEntry, reader: Node) -> Value:
-        """The value's blocked form, which this op reads."""
-        if entry in self.values:
-            return self._settled(entry)
-        shape = static_shape(entry)
-        assert shape is not None and len(shape) == 4
-        name = self._name(f"{entry.name}_blocked")
-        node = move("ToBlocked", name, self.rewriter.value(entry), blocked_type(shape, self.lanes), reader)
-        made = Value(self.rewriter.keep(node)[0], shape)
-        self.values[entry] = made
-        self.plain.add(entry)
-        return made
-
-    def _settled(self, entry: NodeEntry) -> Value:
-        """A blocked value whose channels stand in their order: a shuffle that was put off is done now."""
-        value = self.values[entry]
-        if value.shuffle > 1:
-            more = {"rows": value.shuffle, "channels": value.shape[1]}
-            made = blocked_type(value.shape, self.lanes)
-            node = move("Shuffle", self._name(f"{entry.name}_shuffled"), value.entry, made, entry.node, more)
-            value = self.values[entry] = Value(self.rewriter.keep(node)[0], value.shape)
-        return value
-
-    def _constant(self, entry: NodeEntry) -> NodeEntry:
-        """A constant's blocked form."""
-        if entry not in self.constants:
-            array = entry.node.value
-            assert array is not None
-            node = blocked_constant(array, self.lanes, self._name(f"{entry.name}_blocked"))
-            self.constants[entry] = self.rewriter.keep(node)[0]
-        return self.constants[entry]
-
-    def _name(self, wanted: str) -> str:
-        """The name, made unique."""
-        made, count = wanted, 0
-        while made in self.names:
-            made, count = f"{wanted}_{count}", count + 1
-        self.names.add(made)
-        return made
+            self.forms.need_plain(node[0])
 
     # -- ops -----------------------------------------------------------------------------------------------
 
@@ -172,7 +101,7 @@ class _Blocking:
         plain = node.inputs[0] not in self.values and groups == 1 and channels <= 2 * self.lanes
         read = self.rewriter.value(node.inputs[0])
         if not plain:
-            read = pending.entry if pending is not None else self._need_blocked(node.inputs[0], node).entry
+            read = pending.entry if pending is not None else self.forms.need_blocked(node.inputs[0], node).entry
         more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "shuffle": rows}
         return on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
 
@@ -187,7 +116,7 @@ class _Blocking:
         turned = []
         for entry in rest:
             assert entry is not None and entry.node.value is not None
-            turned.append(self.rewriter.keep(constant(entry.node.value[order], self._name(f"{entry.name}_unshuffled")))[0])
+            turned.append(self.forms.new_constant(entry.node.value[order], f"{entry.name}_unshuffled"))
         inputs = (self.values[node.inputs[0]].entry, *turned)
         made = on_blocks(node, inputs, shape, self.lanes, **window_attributes(window), shuffled=rows)
         return made.evolve(op="DepthwiseConv")
@@ -208,9 +137,9 @@ class _Blocking:
         channels = math.ceil(shape[1] / self.lanes) * self.lanes
         phases = Phases(image[2:], shape[2:], weight.shape[2:], strides, pads[:2], channels)  # type: ignore[arg-type,union-attr]
         arrays = [phases.weights(weight), *(phases.bias(array) for array in given[1:])]  # type: ignore[arg-type]
-        rest = [self.rewriter.keep(constant(a, self._name(f"{node.name}_phases_{i}")))[0] for i, a in enumerate(arrays)]
-        window, read = phases.window, self._need_blocked(source, node).entry
-        name = self._name(f"{node.name}_phases")
+        rest = [self.forms.new_constant(a, f"{node.name}_phases_{i}") for i, a in enumerate(arrays)]
+        window, read = phases.window, self.forms.need_blocked(source, node).entry
+        name = self.forms.name(f"{node.name}_phases")
         made = (shape[0], phases.outs, *window.out)
         more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "shuffle": 1}
         inner = on_blocks(node, (read, *rest), made, self.lanes, **window_attributes(window), **more)
@@ -227,17 +156,17 @@ class _Blocking:
         if found is None:
             return None
         arrays = [array for pair in found for array in pair]
-        rest = [self.rewriter.keep(constant(a, self._name(f"{node.name}_mixture_{i}")))[0] for i, a in enumerate(arrays)]
+        rest = [self.forms.new_constant(a, f"{node.name}_mixture_{i}") for i, a in enumerate(arrays)]
         nearest = all((shares == np.array([1, 0])).all() for _, shares in found)
         more = {"image": list(image[2:]), "result": list(shape[2:]), "nearest": int(nearest)}
-        inputs = (self._need_blocked(source, node).entry, *rest)
+        inputs = (self.forms.need_blocked(source, node).entry, *rest)
         return on_blocks(node, inputs, shape, self.lanes, **more).evolve(op="Resize")
 
     def _window(
         self, node: Node, window: Window, rest: tuple[NodeEntry | None, ...], shape: tuple[int, ...], op: str = ""
     ) -> Node:
         assert node.inputs[0] is not None
-        read = self._need_blocked(node.inputs[0], node).entry
+        read = self.forms.need_blocked(node.inputs[0], node).entry
         made = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window))
         return made.evolve(op=op or node.op)
 
@@ -261,7 +190,7 @@ class _Blocking:
     def _global(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         if node.inputs[0] not in self.values:
             return None
-        read = self._need_blocked(node.inputs[0], node).entry
+        read = self.forms.need_blocked(node.inputs[0], node).entry
         return on_blocks(node, (read,), shape, self.lanes, channels=shape[1])
 
     def _concat(self, node: Node, shape: tuple[int, ...]) -> Node | None:
@@ -270,7 +199,7 @@ class _Blocking:
             return None
         inputs: list[NodeEntry] = []
         for entry in node.reads:
-            read = self._need_blocked(entry, node).entry
+            read = self.forms.need_blocked(entry, node).entry
             joined = (read.node.domain, read.node.op) == (DOMAIN, "Concat")
             inputs += read.node.reads if joined else [read]
         return on_blocks(node, tuple(inputs), shape, self.lanes)
@@ -295,10 +224,10 @@ class _Blocking:
         if array is not None:
             if aligned != (1, shape[1], 1, 1):
                 return None
-            return lambda: self._constant(entry)
+            return lambda: self.forms.blocked_constant(entry)
         if len(own) != 4 or own[1] != shape[1] or own[0] not in (shape[0], 1) or own[2:] not in (shape[2:], (1, 1)):
             return None
-        return lambda: self._need_blocked(entry, node).entry
+        return lambda: self.forms.need_blocked(entry, node).entry
 
 
 _OPS: dict[str, Callable[[_Blocking, Node, tuple[int, ...]], Node | None]] = {

@@ -31,6 +31,7 @@ from accelerators.tvm.templates.epilogue import (
     static_shape,
 )
 from accelerators.tvm.templates.script import Lines, Vectors, indent, kernel, local, loop
+from accelerators.tvm.templates.tile import start
 from accelerators.tvm.templates.window import Window, window_of
 from graph.node import Node
 
@@ -167,7 +168,7 @@ class _Text:
         """All tiles of the band for one panel."""
         bands, channels, window = self.layer.bands, self.layer.channels, self.layer.window
         pixels = bands.rows * window.out[1]
-        lines = [f"base: T.let = {_start_text('tile', bands.places, pixels)}", *self._addresses()]
+        lines = [f"base: T.let = {start('tile', bands.places, pixels)}", *self._addresses()]
         lines += [local("acc", bands.places * vectors * self.layer.lanes)]
         clear = [f"{self._acc(p, v, vectors)} = {self.vectors.const(0.0)}" for p, v in self._each(vectors)]
         work = self._steps(vectors)
@@ -297,7 +298,3 @@ class _Text:
         for p, v in self._each(vectors):
             lines += stored(f"acc[{(p * vectors + v) * lanes} + l]", str(p), str(v))
         return loop("l", lanes, lines, "vectorized")
-
-
-def _start_text(tile: str, step: int, size: int) -> str:
-    return f"T.min({tile} * {step}, {size - step})" if size % step else f"{tile} * {step}"

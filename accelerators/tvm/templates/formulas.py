@@ -21,6 +21,9 @@ CHAINED = frozenset(("float32", "int32", "int64", "bool"))
 INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 NUMBERS = INTEGERS | {"float32", "float64"}
 
+LATEST = 21
+"""The version that a selector names, which is not told the graph's: formulas hold from version 7 on."""
+
 
 def formula(node: Node, version: int) -> Formula | None:
     """How to compute the node's number from its inputs' numbers; None if this folder cannot say."""

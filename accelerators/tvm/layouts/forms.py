@@ -1,0 +1,86 @@
+"""The values of a graph that is rewritten: plain, blocked, or both; a form is made once, where it is first asked for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accelerators.tvm.layouts.blocked import Array, Value, blocked_constant, blocked_type, move
+from accelerators.tvm.templates.epilogue import static_shape
+from graph.build import constant
+from graph.graph import Graph
+from graph.names import unique
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+
+class Forms:
+    """Both forms of each value, by the old graph's."""
+
+    def __init__(self, graph: Graph, lanes: int) -> None:
+        self.rewriter = Rewriter(graph)
+        """What makes the new graph."""
+        self.lanes = lanes
+        """How many channels stand together."""
+        self.blocked: dict[NodeEntry, Value] = {}
+        """The values that have a blocked form."""
+        self._plain: set[NodeEntry] = set()
+        self._constants: dict[NodeEntry, NodeEntry] = {}
+        self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+
+    def need_plain(self, entry: NodeEntry) -> None:
+        """The plain form stands for the value from here on."""
+        if entry not in self.blocked or entry in self._plain:
+            return
+        value = self.settled(entry)
+        self._plain.add(entry)
+        name, made = self.name(f"{entry.name}_plain"), TensorType("float32", value.shape)
+        if math.prod(value.sizes) == 1 and value.shape[1] % self.lanes == 0:
+            shape = self.new_constant(np.array(value.shape, np.int64), f"{name}_shape")
+            node = Node(name, "Reshape", (value.entry, shape), output_names=(name,), output_types=(made,))
+        else:
+            node = move("FromBlocked", name, value.entry, made, entry.node)
+        self.rewriter.keep(node)
+        self.rewriter.replace(entry, node[0])
+
+    def need_blocked(self, entry: NodeEntry, reader: Node) -> Value:
+        """The value's blocked form, which this op reads."""
+        if entry in self.blocked:
+            return self.settled(entry)
+        shape = static_shape(entry)
+        assert shape is not None and len(shape) == 4
+        name = self.name(f"{entry.name}_blocked")
+        node = move("ToBlocked", name, self.rewriter.value(entry), blocked_type(shape, self.lanes), reader)
+        made = Value(self.rewriter.keep(node)[0], shape)
+        self.blocked[entry] = made
+        self._plain.add(entry)
+        return made
+
+    def settled(self, entry: NodeEntry) -> Value:
+        """A blocked value whose channels stand in their order: a shuffle that was put off is done now."""
+        value = self.blocked[entry]
+        if value.shuffle > 1:
+            more = {"rows": value.shuffle, "channels": value.shape[1]}
+            made = blocked_type(value.shape, self.lanes)
+            node = move("Shuffle", self.name(f"{entry.name}_shuffled"), value.entry, made, entry.node, more)
+            value = self.blocked[entry] = Value(self.rewriter.keep(node)[0], value.shape)
+        return value
+
+    def blocked_constant(self, entry: NodeEntry) -> NodeEntry:
+        """A constant's blocked form."""
+        if entry not in self._constants:
+            array = entry.node.value
+            assert array is not None
+            node = blocked_constant(array, self.lanes, self.name(f"{entry.name}_blocked"))
+            self._constants[entry] = self.rewriter.keep(node)[0]
+        return self._constants[entry]
+
+    def new_constant(self, array: Array, name: str) -> NodeEntry:
+        """A constant that the old graph has not."""
+        return self.rewriter.keep(constant(array, self.name(name)))[0]
+
+    def name(self, wanted: str) -> str:
+        """The name, made unique."""
+        return unique(wanted, self._names)
