@@ -14,10 +14,10 @@ import numpy as np
 from accelerators.errors import AcceleratorError
 from accelerators.interface import Accelerator, CompiledSubgraph, ProfileRow
 from accelerators.owned import array_ids, owned
+from accelerators.query import refused_inside
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.interpret import evaluate_node
-from graph.nested import bodies_of
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
 
@@ -55,13 +55,9 @@ _NOTHING = b"partita reference 1"
 
 
 def _supported(node: Node, graph: Graph) -> bool | str:
-    for body in bodies_of(node):
-        for inner in body.nodes:
-            answer = _supported(inner, body) if inner.is_op else True
-            if answer is not True:
-                return f"its body holds {inner.name!r}: {answer}"
-    if node.is_call:
-        return True
+    refused = refused_inside(node, _supported)
+    if refused is not None or node.is_call:
+        return refused or True
     assert node.op is not None
     mine = custom_op(node.op, node.domain)
     if mine is not None:
