@@ -18,14 +18,19 @@ def error(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
 
 
 def _one(ours: np.ndarray, theirs: np.ndarray) -> float:
-    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    a, b = (array if array.dtype.kind == "f" else array.astype(np.float64) for array in (ours, theirs))
+    if not a.size:
+        return 0.0
     if _is_softmax(a) and _is_softmax(b):
-        a, b = np.log(a), np.log(b)
-    largest = np.abs(b).max(initial=0)
-    difference = np.abs(a - b).max(initial=0)
-    return float(difference / largest) if largest and np.isfinite(difference) else float(difference if largest == 0 else np.inf)
+        a, b = np.log(a, dtype=np.float64), np.log(b, dtype=np.float64)
+    largest = max(abs(float(b.max())), abs(float(b.min())))
+    apart = np.subtract(a, b)
+    difference = float(np.abs(apart, out=apart).max())
+    if largest and np.isfinite(difference):
+        return difference / largest
+    return difference if largest == 0 else float("inf")
 
 
 def _is_softmax(a: np.ndarray) -> bool:
     """Positive numbers that add up to one in every row: their logarithms are what went in, but for a constant."""
-    return bool((a > 0).all()) and np.allclose(a.reshape(len(a), -1).sum(1), 1, atol=1e-3)
+    return bool(a.min() > 0) and np.allclose(a.reshape(len(a), -1).sum(1, dtype=np.float64), 1, atol=1e-3)

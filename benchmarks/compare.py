@@ -90,7 +90,7 @@ def report(old: dict[str, results.Section], new: dict[str, results.Section], eve
     found = sorted(changes(old, new), key=lambda change: -abs(change.relative))
     shown = [change for change in found if everything or change.counts]
     lines = [c.cells() for c in shown]
-    parts = [tables.markdown(["", "", "old", "new", "change", ""], lines)] if lines else []
+    parts = [tables.markdown(["figure", "kind", "old", "new", "change", "remark"], lines)] if lines else []
     for what in ("ratio", "seconds"):
         of_kind = [c for c in found if c.what == what]
         if of_kind:

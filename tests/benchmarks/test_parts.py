@@ -231,7 +231,7 @@ def test_compare() -> None:
     )
     new = {"latency": section(row("openvino", 2, 0.60))}
     said = compare.report(old, new, everything=False)
-    assert "| latency: net, batch 1, threads 1: openvino | ratio | 0.75 | 0.6 |   -20% |  |" in said
+    assert "| latency: net, batch 1, threads 1: openvino | ratio | 0.75 | 0.6 |   -20% |        |" in said
     assert "0 of 1 ratios agree" in said
     assert said.endswith("The two runs differ: 1 of 1 ratios changed by more than their spreads explain.")
 
