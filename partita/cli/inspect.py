@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import partita as pt
 from graph.flops import Flops, count_flops, count_text
@@ -19,6 +19,9 @@ from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.models import is_package, load_graph, reading_package
 from partita.cli.screen import Screen, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 EXAMPLE = """\
   partita inspect zoo:resnet50
@@ -44,53 +47,53 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         graph = pt.apply_pass(load_graph(arguments, screen), MEASURES, verify=False, strict=False)
         summary, flops, memory = summarize(graph), count_flops(graph), graph.attrs["memory_plan"]
         ops = _ops(graph, summary, flops)
-    screen.write_json(
-        {
-            "model": summary.name,
-            "inputs": {name: str(kind) for name, kind in summary.inputs},
-            "outputs": {name: str(kind) for name, kind in summary.outputs},
-            "parameters": summary.parameters,
-            "parameter_bytes": summary.bytes,
-            "activation_bytes": memory.peak,
-            "macs": flops.macs,
-            "flops": flops.flops,
-            "not_counted": list(flops.unknown),
-            "dynamic": list(summary.symbols),
-            "opsets": dict(summary.opsets),
-            "ops": ops,
-            **({"nodes": _nodes(graph, flops)} if arguments.nodes else {}),
-        }
-    )
+    nodes = _nodes(graph, flops) if arguments.nodes else None
+    screen.write_json(_as_data(summary, flops, memory.peak, ops, nodes))
     if screen.as_json:
         return exits.OK
-    columns = ("op", "count", "parameters", "FLOP", "share")
-    rows = []
-    for row in ops:
-        share = row["flops"] / (flops.flops or 1)
-        rows.append(
-            (
-                row["op"],
-                f"{row['count']:,}",
-                f"{row['parameters']:,}",
-                count_text(row["flops"]),
-                f"{share:.1%}",
-            )
-        )
-    screen.show(summary_table(summary), table("by op", columns, rows, right=columns[1:]))
-    if arguments.nodes:
-        nodes = [
-            (row["node"], row["op"], ", ".join(row["types"]), count_text(row["flops"]))
-            for row in _nodes(graph, flops)
-        ]
-        screen.show(table("by node", ("node", "op", "types", "FLOP"), nodes, right=("FLOP",)))
-    counted = " at least" if flops.unknown else ""
+    screen.show(summary_table(summary), *_tables(ops, nodes, flops.flops))
+    least = " at least" if flops.unknown else ""
     screen.show(
-        f"one run:{counted} {count_text(flops.macs)}MAC, {count_text(flops.flops)}FLOP; "
-        f"memory: parameters {size_text(summary.bytes)}, activations{counted} {size_text(memory.peak)}"
+        f"one run:{least} {count_text(flops.macs)}MAC, {count_text(flops.flops)}FLOP; "
+        f"memory: parameters {size_text(summary.bytes)}, activations{least} {size_text(memory.peak)}"
     )
     if flops.unknown:
         screen.warn(_not_counted(flops, summary.inputs))
     return exits.OK
+
+
+def _as_data(
+    summary: Summary, flops: Flops, activation_bytes: int, ops: list[dict[str, Any]], nodes: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    return {
+        "model": summary.name,
+        "inputs": {name: str(kind) for name, kind in summary.inputs},
+        "outputs": {name: str(kind) for name, kind in summary.outputs},
+        "parameters": summary.parameters,
+        "parameter_bytes": summary.bytes,
+        "activation_bytes": activation_bytes,
+        "macs": flops.macs,
+        "flops": flops.flops,
+        "not_counted": list(flops.unknown),
+        "dynamic": list(summary.symbols),
+        "opsets": dict(summary.opsets),
+        "ops": ops,
+        **({} if nodes is None else {"nodes": nodes}),
+    }
+
+
+def _tables(ops: list[dict[str, Any]], nodes: list[dict[str, Any]] | None, flops: int) -> list[Table]:
+    """A row for each kind of op, and, where they were asked for, for each node."""
+    columns = ("op", "count", "parameters", "FLOP", "share")
+    rows = [
+        (row["op"], f"{row['count']:,}", f"{row['parameters']:,}", count_text(row["flops"]), f"{row['flops'] / (flops or 1):.1%}")
+        for row in ops
+    ]
+    made = [table("by op", columns, rows, right=columns[1:])]
+    if nodes is not None:
+        cells = [(row["node"], row["op"], ", ".join(row["types"]), count_text(row["flops"])) for row in nodes]
+        made.append(table("by node", ("node", "op", "types", "FLOP"), cells, right=("FLOP",)))
+    return made
 
 
 def _ops(graph: pt.Graph, summary: Summary, flops: Flops) -> list[dict[str, Any]]:
