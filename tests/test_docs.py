@@ -95,6 +95,13 @@ def test_the_picture_is_what_the_command_draws(tmp_path: Path, monkeypatch: pyte
     assert Path("googlenet.svg").read_bytes() == kept.read_bytes(), "run README's first command in docs/pictures"
 
 
+def test_every_make_command_has_its_target() -> None:
+    pages = "".join(path.read_text("utf-8") for path in [*PAGES, ROOT / "CONTRIBUTING.md"])
+    named = set(re.findall(r"^\$ (?:.* )?make ([a-z-]+)", pages, re.MULTILINE)) | set(re.findall(r"`make ([a-z-]+)", pages))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= named <= targets
+
+
 def test_the_reference_has_every_public_name() -> None:
     import partita
 
