@@ -19,7 +19,7 @@ from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
 from accelerators.tvm.indices import check_indices
 from accelerators.tvm.isolation import Isolation
-from accelerators.tvm.layouts.blocked import origin_of
+from accelerators.tvm.layouts.blocked import origins_of
 from accelerators.tvm.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.preparing import prepare
@@ -48,7 +48,7 @@ class TvmAccelerator(Accelerator):
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """What the configuration compiles for."""
-        raise NotImplementedError
+        raise NotImplementedError("a TVM device has to define machine(config)")
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts."""
@@ -178,4 +178,4 @@ def _inner(node: Node) -> list[Node]:
 
 
 def _ops(node: Node) -> tuple[str, ...]:
-    return tuple(origin_of(inner) for inner in _inner(node))
+    return tuple(dict.fromkeys(name for inner in _inner(node) for name in origins_of(inner)))

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.attentions import attentions
+from accelerators.tvm.layouts.blocked import ORIGIN
 from accelerators.tvm.templates.attention_pattern import Attention, Readers, readers_of
 from accelerators.tvm.templates.epilogue import static_shape
 from graph.build import constant, op
@@ -112,15 +113,20 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter) -> Node:
     whole = TensorType("float32", (*shape[:-1], sum(widths)))
     given = rewriter.value(group[0].given)
     weight = constant(np.concatenate([part.weight for part in group], axis=1), f"{first.name}_weights")
-    made = op("MatMul", given, weight, name=first.name).evolve(output_types=(whole,))
+    made = _named(op("MatMul", given, weight, name=first.name).evolve(output_types=(whole,)), [part.nodes[0] for part in group])
     biases = [part.bias for part in group if part.bias is not None]
     if biases:
         last = group[0].nodes[-1]
         name = last.name if last is not first else f"{first.name}_bias"
         bias = constant(np.concatenate(biases), f"{name}_numbers")
-        made = op("Add", made, bias, name=name).evolve(output_types=(whole,))
+        made = _named(op("Add", made, bias, name=name).evolve(output_types=(whole,)), [part.nodes[-1] for part in group])
     types = tuple(TensorType("float32", (*shape[:-1], width)) for width in widths)
     sizes = constant(np.array(widths, np.int64), f"{first.name}_widths")
     names = tuple(part.result.name for part in group)
     split = op("Split", made, sizes, name=f"{first.name}_parts", output_names=names, axis=-1)
-    return split.evolve(output_types=types)
+    return _named(split.evolve(output_types=types), [part.nodes[-1] for part in group])
+
+
+def _named(node: Node, origins: Sequence[Node]) -> Node:
+    """The node, which profiles and reports call by these ops' names."""
+    return node.evolve(metadata={ORIGIN: "\n".join(origin.name for origin in origins)})

@@ -67,9 +67,9 @@ def move(
     return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (made,), DOMAIN, metadata=told)
 
 
-def origin_of(node: Node) -> str:
-    """The name of the user's op that the node runs for."""
-    return node.metadata.get(ORIGIN, node.name)
+def origins_of(node: Node) -> list[str]:
+    """The names of the user's ops that the node runs for."""
+    return node.metadata.get(ORIGIN, node.name).splitlines()
 
 
 def blocked_constant(array: Array, lanes: int, name: str) -> Node:
