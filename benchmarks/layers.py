@@ -22,6 +22,7 @@ from benchmarks.onnxruntime_nodes import Micros, OnnxruntimeNodes
 from benchmarks.peak import Peak, describe, peak
 from benchmarks.progress import run
 from benchmarks.tables import markdown
+from benchmarks.timing import settle
 from benchmarks.work import flops, traffic
 from graph.node import Node
 
@@ -69,6 +70,8 @@ def measure(path: Path, inputs: Mapping[str, np.ndarray], threads: int, rounds: 
     with OnnxruntimeNodes(path, threads) as theirs:
         for _ in range(rounds):
             theirs.run(inputs)
+            settle()
+            ours(dict(inputs))
             for span in ours.profile(dict(inputs)).spans:
                 for row in span.rows:
                     micros[row.node] = min(row.real_us, micros.get(row.node, row.real_us))
