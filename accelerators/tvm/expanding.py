@@ -1,4 +1,4 @@
-"""An op as the body of simpler ops that ONNX defines it by."""
+"""An op as the body of simpler ops: ours (`parts.py`), or the one that ONNX defines it by."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from accelerators.query import FUSED
+from accelerators.tvm.parts import has_own_parts, own_parts
 from accelerators.tvm.single import alone
 from graph.build import CALL_DOMAIN
 from graph.errors import PartitaError
@@ -21,30 +22,45 @@ EXPANDED = "Expanded"
 
 
 def has_function(node: Node, graph: Graph) -> bool:
-    """Does ONNX define the op by a body?"""
+    """Does ONNX define the op by a body, or do we?"""
     if node.is_call or node.domain not in ("", "ai.onnx.ml") or node.bodies or is_random(node):
         return False
+    if has_own_parts(node):
+        return True
     schema = _schema(str(node.op), node.domain, graph.opsets.get(node.domain, 1))
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def expanded(node: Node, graph: Graph) -> Node | None:
     """A call of the op's body in the place of the node; None if there is none for this opset and these inputs."""
+    if not all(node.output_names):
+        return None
+    body = own_parts(node, graph)
+    read = [] if body is None else [variable.name for variable in body.inputs]
+    if body is None:
+        body, read = _onnx_body(node, graph)
+    if body is None:
+        return None
+    place = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
+    inputs = tuple(place[name] for name in read)
+    return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node.name))
+
+
+def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
+    """The body that ONNX defines, and what its inputs stand for: x0 is the node's first."""
     from graph.readers.onnx import load_onnx
 
     function = _function(node, graph)
-    if function is None or not all(node.output_names):
-        return None
+    if function is None:
+        return None, []
     try:
         made = load_onnx(_model(node, graph, function))
     except PartitaError:
-        return None
+        return None, []
     call = next(inner for inner in made.nodes if inner.is_op)
     if call.subgraph is None or any(entry is None for entry in call.inputs):
-        return None
-    place = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
-    inputs = tuple(place[entry.name] for entry in call.inputs if entry is not None)
-    return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(call.subgraph, node.name))
+        return None, []
+    return call.subgraph, [entry.name for entry in call.inputs if entry is not None]
 
 
 def is_expanded(node: Node) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
+import numpy as np
 
 from graph.node import Node
 from graph.types import TensorType
@@ -38,6 +39,16 @@ def _is_float(node: Node) -> bool:
     return "float" in _dtype(node)
 
 
+def reduces_nothing(node: Node) -> bool:
+    """Does a reduction name no axes, and take that for none?"""
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    empty = axes is None or (axes.node.value is not None and not axes.node.value.size)
+    return bool(node.attrs.get("noop_with_empty_axes", 0)) and empty
+
+
+UNREDUCED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
+"""Reductions that do something to each number even where nothing is reduced."""
+
 RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
@@ -46,7 +57,10 @@ RULES = (
          "TVM's importer ignores detect_negative and detect_positive"),
     Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,
          "TVM's floor_mod of floats is not a number where an operand is infinite"),
+    *[Rule(op, reduces_nothing, "TVM's importer returns what it is given where no axes are named and noop_with_empty_axes is set")
+      for op in UNREDUCED],
     Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
+    Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
     Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
 )  # fmt: skip
@@ -59,3 +73,38 @@ for _rule in RULES:
 def known_wrong(node: Node) -> str | None:
     """Why TVM's answer would be wrong; None if nothing is known against it."""
     return next((rule.reason for rule in _by_op.get(str(node.op), ()) if rule.when(node)), None)
+
+
+def wrong_size(node: Node) -> str | None:
+    """Why TVM's answer would be wrong for these sizes; None if nothing is known against them."""
+    if node.op not in ("Resize", "Upsample") or node.domain:
+        return None
+    given, made = (e.type if e is not None else None for e in (node.inputs[0], node[0]))
+    if not (isinstance(given, TensorType) and isinstance(made, TensorType) and given.shape and made.shape):
+        return None
+    old, new = ([int(size or 0) for size in shape] for shape in (given.shape, made.shape))
+    if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return "TVM's importer does not keep proportions"
+    if any(np.float32(scale) * n != m for scale, n, m in zip(_scales(node), old, new)):
+        return "TVM works with the ratio of the sizes where ONNX works with the scales"
+    if node.attrs.get("mode", "nearest") == "nearest" and not all(_is_settled(node, n, m) for n, m in zip(old, new)):
+        return "TVM's nearest place is another one where two are equally near"
+    return None
+
+
+def _scales(node: Node) -> list[float]:
+    """The scales that a resize is given; none where it is given sizes."""
+    values = [entry.node.value for entry in node.inputs[1:] if entry is not None and entry.node.value is not None]
+    scales = [value for value in values[-1:] if value.dtype == np.float32 and node.attrs.get("axes") is None]
+    return scales[0].tolist() if scales else list(node.attrs.get("scales", ()))
+
+
+def _is_settled(node: Node, old: int, new: int) -> bool:
+    """Are no two places equally near, or is every place computed without rounding, as for a power of two?"""
+    small, large = sorted((max(old, 1), max(new, 1)))
+    if large % small:
+        return False
+    coordinates = node.attrs.get("coordinate_transformation_mode", "half_pixel")
+    how = node.attrs.get("nearest_mode", "round_prefer_floor")
+    apart = (coordinates == "asymmetric") == (how == "floor") and how != "ceil" and coordinates != "align_corners"
+    return (large // small).bit_count() == 1 or (new > old and apart)

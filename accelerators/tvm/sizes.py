@@ -34,19 +34,23 @@ def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
     return next((entry for entry in read if entry is not None and entry not in settled), None)
 
 
+SMALL = 200
+"""A graph of fewer nodes may be an op taken apart: many of them are asked about between two questions about the model."""
+
 _guard = threading.Lock()
-_last: list[tuple[Graph, frozenset[NodeEntry]]] = []
+_last: dict[bool, tuple[Graph, frozenset[NodeEntry]]] = {}
 
 
 def _settled(graph: Graph) -> frozenset[NodeEntry]:
-    """The values; those of the graph asked about last are remembered."""
+    """The values; those of the small and of the large graph asked about last are remembered."""
+    small = len(graph.nodes) < SMALL
     with _guard:
-        if _last and _last[0][0] is graph:
-            return _last[0][1]
-    found = frozenset(_found(graph))
-    with _guard:
-        _last[:] = [(graph, found)]
-    return found
+        known = _last.get(small)
+    if known is None or known[0] is not graph:
+        known = graph, frozenset(_found(graph))
+        with _guard:
+            _last[small] = known
+    return known[1]
 
 
 def _found(graph: Graph) -> set[NodeEntry]:

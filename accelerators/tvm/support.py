@@ -12,7 +12,7 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.importing import import_body, legalize
 from accelerators.tvm.indices import OPS, outside
-from accelerators.tvm.known_wrong import known_wrong
+from accelerators.tvm.known_wrong import known_wrong, wrong_size
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.single import alone
@@ -118,7 +118,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
         return f"TVM has no op {node.domain}.{node.op}"
     if not _static(node):
         return _unknown_sizes(node, graph)
-    return takes_no_truth(node, graph) or outside(node)
+    return takes_no_truth(node, graph) or outside(node) or wrong_size(node)
 
 
 def _unknown_sizes(node: Node, graph: Graph) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 from graph.graph import Graph
 from graph.interpret import evaluate_node
 from graph.node import Node
+from graph.types import TensorType
 
 Array = np.ndarray
 
@@ -22,32 +23,52 @@ def mixtures(node: Node, graph: Graph, sizes: tuple[int, ...], made: tuple[int, 
     attributes = node.attrs
     if attributes.get("axes") is not None or attributes.get("antialias", 0) or attributes.get("mode", "nearest") == "cubic":
         return None
-    if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize" or any(m < n for n, m in zip(sizes, made)):
+    if any(m < n for n, m in zip(sizes, made)):
         return None
     found = []
-    for axis in (0, 1):
-        matrix = _matrix(node, graph, sizes, made, axis)
-        if matrix is None or (np.count_nonzero(matrix, axis=1) > 2).any():
+    for axis in (2, 3):
+        shares = matrix(node, graph, axis)
+        if shares is None or (np.count_nonzero(shares, axis=1) > 2).any():
             return None
-        places = np.sort(np.argsort(-np.abs(matrix), axis=1, kind="stable")[:, :2], axis=1)
+        places = np.sort(np.argsort(-np.abs(shares), axis=1, kind="stable")[:, :2], axis=1)
         if places.shape[1] == 1:
             places = np.repeat(places, 2, axis=1)
-            shares = np.stack([matrix[:, 0], np.zeros(len(matrix))], 1)
+            shares = np.stack([shares[:, 0], np.zeros(len(shares))], 1)
         else:
-            shares = np.take_along_axis(matrix, places, 1)
+            shares = np.take_along_axis(shares, places, 1)
         found.append((places.astype(np.int32), shares.astype(np.float32)))
     return found
 
 
-def _matrix(node: Node, graph: Graph, sizes: tuple[int, ...], made: tuple[int, ...], axis: int) -> Array | None:
-    """[places made, places read] of one dimension."""
-    count, other = sizes[axis], made[1 - axis]
-    if count * made[axis] * other > LARGEST:
+def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
+    """[places made, places read] of one dimension; None where it depends on other dimensions, or the values are not known."""
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    if not isinstance(made, TensorType) or made.shape is None or not made.is_static or cropped or not stretched:
         return None
-    unit = np.eye(count, dtype=np.float32)
-    image = unit[None, :, :, None] if axis == 0 else unit[None, :, None, :]
-    given = [image, *(None if entry is None else entry.node.value for entry in node.inputs[1:])]
-    if len(given) > 3 and given[3] is not None:
-        given[3] = np.array([1, count, *made])
-    (result,) = evaluate_node(node, given, graph.opsets)
-    return np.asarray(result[0, :, :, 0] if axis == 0 else result[0, :, 0, :], np.float64).T
+    count, axes = int(made.shape[axis] or 0), node.attrs.get("axes")
+    chosen = list(range(len(made.shape))) if axes is None else [place % len(made.shape) for place in axes]
+    unit = np.eye(count)
+    if axis not in chosen:
+        return unit
+    given: list[Array | None] = [unit]
+    for entry in node.inputs[1:]:
+        value = None if entry is None else entry.node.value
+        if entry is not None and value is None:
+            return None
+        own = value is not None and value.size == len(chosen)
+        given.append(np.array([_kept(value, count), value[chosen.index(axis)]], value.dtype) if own else None)  # type: ignore[index,union-attr]
+    attributes = {name: value for name, value in node.attrs.items() if name != "axes"}
+    if "scales" in attributes:
+        attributes["scales"] = [1.0, attributes["scales"][axis]]
+    wanted = node.output_types[0]
+    if not isinstance(wanted, TensorType) or wanted.shape is None or count * int(wanted.shape[axis] or 0) > LARGEST:
+        return None
+    (result,) = evaluate_node(node.evolve(attrs=attributes), given, graph.opsets)
+    return np.asarray(result, np.float64).T
+
+
+def _kept(value: Array | None, count: int) -> float:
+    """What a dimension's scale, or size, is where it stays."""
+    return count if value is not None and value.dtype.kind == "i" else 1

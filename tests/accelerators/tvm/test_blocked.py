@@ -75,7 +75,7 @@ def test_transposed_convolutions(taps: int, stride: int, pad: int, more: int, ou
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
 def test_resize(mode: str, coordinates: str) -> None:
     x, y, shape = image()
-    scales = pt.constant(np.array([1, 1, 2, 2.5], np.float32))
+    scales = pt.constant(np.array([1, 1, 2, 4 if mode == "nearest" else 2.5], np.float32))
     made = pt.op("Resize", y, None, scales, mode=mode, coordinate_transformation_mode=coordinates)
     assert kinds(made, x, shape) == ["resize"]
 
@@ -136,3 +136,13 @@ def test_many_channels_are_walked_in_chunks(lanes: int) -> None:
     x = pt.variable("x", "float32", (1, 512, 7, 7))
     y = pt.op("Relu", convolved(x, 512, 40, 3, pads=[1] * 4))
     check(pt.Graph([y], inputs=[x]), [normal(1, 512, 7, 7)], LIMIT)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("channels", [1, 5, 20])
+def test_a_window_as_wide_as_the_image(channels: int, stride: int) -> None:
+    """As in text: places of the result are a row apart."""
+    x = pt.variable("x", "float32", (2, channels, 19, 6))
+    weight = pt.constant(normal(9, channels, 3, 6))
+    y = pt.op("Relu", pt.op("Conv", x, weight, pt.constant(normal(9)), strides=[stride, 1], dilations=[2, 1]))
+    check(pt.Graph([y], inputs=[x]), [normal(2, channels, 19, 6)], LIMIT)

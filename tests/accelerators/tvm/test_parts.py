@@ -1,0 +1,100 @@
+"""Ops that are taken apart by us, and what TVM would have made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from graph.interpret import interpret
+from tests.accelerators.tvm.running import as_double, compiled, doubled, error
+
+pytest.importorskip("tvm")
+
+Array = np.ndarray
+random = np.random.default_rng(29)
+
+
+def normal(*shape: int) -> Array:
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def constants(*arrays: Array) -> list[pt.Node]:
+    return [pt.constant(array) for array in arrays]
+
+
+NORMS = {
+    "layer, with its statistics": lambda x: pt.op("LayerNormalization", x, *constants(normal(8), normal(8)), n_outputs=3),
+    "layer, of several dimensions": lambda x: pt.op("LayerNormalization", x, *constants(normal(9, 8)), axis=-2, n_outputs=2),
+    "groups": lambda x: pt.op("GroupNormalization", x, *constants(normal(6), normal(6)), num_groups=2),
+    "mean and variance": lambda x: pt.op("MeanVarianceNormalization", x),
+}
+
+
+@pytest.mark.parametrize("mean", [0, 1000])
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_norm_of_what_is_far_from_nothing(norm: str, mean: int) -> None:
+    """What is left of the mean of squares less the mean's square has no digits then."""
+    x = pt.variable("x", "float32", (2, 6, 9, 8))
+    node = NORMS[norm](x)
+    graph = pt.Graph(list(node.outputs), inputs=[x])
+    value = normal(2, 6, 9, 8) + np.float32(mean)
+    for found, wanted in zip(compiled(graph).run([value]), interpret(doubled(graph), [as_double(value)]), strict=True):
+        assert error(found, wanted) < (2e-4 if mean else 2e-6)
+
+
+def test_groups_of_the_first_definition() -> None:
+    x = pt.variable("x", "float32", (2, 6, 5, 4))
+    node = pt.op("GroupNormalization", x, *constants(normal(3), normal(3)), num_groups=3, opset=18)
+    same(pt.Graph([node], inputs=[x], opsets={"": 18}), normal(2, 6, 5, 4))
+
+
+def same(graph: pt.Graph, value: Array) -> None:
+    """The device and the definition agree."""
+    (found,), (wanted,) = compiled(graph).run([value]), interpret(graph, [value])
+    assert found.dtype == wanted.dtype and error(found, wanted) < 2e-6
+
+
+FLOATS = {"scales": (None, np.array([1, 1, 1.5, 0.6], np.float32)), "sizes": (None, None, np.array([1, 2, 8, 3]))}
+
+
+@pytest.mark.parametrize("size", FLOATS)
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        *({"mode": "nearest", "nearest_mode": mode} for mode in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")),
+        {"mode": "linear"},
+        {"mode": "linear", "antialias": 1},
+        {"mode": "cubic"},
+        {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5},
+    ],
+    ids=lambda given: "-".join(map(str, given.values())),
+)
+def test_a_resize_by_what_leaves_a_rest(attributes: dict[str, Any], coordinates: str, size: str) -> None:
+    """5 * 1.5 places are 7, which are 1.5 times as dense, not 7 / 5."""
+    x = pt.variable("x", "float32", (1, 2, 5, 7))
+    inputs = [None if array is None else pt.constant(array) for array in FLOATS[size]]
+    node = pt.op("Resize", x, *inputs, coordinate_transformation_mode=coordinates, **attributes)
+    same(pt.Graph([node], inputs=[x]), normal(1, 2, 5, 7))
+
+
+def test_the_nearest_of_whole_numbers() -> None:
+    x = pt.variable("x", "int32", (7,))
+    node = pt.op("Resize", x, None, None, pt.constant(np.array([1])), nearest_mode="floor")
+    same(pt.Graph([node], inputs=[x]), np.arange(7, dtype=np.int32))
+
+
+def test_a_resize_of_some_dimensions() -> None:
+    x = pt.variable("x", "float32", (4, 5, 6))
+    node = pt.op("Resize", x, None, pt.constant(np.array([0.5, 1.7], np.float32)), axes=[2, 0], mode="linear")
+    same(pt.Graph([node], inputs=[x]), normal(4, 5, 6))
+
+
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceL2", "ReduceSumSquare"])
+def test_a_reduction_along_nothing(op: str) -> None:
+    """The numbers are still squared, or lose their signs."""
+    x = pt.variable("x", "float32", (3, 5))
+    same(pt.Graph([pt.op(op, x, noop_with_empty_axes=1)], inputs=[x]), normal(3, 5))
