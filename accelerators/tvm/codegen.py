@@ -15,6 +15,8 @@ from typing import Any
 from accelerators.tvm.importing import refused
 from accelerators.tvm.library import function, part, tvm
 from accelerators.tvm.pieces import in_pieces
+from accelerators.tvm.stacking import on_stack
+from accelerators.tvm.statements import rewritten
 
 ALIGNMENT = 4
 """Kernels take arrays that begin at multiples of this."""
@@ -48,8 +50,8 @@ def _called(kernel: Any, name: str) -> Any:
 
 def _finished(module: Any, threads: int) -> Any:
     """The functions without the checks of their arguments (those that kernels make themselves stay), their parallel loops cut
-    for so many threads."""
-    bodies = {var: in_pieces(_unchecked(kernel.body), threads) for var, kernel in module.functions.items()}
+    for so many threads, and their small buffers on the stack."""
+    bodies = {var: on_stack(in_pieces(_unchecked(kernel.body), threads)) for var, kernel in module.functions.items()}
     made = {var: module[var].with_body(body) for var, body in bodies.items()}
     return tvm().IRModule(made, attrs=module.attrs)
 
@@ -57,13 +59,14 @@ def _finished(module: Any, threads: int) -> Any:
 def _unchecked(statement: Any) -> Any:
     """TVM checks argument after argument, and puts the kernel's own body innermost."""
     tirx = part("tirx")
-    if isinstance(statement, tirx.AssertStmt):
-        return tirx.Evaluate(0)
-    if isinstance(statement, tirx.SeqStmt):
-        return tirx.SeqStmt([_unchecked(inner) for inner in statement.seq])
-    if isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
-        return tirx.IfThenElse(statement.condition, _unchecked(statement.then_case), None)
-    if isinstance(statement, tirx.AttrStmt) and statement.attr_key != "compute_scope":
-        value = ALIGNMENT if statement.attr_key == "storage_alignment" else statement.value
-        return tirx.AttrStmt(statement.node, statement.attr_key, value, _unchecked(statement.body))
-    return statement
+
+    def change(inner: Any) -> Any:
+        if isinstance(inner, tirx.AssertStmt):
+            return tirx.Evaluate(0)
+        if not isinstance(inner, tirx.AttrStmt):
+            return inner if isinstance(inner, (tirx.For, tirx.While)) else None
+        if inner.attr_key == "storage_alignment":
+            return tirx.AttrStmt(inner.node, inner.attr_key, ALIGNMENT, rewritten(inner.body, change))
+        return inner if inner.attr_key == "compute_scope" else None
+
+    return rewritten(statement, change)

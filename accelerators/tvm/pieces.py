@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from accelerators.tvm.library import part
+from accelerators.tvm.statements import rewritten
 
 FEW, FEW_THREADS, MANY = 64, 16, 1024
 """Pieces of a loop for up to so many threads, and for more; pool.c has the same numbers."""
@@ -16,31 +17,13 @@ _LARGE = 1 << 31
 
 
 def in_pieces(statement: Any, threads: int) -> Any:
-    """The statement with its parallel loops cut for so many threads."""
-    return _within(statement, FEW if threads <= FEW_THREADS else MANY)
+    """The statement with its parallel loops cut for so many threads; none stands within another. Linear."""
+    tirx, count = part("tirx"), FEW if threads <= FEW_THREADS else MANY
 
+    def change(inner: Any) -> Any:
+        return _cut(inner, count) if isinstance(inner, tirx.For) and inner.kind == tirx.ForKind.PARALLEL else None
 
-def _within(statement: Any, count: int) -> Any:
-    """Parallel loops do not stand within one another."""
-    tirx = part("tirx")
-    if isinstance(statement, tirx.For):
-        if statement.kind == tirx.ForKind.PARALLEL:
-            return _cut(statement, count)
-        body = _within(statement.body, count)
-        return statement if body.same_as(statement.body) else _around(statement, body)
-    if isinstance(statement, tirx.SeqStmt):
-        return tirx.SeqStmt([_within(inner, count) for inner in statement.seq])
-    if isinstance(statement, tirx.AttrStmt):
-        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, _within(statement.body, count))
-    if isinstance(statement, tirx.IfThenElse):
-        other = None if statement.else_case is None else _within(statement.else_case, count)
-        return tirx.IfThenElse(statement.condition, _within(statement.then_case, count), other)
-    return statement
-
-
-def _around(loop: Any, body: Any) -> Any:
-    rest = loop.thread_binding, loop.annotations, loop.step
-    return part("tirx").For(loop.loop_var, loop.min, loop.extent, loop.kind, body, *rest)
+    return rewritten(statement, change)
 
 
 def _cut(loop: Any, count: int) -> Any:

@@ -32,12 +32,17 @@ class Turns:
     @contextmanager
     def turn(self, threads: int) -> Iterator[None]:
         """Inside, so many cores are the caller's."""
-        wanted = min(max(threads, 1), self.cores)
-        self._take(wanted)
+        taken = self.take(threads)
         try:
             yield
         finally:
-            self._give(wanted)
+            self.give(taken)
+
+    def take(self, threads: int) -> int:
+        """Wait for so many cores; how many they are, to give back. (`turn` does both, and costs a microsecond more.)"""
+        wanted = min(max(threads, 1), self.cores)
+        self._take(wanted)
+        return wanted
 
     def _take(self, wanted: int) -> None:
         with self._guard:
@@ -59,9 +64,10 @@ class Turns:
             before = len(self._waiting)
             self._waiting = deque(item for item in self._waiting if item[1] is not mine)
             there = len(self._waiting) == before
-        self._give(wanted if there else 0)
+        self.give(wanted if there else 0)
 
-    def _give(self, count: int) -> None:
+    def give(self, count: int) -> None:
+        """So many cores are free again."""
         with self._guard:
             self._free += count
             while self._waiting and self._waiting[0][0] <= self._free:
@@ -80,9 +86,13 @@ def run_on(threads: int, call: Callable[[], T]) -> T:
     """Call it, with so many threads for the kernels that it runs."""
     if threads > 1 and not serving.everywhere and getattr(_configured, "generation", _generation) != _generation:
         return _helper().submit(lambda: run_on(threads, call)).result()
-    with _turns.turn(threads):
+    turns = _turns
+    taken = turns.take(threads)
+    try:
         set_threads(threads)
         return call()
+    finally:
+        turns.give(taken)
 
 
 def set_threads(count: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from accelerators.tvm.machine import Machine
 
-PARALLEL = 262_144
+PARALLEL = 65_536
 """Fewer cheap steps than this are one thread's work: to start the others takes as long."""
 
 
