@@ -15,7 +15,7 @@ from accelerators.atomic import write_text
 from accelerators.interface import ProfileRow
 from accelerators.steps import CopyStep, RunStep, Step
 from graph.node import Node
-from graph.words import counted
+from graph.words import counted, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,7 +132,7 @@ class Profile:
         for row in rows:
             cells = (row.subgraph, str(row.index), row.node, row.status, row.layer_type)
             rest = (f"{row.real_us:,.1f}", f"{row.cpu_us:,.1f}", row.device, row.exec_type)
-            table.add_row(*map(Text, (*cells, *rest)))
+            table.add_row(*(Text(shortened(cell)) for cell in (*cells, *rest)))
         return table
 
     def __rich__(self) -> Table:

@@ -6,3 +6,9 @@ from __future__ import annotations
 def counted(number: int, thing: str) -> str:
     """`1 op`, `2 ops`; 1,000 and more with commas."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def shortened(text: str, most: int = 240) -> str:
+    """The text, or its two ends where it is so long that nobody reads it: names come from models."""
+    half = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"

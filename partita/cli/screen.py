@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 WIDTH = 160
 """Columns of tables that go to a file or a pipe, unless COLUMNS says otherwise."""
 
+MANY = 7
+"""A table with so many columns is folded beyond recognition where it is too wide."""
+
 DEBUG = "PARTITA_DEBUG"
 """The environment variable that stands for --debug."""
 
@@ -43,6 +46,7 @@ class Screen:
             if title is not None and not isinstance(thing, str):
                 console.print(_Clean(title), soft_wrap=True)  # a table folds its title at its own width
                 setattr(thing, "title", None)  # noqa: B010  only tables have one
+            _squeeze(thing, console)
             console.print(_Clean(thing), soft_wrap=isinstance(thing, str))
 
     def write_json(self, data: Any) -> None:
@@ -72,12 +76,14 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
+    from graph.words import shortened
+
     made = Table(title=Text(title))
     on_the_right = set(right)
     for column in columns:
         made.add_column(column, justify="right" if column in on_the_right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(Text(shortened(str(cell))) for cell in row))
     return made
 
 
@@ -98,6 +104,17 @@ def _print_line(text: str, style: str) -> None:
 
     head, colon, rest = text.partition(":") if style != "dim" else (text, "", "")
     _console(sys.stderr).print(_Clean(Text.assemble((head + colon, style), rest)), soft_wrap=True)
+
+
+def _squeeze(thing: RenderableType, console: Console) -> None:
+    """A table of many columns that is too wide for the terminal goes without its frame: fewer cells are folded."""
+    from rich.table import Table
+
+    if not isinstance(thing, Table) or len(thing.columns) < MANY:
+        return
+    if console.measure(thing, options=console.options.update(width=10_000)).maximum > console.width:
+        thing.box = None
+        thing.padding = (0, 2, 0, 0)
 
 
 class _Clean:

@@ -260,3 +260,11 @@ def test_ctrl_c(model: str) -> None:
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (out, err, child.returncode) == ("", "error: interrupted\n", exits.INTERRUPTED)
+
+
+def test_a_table_that_is_too_wide_goes_without_its_frame(partita: Command, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "┃ layer_type ┃" in partita(f"run {model} --devices reference").out
+    monkeypatch.setenv("COLUMNS", "90")
+    narrow = partita(f"run {model} --devices reference").out.partition("(the inputs given)")[2]
+    assert "EXECUTED" in narrow and "│" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 90
