@@ -34,9 +34,13 @@ def skipped(name: str, case: Mapping[str, Any], rows: Sequence[results.Row], lim
     return None
 
 
-def processes_of(case: Mapping[str, Any]) -> int:
-    """Threads are where a fresh process may end up in another mode; a larger batch takes longer."""
-    return 3 if case["batch"] == 1 and case["threads"] > 1 else 2
+def plan(case: Mapping[str, Any]) -> tuple[int, float]:
+    """How many processes a case has, and how many seconds one engine's turns take in all of them.
+
+    Threads are what differs from process to process and from call to call; a larger batch evens that out."""
+    if case["threads"] == 1:
+        return 2, 1.4
+    return (3, 2.5) if case["batch"] == 1 else (2, 1.6)
 
 
 def measure(cases: Sequence[dict[str, Any]], args: argparse.Namespace) -> list[results.Row]:
@@ -49,8 +53,8 @@ def measure(cases: Sequence[dict[str, Any]], args: argparse.Namespace) -> list[r
         left_out = {name: row for name in able if (row := skipped(name, case, rows, args.limit))}
         asked = {name: ENGINES[name] for name in able if name not in left_out}
         model(case["model"], case["batch"])
-        processes = args.processes or processes_of(case)
-        words = ["--case", json.dumps(case), "--seconds", str(args.seconds * len(asked) / processes), "--limit", str(args.limit)]
+        processes, seconds = args.processes or plan(case)[0], args.seconds or plan(case)[1]
+        words = ["--case", json.dumps(case), "--seconds", str(seconds * len(asked) / processes), "--limit", str(args.limit)]
 
         def command(names: Sequence[str], gate: int, words: Sequence[str] = words) -> list[str]:
             return module_command("benchmarks.latency", [*words, "--gate", str(gate), "--engines", *names])
@@ -68,7 +72,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}))
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=1.6, help="for one engine's turns in a case, in all its processes")
+    parser.add_argument("--seconds", type=float, help="for one engine's turns in a case, in all its processes (1.4 to 2.5)")
     parser.add_argument("--processes", type=int, help="fresh ones for each case (2; for batch 1 on several threads 3)")
     parser.add_argument("--limit", type=float, default=4.0, help="seconds after which a slow engine's call is cut off")
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
@@ -89,7 +93,7 @@ def main() -> None:
     ]  # fmt: skip
     load = OtherLoad()
     rows = measure(cases, args)
-    about = {"seconds": args.seconds, "limit_s": args.limit, "others_cores": load.cores()}
+    about = {"limit_s": args.limit, "others_cores": load.cores()}
     publish.finish("latency", results.section(rows, **about), args, parser)
 
 
