@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from benchmarks import compare, contest, publish, results, tables
+from benchmarks import compare, contest, publish, results, tables, timing
 from benchmarks.agreement import error
 from benchmarks.models.own import OWN, unet
 from benchmarks.models.zoo import zoo_model
@@ -124,16 +123,13 @@ def test_first_calls_do_not_count() -> None:
     assert interleaved({"a": lambda count: [next(times) for _ in range(count)]}, budget=0, fewest=1) == {"a": [0.02]}
 
 
-def test_threads_that_spin_are_waited_for() -> None:
-    def spin() -> None:
-        end = time.perf_counter() + 0.1
-        while time.perf_counter() < end:
-            pass
-
-    thread = threading.Thread(target=spin)
-    thread.start()
+def test_threads_that_spin_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = itertools.chain([0.0, 0.004, 0.004, 0.008, 0.012, 0.0121], itertools.repeat(1.0))  # before and after each look
+    slept: list[float] = []
+    monkeypatch.setattr(timing.time, "process_time", lambda: next(used))
+    monkeypatch.setattr(timing.time, "sleep", slept.append)
     settle()
-    assert not thread.is_alive()
+    assert slept == [timing.PAUSE] * 3
 
 
 def test_geometric_mean() -> None:
