@@ -1,4 +1,4 @@
-"""Where the time goes, kernel by kernel: python -m benchmarks.layers MODEL [--threads N] [--batch N] [--tiny]
+"""Where the time goes, kernel by kernel: python -m benchmarks.layers MODEL ... [--threads N] [--batch N] [--worst N] [--publish]
 
 MODEL is one of the benchmarks' own, or an ONNX file. For each fused kernel of Partita's `cpu`: its time, what it computes or
 moves in it and how much of the machine's measured peak that is, and the time that onnxruntime spends on the same nodes, sorted by
@@ -16,13 +16,14 @@ import attrs
 import numpy as np
 
 import partita as pt
+from accelerators.settling import settle
+from benchmarks import publish, results, tables
 from benchmarks.machine import usable_cores
 from benchmarks.models import NAMES, Model, model
 from benchmarks.onnxruntime_nodes import Micros, OnnxruntimeNodes
 from benchmarks.peak import Peak, describe, peak
 from benchmarks.progress import run
 from benchmarks.tables import markdown
-from benchmarks.timing import settle
 from benchmarks.work import flops, traffic
 from graph.node import Node
 
@@ -100,13 +101,13 @@ def _nearest(node: Node, owner: Mapping[str, str]) -> str:
     return owner[node.name]
 
 
-def report(layers: Sequence[Layer], unknown: float, most: Peak) -> str:
-    """The table and the sums."""
+def report(layers: Sequence[Layer], unknown: float, most: Peak, worst: int | None = None) -> str:
+    """The table, whole or so many lines of it, and the sums."""
     header = ["first node", "ops", "kernel", "µs", "rate", "of peak", "onnxruntime µs", "to win µs"]
     ours, theirs = sum(layer.micros for layer in layers), sum(layer.theirs for layer in layers)
     return "\n\n".join(
         [
-            markdown(header, [layer.cells(most) for layer in layers]),
+            markdown(header, [layer.cells(most) for layer in layers[:worst]]),
             f"{len(layers)} kernels, {ours:.0f} µs; onnxruntime {theirs:.0f} µs on the same nodes, and {unknown:.0f} µs on what"
             f" has no counterpart (reorders). {describe(most)}",
         ]
@@ -116,16 +117,26 @@ def report(layers: Sequence[Layer], unknown: float, most: Peak) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", default="squeezenet", help=f"{', '.join(NAMES)}; or a file")
+    parser.add_argument("models", nargs="*", default=["squeezenet"], metavar="MODEL", help=f"{', '.join(NAMES)}; or a file")
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--worst", type=int, metavar="N", help="only the N kernels that most could be won from")
+    parser.add_argument("--publish", action="store_true", help="write the tables of the documentation too")
     parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works")
     args = parser.parse_args()
-    made = model(args.model, args.batch) if args.model in NAMES else Model(args.model, args.batch, Path(args.model))
-    layers, unknown = measure(made.path, made.inputs(), args.threads, 3 if args.tiny else args.rounds)
     most = peak(args.threads, 256, 16) if args.tiny else peak(args.threads)
-    print(report(layers, unknown, most))
+    texts = [_text(name, args, most) for name in args.models]
+    print("\n\n".join(texts))
+    if args.publish:
+        publish.put(publish.PAGES[0], {"layers": "\n\n".join([*texts, tables.about(results.section([]))])})
+
+
+def _text(name: str, args: argparse.Namespace, most: Peak) -> str:
+    made = model(name, args.batch) if name in NAMES else Model(name, args.batch, Path(name))
+    layers, unknown = measure(made.path, made.inputs(), args.threads, 3 if args.tiny else args.rounds)
+    text = report(layers, unknown, most, args.worst)
+    return text if len(args.models) == 1 else f"**{name}**\n\n{text}"
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from accelerators.settling import settle
+
 WORTHLESS = 0.25
 """A ratio that is known no better than to this part of it is not shown: it does not tell a quarter faster from equal."""
 
@@ -17,12 +19,6 @@ LEAST = 0.02
 
 CONFIDENCE = 0.95
 """How probably the true median lies between the ends of `interval`."""
-
-PAUSE = 0.004
-"""Seconds between two contestants, at least: the threads of the first stop spinning."""
-
-RESTLESS = 0.5
-"""Seconds after which threads that do not stop are waited for no longer."""
 
 ALONE = 0.15
 """The spread that a single measurement is taken to have: it shows none of its own."""
@@ -146,16 +142,6 @@ def clocked(call: Callable[[], object]) -> Seconds:
         return taken
 
     return seconds
-
-
-def settle() -> None:
-    """Wait until this process's threads sleep. Some engines' spin on for a while after a call and slow down who comes next."""
-    end = time.perf_counter() + RESTLESS
-    used = math.inf
-    while used > PAUSE / 4 and time.perf_counter() < end:
-        before = time.process_time()
-        time.sleep(PAUSE)
-        used = time.process_time() - before
 
 
 def warmed(seconds: Seconds) -> float:

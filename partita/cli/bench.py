@@ -18,6 +18,7 @@ import attrs
 
 import partita as pt
 from accelerators.device_list import DEFAULT
+from accelerators.settling import settle
 from partita.cli import exits
 from partita.cli.arguments import (
     add_devices,
@@ -39,9 +40,6 @@ EXAMPLE = """\
 
 BLOCK_SECONDS = 0.03
 """So long each contender runs in a round, or once."""
-
-PAUSE = 0.005
-"""Seconds between two contenders: the threads of the one before stop spinning."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -138,7 +136,7 @@ def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], seconds:
     while time.perf_counter() < end or len(contenders[0].rounds) < 3:
         shift = len(contenders[0].rounds) % len(contenders)
         for one in [*contenders[shift:], *contenders[:shift]]:
-            time.sleep(PAUSE)
+            settle()
             one.rounds.append(_block(one.model, inputs))
 
 

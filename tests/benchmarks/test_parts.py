@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from benchmarks import compare, contest, publish, results, tables, timing
+from accelerators import settling
+from benchmarks import compare, contest, publish, results, tables
 from benchmarks.agreement import error
 from benchmarks.models.own import OWN, unet
 from benchmarks.models.zoo import zoo_model
@@ -29,7 +30,6 @@ from benchmarks.timing import (
     interval,
     mean,
     ratio,
-    settle,
     spread,
     summary,
 )
@@ -126,10 +126,10 @@ def test_first_calls_do_not_count() -> None:
 def test_threads_that_spin_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     used = itertools.chain([0.0, 0.004, 0.004, 0.008, 0.012, 0.0121], itertools.repeat(1.0))  # before and after each look
     slept: list[float] = []
-    monkeypatch.setattr(timing.time, "process_time", lambda: next(used))
-    monkeypatch.setattr(timing.time, "sleep", slept.append)
-    settle()
-    assert slept == [timing.PAUSE] * 3
+    monkeypatch.setattr(settling.time, "process_time", lambda: next(used))
+    monkeypatch.setattr(settling.time, "sleep", slept.append)
+    settling.settle()
+    assert slept == [settling.PAUSE] * 3
 
 
 def test_geometric_mean() -> None:
