@@ -71,12 +71,14 @@ def row_kind(node: Node, version: int) -> str | None:
         return None
     if node.op in ("LayerNormalization", "RMSNormalization"):
         beside = [static_shape(entry) for entry in node.inputs[1:] if entry is not None]
-        last = node.attrs.get("axis", -1) % len(first) == len(first) - 1
+        last = node.attrs.get("axis", -1) % len(first) == len(first) - 1 and first[-1] > 1
         return "norm" if last and all(shape == first[-1:] for shape in beside) else None
     if node.op == "Softmax":
-        return "softmax" if node.attrs.get("axis", -1 if version >= 13 else 1) % len(first) == len(first) - 1 else None
+        last = node.attrs.get("axis", -1 if version >= 13 else 1) % len(first) == len(first) - 1 and first[-1] > 1
+        return "softmax" if last else None
     if node.op in REDUCTIONS:
-        return REDUCTIONS[str(node.op)] if node.attrs.get("keepdims", 1) and _axes(node) in ([-1], [len(first) - 1]) else None
+        last = _axes(node) in ([-1], [len(first) - 1]) and first[-1] > 1
+        return REDUCTIONS[str(node.op)] if node.attrs.get("keepdims", 1) and last else None
     if formula(node, version) is None or any(read_size(static_shape(entry), made) is None for entry in node.reads):
         return None
     return "each"

@@ -88,3 +88,12 @@ def test_a_masked_row_in_pieces() -> None:
     values[0], values[1, 5:] = -np.inf, -np.inf
     (found,) = compiled(pt.Graph(masked_softmax(x, number(1.0), number(0.0)), inputs=[x])).run([values])
     assert np.isnan(found[0]).all() and (found[1, 5:] == 0).all() and abs(found[1].sum() - 1) < 1e-6
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "Softmax", "LayerNormalization"])
+def test_a_row_of_what_a_row_was_reduced_to(op: str) -> None:
+    """The reduction of one number is that of one number, however wide the rows are that it came from."""
+    x = pt.variable("x", "float32", (2, 3, 40))
+    one = pt.op("Add", pt.op("ReduceMean", x, AXIS), number(3))
+    given = {"ReduceSum": [AXIS], "Softmax": [], "LayerNormalization": [pt.constant(normal(1))]}[op]
+    check(pt.Graph([pt.op(op, one, *given), one], inputs=[x]), [normal(2, 3, 40)])
