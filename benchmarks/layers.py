@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--publish", action="store_true", help="write the tables of the documentation too")
     parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works")
     args = parser.parse_args()
-    most = peak(args.threads, 256, 16) if args.tiny else peak(args.threads)
+    most = peak(args.threads, 1000, 16) if args.tiny else peak(args.threads)
     texts = [_text(name, args, most) for name in args.models]
     print("\n\n".join(texts))
     if args.publish:

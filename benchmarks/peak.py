@@ -8,7 +8,15 @@ from functools import cache
 import attrs
 import numpy as np
 
+from accelerators.tvm.codegen import generate
+from accelerators.tvm.machine import host_machine
+from accelerators.tvm.runtime import runtime
+from accelerators.tvm.templates.script import Vectors, kernel, local, loop
+from accelerators.tvm.threads import set_tvm_threads
 from benchmarks.timing import clocked
+
+SUMS = 12
+"""Chains of operations that wait for one another."""
 
 
 @attrs.frozen
@@ -16,31 +24,33 @@ class Peak:
     """Measured with so many threads."""
 
     gflops: float
-    """Billions of floating-point operations a second, in a large product of matrices by onnxruntime."""
+    """Billions of floating-point operations a second, in registers."""
     gigabytes: float
     """Billions of bytes a second, read and written, in copying arrays that no cache holds."""
 
 
 @cache
-def peak(threads: int, size: int = 1536, megabytes: int = 256) -> Peak:
+def peak(threads: int, steps: int = 1_000_000, megabytes: int = 256) -> Peak:
     """Measure it; the best of several tries."""
-    return Peak(_product(threads, size), _copy(threads, megabytes))
+    return Peak(_arithmetic(threads, steps), _copy(threads, megabytes))
 
 
-def _product(threads: int, size: int) -> float:
-    import onnxruntime
-    from onnx import TensorProto, helper, numpy_helper
-
-    random = np.random.default_rng(0)
-    weight = numpy_helper.from_array(random.standard_normal((size, size), np.float32), "w")
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, size]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [x], [y], [weight])
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    array = random.standard_normal((size, size), np.float32)
-    return 2 * size**3 / min(clocked(lambda: session.run(None, {"x": array}))(12)) / 1e9
+def _arithmetic(threads: int, steps: int) -> float:
+    """Multiplications and additions in registers, as many at once as hide their latency; nothing is read."""
+    machine = host_machine(threads)
+    vectors, size = Vectors(machine.lanes), SUMS * machine.lanes
+    sums = [vectors.at("sums", i * machine.lanes) for i in range(SUMS)]
+    factor, term = vectors.every("x[0]"), vectors.every("x[1]")
+    step = loop("i", steps, [f"{one} = {one} * {factor} + {term}" for one in sums])
+    begin = [f"{one} = {vectors.const(1)}" for one in sums]
+    end = [f"{vectors.at('y', f't * {size} + {i * machine.lanes}')} = {one}" for i, one in enumerate(sums)]
+    body = loop("t", threads, [local("sums", size), *begin, *step, *end], "parallel")
+    made = kernel([("x", (2,), "float32"), ("y", (threads * size,), "float32")], body)
+    x, y = np.array([0.5, 0.5], np.float32), np.zeros(threads * size, np.float32)
+    given = [runtime().from_dlpack(array) for array in (x, y)]
+    run = generate({"peak": made}, machine.target)["peak"]
+    set_tvm_threads(threads)
+    return 2 * threads * size * steps / min(clocked(lambda: run(*given))(20)) / 1e9
 
 
 def _copy(threads: int, megabytes: int) -> float:
