@@ -21,8 +21,10 @@ from typing import Any
 import attrs
 
 from accelerators.registry import accelerator
-from accelerators.tvm.library import function, part, tvm
+from accelerators.settling import settle
+from accelerators.tvm.library import part, tvm
 from accelerators.tvm.machine import host_machine
+from accelerators.tvm.threads import set_threads, set_tvm_threads
 from benchmarks.op_list import TINY, Case, cases, chains
 from graph.errors import PartitaError
 from graph.writers.onnx import to_model
@@ -77,7 +79,9 @@ def our_call(case: Case, threads: int) -> tuple[Call, str]:
     device = accelerator("cpu")
     made: Any = device.compile(case.graph(), device.full_config({"NUM_THREADS": threads}))
     names = "+".join(kernel.schedule for kernel in made.kernels())
-    return _vm_call(made.assembled.executable, [*case.arrays(), *made.assembled.weights]), names
+    call = _vm_call(made.assembled.executable, [*case.arrays(), *made.assembled.weights])
+    set_threads(threads)
+    return call, names
 
 
 def tvm_call(case: Case, threads: int) -> Call:
@@ -87,6 +91,7 @@ def tvm_call(case: Case, threads: int) -> Call:
     target = host_machine(threads).target
     with target:
         made = part("relax").build(module, target)
+    set_tvm_threads(threads)
     return _vm_call(made, case.arrays())
 
 
@@ -118,6 +123,7 @@ def measured(ours: Call, other: Call, rounds: int, milliseconds: float) -> tuple
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
         for side, call in enumerate((ours, other)):
+            settle()
             start = time.perf_counter()
             for _ in range(counts[side]):
                 call()
@@ -153,7 +159,6 @@ def main(argv: list[str] | None = None) -> int:
     rounds, milliseconds = (2, 0.05) if args.tiny else (9, 4.0)
     rows: list[Row] = []
     for threads in args.threads:
-        function("runtime.config_threadpool")(1, threads)
         for case, rivals in chosen(args.names, args.tiny):
             try:
                 for row in compare(case, threads, rivals, rounds, milliseconds):

@@ -32,6 +32,11 @@ class Serving:
         self._library: Any = None
         self._guard = threading.Lock()
 
+    @property
+    def is_here(self) -> bool:
+        """Has a library brought them?"""
+        return self._library is not None
+
     def attach(self, path: str) -> None:
         """Let the library that TVM loaded from this file start its parallel loops with our threads."""
         library = ctypes.CDLL(path)
@@ -48,7 +53,7 @@ class Serving:
 
     def use(self, count: int) -> None:
         """Kernels that the calling thread starts run on so many threads."""
-        if self._library is not None:
+        if self.is_here:
             self._library.partita_threads(count)
 
 

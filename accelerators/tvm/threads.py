@@ -97,7 +97,7 @@ def run_on(threads: int, call: Callable[[], T]) -> T:
 
 def set_threads(count: int) -> None:
     """Let kernels that this thread starts run on so many threads."""
-    wanted = count, serving.everywhere
+    wanted = count, serving.everywhere, serving.is_here
     if getattr(_configured, "wanted", None) != wanted:
         serving.use(count)
         if not serving.everywhere:
