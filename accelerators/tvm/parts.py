@@ -148,7 +148,7 @@ def _resize(parts: _Parts) -> Graph | None:
         shares = matrix(parts.node, parts.graph, axis)
         if shares is None:
             return None
-        if not np.array_equal(shares, np.eye(*shares.shape)):
+        if not np.array_equal(shares, np.eye(shares.shape[1])):
             taps = np.argsort(shares == 0, axis=1, kind="stable")[:, : int(np.count_nonzero(shares, axis=1).max())]
             if taps.shape[1] > TAPS:
                 return None

@@ -98,3 +98,10 @@ def test_a_reduction_along_nothing(op: str) -> None:
     """The numbers are still squared, or lose their signs."""
     x = pt.variable("x", "float32", (3, 5))
     same(pt.Graph([pt.op(op, x, noop_with_empty_axes=1)], inputs=[x]), normal(3, 5))
+
+
+@pytest.mark.parametrize("sizes", [[1, 2, 1, 3], [1, 2, 5, 1], [1, 2, 3, 7]])
+def test_a_resize_that_keeps_the_first_places(sizes: list[int]) -> None:
+    x = pt.variable("x", "float32", (1, 2, 5, 7))
+    same(pt.Graph([pt.op("Resize", x, None, None, pt.constant(np.array(sizes)), nearest_mode="floor",
+                         coordinate_transformation_mode="asymmetric")], inputs=[x]), normal(1, 2, 5, 7))  # fmt: skip
