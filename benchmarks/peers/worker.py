@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import clocked, settle
+from accelerators.settling import settle
+from benchmarks.timing import clocked
 
 
 def main() -> None:
