@@ -39,7 +39,7 @@ def plan(case: Mapping[str, Any]) -> tuple[int, float]:
 
     Threads are what differs from process to process and from call to call; a larger batch evens that out."""
     if case["threads"] == 1:
-        return 2, 1.4
+        return (2, 1.4) if case["batch"] == 1 else (1, 1.2)
     return (3, 2.5) if case["batch"] == 1 else (2, 1.6)
 
 
