@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from accelerators.errors import BadConfig
@@ -41,6 +43,23 @@ def flag(config: Mapping[str, Any], key: str, device: str) -> bool:
     if value is None or text in ("NO", "FALSE", "0"):
         return False
     raise BadConfig(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give True or False (or YES or NO)")
+
+
+def seconds(config: Mapping[str, Any], key: str, device: str) -> float:
+    """A time that is more than nothing."""
+    value = config[key]
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(value, bool) and 0 < float(value) < math.inf:
+            return float(value)
+    raise BadConfig(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give a number of seconds")
+
+
+def callback(config: Mapping[str, Any], key: str, device: str) -> Callable[..., Any] | None:
+    """A function, or None."""
+    value = config[key]
+    if value is not None and not callable(value):
+        raise BadConfig(f"{key} cannot be {value!r}", where=f"device {device!r}", remedy="Give a function, or None")
+    return value  # type: ignore[no-any-return]
 
 
 def mapping(config: Mapping[str, Any], key: str, device: str) -> dict[str, Any]:

@@ -74,9 +74,13 @@ class CompiledTvm(CompiledSubgraph):
     concurrent = True
 
     def __init__(
-        self, assembled: Assembled, launches: Sequence[Launch], bodies: Bodies | Callable[[], CompiledTvm], name: str,
-        place: Place, perf_count: bool,
-    ) -> None:  # fmt: skip
+        self,
+        assembled: Assembled,
+        launches: Sequence[Launch],
+        bodies: Bodies | Callable[[], CompiledTvm],
+        place: Place,
+        perf_count: bool,
+    ) -> None:
         self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
@@ -86,7 +90,6 @@ class CompiledTvm(CompiledSubgraph):
         """The code for a GPU that came with it: by digest of its source."""
         self._bodies = None if callable(bodies) else bodies
         self._compile_again = bodies if callable(bodies) else None
-        self._name = name
         self.place = place
         """What it was compiled for, and where it runs."""
         self._threads = place.machine.threads
@@ -116,7 +119,7 @@ class CompiledTvm(CompiledSubgraph):
                 else:
                     results = main(*given, *self._weights)
             except Exception as error:
-                raise RunError(f"TVM failed while running: {first_line(error)}", where=f"subgraph {self._name!r}") from error
+                raise RunError(f"TVM failed while running: {first_line(error)}") from error
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
     def _start(self) -> None:
@@ -126,7 +129,6 @@ class CompiledTvm(CompiledSubgraph):
             if not exists(self._device):
                 raise AcceleratorUnavailable(
                     f"there is no GPU {self.place.device_id} here: it was compiled for {machine.arch} and cannot run",
-                    where=f"subgraph {self._name!r}",
                     remedy="Export the model and run it where there is one, or compile for 'cpu'",
                 )
         self._machine = VirtualMachine(executable.jit() if hasattr(executable, "jit") else executable, self._device)

@@ -21,6 +21,7 @@ class CpuAccelerator(TvmAccelerator):
 
     name = "cpu"
     config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": 0}
+    checks = {**TvmAccelerator.checks, "NUM_THREADS": count}
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""

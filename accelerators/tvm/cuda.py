@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable
+from accelerators.errors import AcceleratorUnavailable, BadConfig
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.machine import Machine, gpu_machine
 from accelerators.tvm.nvcc import NVRTC, compiler
@@ -43,11 +43,9 @@ class CudaAccelerator(TvmAccelerator):
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
-        arch = str(config["ARCH"]) or gpu_arch() or DEFAULT_ARCH
+        arch = str(config["ARCH"] or gpu_arch() or DEFAULT_ARCH)
         if not (arch.startswith("sm_") and arch[3:].rstrip("af").isdigit()):
-            raise AcceleratorError(
-                f"{arch!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"'
-            )
+            raise BadConfig(f"{arch!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
         return gpu_machine(arch)
 
     def metrics(self) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
+from accelerators.engines.values import callback, choice, count, flag, seconds
 from accelerators.errors import CompileError
 from accelerators.interface import Accelerator, CompiledSubgraph, TunedKernel
 from accelerators.tvm import extensions, tuned
@@ -32,6 +33,11 @@ from graph.nested import graphs_in
 from graph.node import Node
 
 
+def _precision(config: Mapping[str, Any], key: str, device: str) -> str:
+    """Kernels compute in the element types that the model has."""
+    return str(choice(config, key, {"f32": "f32"}, device))
+
+
 class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
 
@@ -42,6 +48,11 @@ class TvmAccelerator(Accelerator):
     """PROGRESS: called with (kernels done, kernels in all, name); ISOLATE: try each kernel in a child process first, which has
     ISOLATE_SECONDS for it."""
 
+    checks: ClassVar[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
+        "PROGRESS": callback, "ISOLATE": flag, "ISOLATE_SECONDS": seconds, "DEVICE_ID": count, "PRECISION": _precision,
+    }  # fmt: skip
+    """By key, what reads its value, or says that it is none."""
+
     def __init__(self) -> None:
         runtime()
         super().__init__()
@@ -49,6 +60,11 @@ class TvmAccelerator(Accelerator):
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """What the configuration compiles for."""
         raise NotImplementedError("a TVM device has to define machine(config)")
+
+    def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A value of a wrong kind is an error at once: else the next device would take over."""
+        found = super().checked_config(values)
+        return {key: self.checks[key](found, key, self.name) if key in self.checks else found[key] for key in found}
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts."""
@@ -76,7 +92,7 @@ class TvmAccelerator(Accelerator):
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
-        isolation = Isolation(machine, float(config["ISOLATE_SECONDS"])) if config["ISOLATE"] else None
+        isolation = Isolation(machine, config["ISOLATE_SECONDS"]) if config["ISOLATE"] else None
         running: dict[Node, Future[Built]] = {}
         built: dict[Node, tuple[Body, Built]] = {}
         with progress, isolation or contextlib.nullcontext(), Workers(machine, tuned.findings(config, machine)) as workers:
@@ -92,7 +108,7 @@ class TvmAccelerator(Accelerator):
         assembled = assemble(fused, built, machine)
         named = {node.name: (attrs.evolve(body, weights=()), made, _ops(node)) for node, (body, made) in built.items()}
         launches = [Launch(step.runs, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
-        made = CompiledTvm(assembled, launches, named, graph.name, self.place(config), bool(config["PERF_COUNT"]))
+        made = CompiledTvm(assembled, launches, named, self.place(config), bool(config["PERF_COUNT"]))
         made.check_code()
         return made
 
@@ -106,7 +122,7 @@ class TvmAccelerator(Accelerator):
 
     def place(self, config: Mapping[str, Any]) -> Place:
         """Where the configuration runs what was compiled."""
-        return Place(self.machine(config), int(config["DEVICE_ID"]))
+        return Place(self.machine(config), count(config, "DEVICE_ID", self.name))
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Each distinct kernel's choices, by measuring; those that take longest first."""

@@ -1,7 +1,7 @@
 """The child process in which bodies are tried: python -m accelerators.tvm.isolated
 
-Reads one line of JSON for each body and answers with one: whether TVM compiles it. If TVM crashes or hangs, only this process
-does."""
+Says in a line of JSON that TVM is there, then reads one for each body and answers with one: whether TVM compiles it. If TVM
+crashes or hangs, only this process does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import compile_kernels
+from accelerators.tvm.library import tvm
 from accelerators.tvm.lowering import lower
 from accelerators.tvm.machine import Machine
 from graph.errors import PartitaError
@@ -20,11 +21,12 @@ from graph.readers.onnx import load_onnx
 
 def main() -> None:
     """Serve until the input ends. What TVM prints goes to the error stream, so that answers stay readable."""
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    tvm()
+    print(json.dumps({"error": None}), file=answers)
     for line in sys.stdin:
-        answers.write(json.dumps({"error": _tried(json.loads(line))}) + "\n")
-        answers.flush()
+        print(json.dumps({"error": _tried(json.loads(line))}), file=answers)
 
 
 def _tried(request: dict[str, object]) -> str | None:

@@ -20,6 +20,9 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import is_built
 from accelerators.tvm.machine import Machine
 
+STARTING = 60.0
+"""Seconds that the child has to import TVM."""
+
 COMMAND = [sys.executable, "-m", "accelerators.tvm.isolated"]
 """What starts the child."""
 
@@ -30,7 +33,7 @@ class Isolation:
     def __init__(self, machine: Machine, seconds: float) -> None:
         self.machine = machine
         self.seconds = seconds
-        """How long one body may take."""
+        """How long one body may take once the child is there."""
         self._child: subprocess.Popen[str] | None = None
 
     def check(self, body: Body) -> None:
@@ -46,8 +49,12 @@ class Isolation:
     def _ask(self, body: Body) -> str | None:
         from graph.writers.onnx.model import to_model
 
-        child = self._started()
-        assert child.stdin is not None and child.stdout is not None
+        if self._child is None:
+            self._child = _started()
+            wrong = self._answer(STARTING, " to start")
+            if wrong is not None:
+                return wrong
+        assert self._child.stdin is not None
         request: dict[str, Any] = {
             "model": base64.b64encode(to_model(body.graph).SerializeToString()).decode(),
             "machine": attrs.asdict(self.machine),
@@ -55,15 +62,20 @@ class Isolation:
             "kind": body.kind,
         }
         try:
-            child.stdin.write(json.dumps(request) + "\n")
-            child.stdin.flush()
+            self._child.stdin.write(json.dumps(request) + "\n")
+            self._child.stdin.flush()
         except BrokenPipeError:
             return self._died()
-        ready, _, _ = select.select([child.stdout], [], [], self.seconds)
+        return self._answer(self.seconds)
+
+    def _answer(self, seconds: float, doing: str = "") -> str | None:
+        """What the child says is wrong, or what has become of it; None if all is well."""
+        assert self._child is not None and self._child.stdout is not None
+        ready, _, _ = select.select([self._child.stdout], [], [], seconds)
         if not ready:
             self._stop()
-            return f"TVM's compiler took more than {self.seconds:g} s"
-        line = child.stdout.readline()
+            return f"TVM's compiler took more than {seconds:g} s{doing}"
+        line = self._child.stdout.readline()
         return json.loads(line)["error"] if line else self._died()
 
     def _died(self) -> str:
@@ -71,16 +83,6 @@ class Isolation:
         code = self._child.wait()
         self._stop()
         return f"TVM's compiler died ({f'signal {-code}' if code < 0 else f'exit status {code}'})"
-
-    def _started(self) -> subprocess.Popen[str]:
-        if self._child is None:
-            root = str(Path(__file__).resolve().parents[2])
-            paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-            self._child = subprocess.Popen(
-                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-            )
-        return self._child
 
     def _stop(self) -> None:
         if self._child is not None:
@@ -93,3 +95,12 @@ class Isolation:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop()
+
+
+def _started() -> subprocess.Popen[str]:
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import shutil
 import subprocess
@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from accelerators.errors import CompileError
+from accelerators.tvm.importing import refused
 from accelerators.tvm.library import part
 
 NVRTC = "NVRTC"
@@ -25,7 +26,16 @@ def compiler() -> str | None:
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     beside = (Path(home) / "bin" / "nvcc" for home in homes if home)
     found = shutil.which("nvcc") or next((str(path) for path in beside if path.exists()), None)
-    return found or (NVRTC if importlib.util.find_spec("cuda") is not None else None)
+    return found or (NVRTC if _has_nvrtc() else None)
+
+
+def _has_nvrtc() -> bool:
+    """Does NVRTC load? Packages of that name may be there without it, or without the library."""
+    try:
+        status, *_ = importlib.import_module("cuda.bindings.nvrtc").nvrtcVersion()
+    except (ImportError, OSError, RuntimeError):
+        return False
+    return int(status) == 0
 
 
 def cubins_of_all(sources: Iterable[str], arch: str) -> dict[str, bytes]:
@@ -48,7 +58,8 @@ def _compiled(source: str, arch: str, form: str) -> bytes:
             "there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit"
         )
     if found == NVRTC:
-        return bytes(part("support.nvcc").compile_cuda(source, target_format=form, arch=arch, compiler="nvrtc"))
+        with refused(NVRTC):
+            return bytes(part("support.nvcc").compile_cuda(source, target_format=form, arch=arch, compiler="nvrtc"))
     return _by_nvcc(found, source, arch, form)
 
 
@@ -59,7 +70,8 @@ def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
         command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            lines = [line.strip() for line in done.stderr.splitlines() if "error" in line or "fatal" in line]
+            complaint = lines[0] if lines else done.stderr.strip()[:200]
             raise CompileError(
                 f"nvcc refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this nvcc knows?"
             )

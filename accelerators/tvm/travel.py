@@ -77,7 +77,7 @@ def read(
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
-    compiled = CompiledTvm(made, launches, again, graph.name, place, perf_count)
+    compiled = CompiledTvm(made, launches, again, place, perf_count)
     compiled.library, compiled.cubins = bytes(library), code
     return compiled
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable
+from accelerators.errors import AcceleratorUnavailable, BadConfig
 from accelerators.registry import accelerator
 from accelerators.tvm import cuda, nvcc
-from tests.accelerators.tvm.running import compiled
+from tests.accelerators.tvm.running import check, compiled, schedules
 
 pytest.importorskip("tvm")
+needs_gpu = pytest.mark.skipif(cuda.gpu_arch() is None, reason="no GPU here")
 needs_compiler = pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
 
 
@@ -42,10 +43,32 @@ def test_running_without_a_gpu_is_a_clear_error() -> None:
         compiled(small(), "cuda").run([np.zeros((1, 8, 16, 16), "float32")])
 
 
+@needs_gpu
 @needs_compiler
-def test_a_wrong_architecture() -> None:
-    with pytest.raises(AcceleratorError, match="'hopper' is no GPU architecture"):
-        compiled(small(), "cuda", ARCH="hopper")
+def test_it_runs() -> None:
+    check(small(), [np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype("float32")], 1e-4, device="cuda")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("rule", "node"),
+    [
+        ("Matmul", pt.op("MatMul", pt.variable("x", "float32", (64, 128)), pt.variable("y", "float32", (128, 64)))),
+        ("Reduction", pt.op("ReduceSum", pt.variable("x", "float32", (64, 128)), pt.constant(np.array([1])))),
+        ("Transpose", pt.op("Transpose", pt.variable("x", "float32", (64, 128)))),
+        ("Fallback", pt.op("Exp", pt.variable("x", "float32", (64, 128)))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.op,
+)
+def test_schedules_by_what_a_kernel_does(rule: str, node: pt.Node) -> None:
+    assert schedules(compiled(pt.Graph([node]), "cuda", ARCH="sm_90")) == [f"dlight.{rule}"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("devices", ["cuda", "HETERO:cuda,cpu"])
+def test_a_wrong_architecture(devices: str) -> None:
+    with pytest.raises(BadConfig, match="'hopper' is no GPU architecture"):
+        pt.compile(small(), devices, config={"cuda": {"ARCH": "hopper"}})
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
