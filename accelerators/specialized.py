@@ -58,6 +58,12 @@ class SpecializedSubgraph(CompiledSubgraph):
         with self._lock:
             return tuple(shapes for shapes, kept in self._kept.items() if kept.made is not None)
 
+    def kernels(self) -> Sequence[Any]:
+        """The kernels of each size that is compiled now, those of the size used last at the end."""
+        with self._lock:
+            made = [kept.made for kept in self._kept.values() if kept.made is not None]
+        return [kernel for compiled in made for kernel in compiled.kernels()]
+
     @property
     def stood_in(self) -> int:
         """How many calls were served without compiling."""

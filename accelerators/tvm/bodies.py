@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
+from accelerators.tvm.extensions import edition
 from accelerators.tvm.layouts.blocked import DOMAIN
 from graph.build import variable
 from graph.graph import Graph
@@ -120,9 +121,8 @@ def _key(graph: Graph) -> str:
         values = ", ".join("-" if e is None else value_name(e) for e in (*node.inputs, *node.captures))
         types = ", ".join(map(str, node.output_types))
         constant = "" if node.value is None else array_digest(node.value)
-        lines.append(
-            f"{', '.join(node.output_names)}: {types} = {node.domain}.{node.op}({values}){constant}{attributes_text(node.attrs)}"
-        )
+        op = f"{node.domain}.{node.op}{edition(node) or ''}"
+        lines.append(f"{', '.join(node.output_names)}: {types} = {op}({values}){constant}{attributes_text(node.attrs)}")
     lines.append(", ".join(map(value_name, [n[0] for n in graph.inputs])))
     lines.append(", ".join(map(value_name, graph.outputs)))
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ class TvmExtension:
 
 
 _extensions: dict[tuple[str, str], TvmExtension] = {}
+_editions = Counter[tuple[str, str]]()
 
 
 def add(extension: Any) -> None:
@@ -36,11 +38,15 @@ def add(extension: Any) -> None:
             f"an extension is a TvmExtension, not {type(extension).__name__}",
             remedy="from accelerators.tvm.extensions import TvmExtension; TvmExtension(op, domain, compute)",
         )
+    if not callable(extension.compute):
+        cause = f"what {extension.domain}.{extension.op} computes is a function, not {extension.compute!r}"
+        raise AcceleratorError(cause, remedy="Give one from tvm.te placeholders to tvm.te.compute(...)")
     if extension.domain in ("", "ai.onnx"):
         raise AcceleratorError(
             f"{extension.op!r} cannot be defined in ONNX's own domain", remedy='Choose a domain of your own: domain="my"'
         )
     _extensions[extension.domain, extension.op] = extension
+    _editions[extension.domain, extension.op] += 1
 
 
 def remove(op: str, domain: str) -> None:
@@ -52,3 +58,8 @@ def remove(op: str, domain: str) -> None:
 def find(node: Node) -> TvmExtension | None:
     """The extension that says what the node computes."""
     return _extensions.get((node.domain, str(node.op))) if node.domain else None
+
+
+def edition(node: Node) -> int:
+    """How often it was said what a custom op computes: kernels of an earlier function are not this one's."""
+    return _editions[node.domain, str(node.op)] if node.domain else 0

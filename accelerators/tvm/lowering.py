@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,6 +14,8 @@ from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.importing import import_body, legalize, quiet, refused
 from accelerators.tvm.library import lock, part, tvm
 from accelerators.tvm.machine import Machine
+from graph.types import TensorType
+from graph.words import counted
 
 if TYPE_CHECKING:
     from accelerators.tvm.templates import Draft
@@ -117,8 +119,24 @@ def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Dr
         by_name = {n.name: place for n, place in zip(body.graph.inputs, places, strict=True)}
         made = extension.compute(*[None if e is None else by_name[e.name] for e in node.inputs], **node.attrs)
         outs = list(made) if isinstance(made, (list, tuple)) else [made]
+        wrong = _difference(outs, body)
+        if wrong is not None:
+            raise CompileError(f"extension {extension.domain}.{extension.op} {wrong}")
         function, name = schedule(te.create_prim_func([*places, *outs]), machine)
     return Draft(function, name)
+
+
+def _difference(outs: Sequence[Any], body: Body) -> str | None:
+    """What a user's function makes that the op does not; None if it is the op's outputs."""
+    if not all(isinstance(out, part("te").Tensor) for out in outs):
+        return f"returns {next(type(out).__name__ for out in outs if not isinstance(out, part('te').Tensor))}, not a te.Tensor"
+    if len(outs) != len(body.graph.outputs):
+        return f"makes {counted(len(outs), 'output')}, and the op has {len(body.graph.outputs)}"
+    for out, entry in zip(outs, body.graph.outputs, strict=True):
+        made = TensorType(str(out.dtype), tuple(int(size) for size in out.shape))
+        if made != entry.type:
+            return f"makes {made}, and the op {entry.type}"
+    return None
 
 
 def _from_importer(body: Body, machine: Machine) -> Lowered:

@@ -106,16 +106,17 @@ def _refusal(node: Node, graph: Graph) -> str | None:
         return f"TVM's kernels have no control flow: {node.op} holds a body"
     if is_random(node):
         return "random numbers differ from run to run, and TVM has no generator for ONNX's"
+    if node.domain and extensions.find(node) is None:
+        return f"TVM has no op {node.domain}.{node.op}"
     for entry in (*node.reads, *(e for e in node.outputs if e.name)):
         made = entry.type
         if made is None:
-            return f"the type of {entry.name!r} is unknown"
+            unsaid = f": register_op says what {node.domain}.{node.op} makes" if node.domain and entry.node is node else ""
+            return f"the type of {entry.name!r} is unknown{unsaid}"
         if not isinstance(made, TensorType):
             return f"{entry.name!r} is {made}: kernels take tensors only"
         if made.dtype not in DTYPES:
             return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
-    if node.domain and extensions.find(node) is None:
-        return f"TVM has no op {node.domain}.{node.op}"
     if not _static(node):
         return _unknown_sizes(node, graph)
     return takes_no_truth(node, graph) or outside(node) or wrong_size(node)

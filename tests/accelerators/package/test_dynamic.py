@@ -70,6 +70,8 @@ def check_lengths(graph, devices, lengths, tmp_path, forbid=None):
 def test_bert_with_two_lengths(tmp_path):
     model = check_lengths(pt.load(BERT), "cpu", [5, 2, 5], tmp_path)
     assert len(model.units) == 1, "the symbolic graph is cut once"
+    lengths = {kernel.body.outputs[0].type.shape[1] for kernel in model.kernels() if kernel.body.outputs[0].type.rank == 3}
+    assert {2, 5} <= lengths, "the kernels of all sizes are shown"
 
 
 MIXES = [

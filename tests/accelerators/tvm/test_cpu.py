@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import CompileError
+from accelerators.errors import BadConfig, CompileError
 from accelerators.registry import accelerator
 from accelerators.tvm import isolation
 from accelerators.tvm.codegen import ALIGNMENT
@@ -173,6 +173,23 @@ def test_progress_counts_distinct_kernels() -> None:
     assert [row[:2] for row in seen] == [(i, 6) for i in range(6)]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "remedy"),
+    [
+        ("NUM_THREADS", "many", "Give a number; 0 means: as the engine likes"),
+        ("ISOLATE", "maybe", "Give True or False"),
+        ("ISOLATE_SECONDS", 0, "Give a number of seconds"),
+        ("ISOLATE_SECONDS", "soon", "Give a number of seconds"),
+        ("PROGRESS", 5, "Give a function, or None"),
+        ("DEVICE_ID", "second", "Give a number"),
+    ],
+)
+def test_a_value_that_a_key_cannot_have(key: str, value: object, remedy: str) -> None:
+    x = pt.variable("x", "float32", (3,))
+    with pytest.raises(BadConfig, match=rf"device 'cpu': {key} cannot be {value!r}\n  {remedy}"):
+        pt.compile(pt.Graph([pt.op("Relu", x)]), "HETERO:cpu,reference", config={"cpu": {key: value}})
+
+
 def test_a_profile_has_a_row_for_each_kernel() -> None:
     made = compiled(image_net(), PERF_COUNT=True)
     for _ in range(2):
@@ -182,35 +199,18 @@ def test_a_profile_has_a_row_for_each_kernel() -> None:
     assert all(row.status == "EXECUTED" and row.real_us > 0 for row in rows)
 
 
-def test_a_custom_op_with_a_tensor_expression() -> None:
-    from accelerators.tvm.extensions import TvmExtension, remove
-
-    def swish(x, beta=1.0):  # type: ignore[no-untyped-def]
-        from tvm import te, tirx
-
-        return te.compute(x.shape, lambda *i: x(*i) / (1.0 + tirx.exp(-beta * x(*i))), name="swish")
-
-    def meaning(x, beta):  # type: ignore[no-untyped-def]
-        return x / (1 + np.exp(-beta * x))
-
-    pt.register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0], numpy=meaning)
-    accelerator("cpu").add_extension(TvmExtension("Swish", "my", swish))
-    try:
-        x = pt.variable("x", "float32", (4, 50))
-        y = pt.op("Relu", pt.op("Swish", x, domain="my", beta=2.0, name="swish"))
-        g = pt.Graph([y], inputs=[x], opsets={"": 21, "my": 1})
-        assert all(answer is True for answer in accelerator("cpu").query(g).values())
-        assert schedules(check(g, [normal(4, 50)]))[0] == "generic"
-    finally:
-        remove("Swish", "my")
-        pt.unregister_op("Swish", "my")
-
-
-def child(tmp_path, text: str) -> list[str]:  # type: ignore[no-untyped-def]
+def child(tmp_path, text: str, late: float = 0) -> list[str]:  # type: ignore[no-untyped-def]
+    """A child that says that it is there, and does this when it is asked."""
     import sys
 
     script = tmp_path / "child.py"
-    script.write_text(text)
+    script.write_text(f"""import os, time
+time.sleep({late})
+for turn in range(9):
+    print('{{"error": null}}', flush=True)
+    input()
+    {text}
+""")
     return [sys.executable, str(script)]
 
 
@@ -221,14 +221,26 @@ def fresh() -> pt.Graph:
 
 
 def test_a_compiler_that_hangs_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "import time; time.sleep(60)"))
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "time.sleep(60)"))
     with pytest.raises(CompileError, match=r"'cosine' \(Cos\).* on device 'cpu': TVM's compiler took more than 0.3 s"):
         compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3)
 
 
 def test_a_compiler_that_crashes_is_survived(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "import os; os.abort()"))
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "os.abort()"))
     with pytest.raises(CompileError, match="TVM's compiler died"):
+        compiled(fresh(), ISOLATE=True)
+
+
+def test_the_time_that_the_child_takes_to_start_does_not_count(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "pass", late=0.5))
+    assert compiled(fresh(), ISOLATE=True, ISOLATE_SECONDS=0.3).kernels()
+
+
+def test_a_child_that_does_not_start(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, "pass", late=60))
+    monkeypatch.setattr(isolation, "STARTING", 0.3)
+    with pytest.raises(CompileError, match="TVM's compiler took more than 0.3 s to start"):
         compiled(fresh(), ISOLATE=True)
 
 
@@ -273,7 +285,7 @@ def test_small_values_keep_their_digits(op: str) -> None:
 
 @pytest.mark.parametrize(
     ("does", "seconds", "said"),
-    [("import time; time.sleep(60)", 0.3, "took more than 0.3 s"), ("import os; os.abort()", 60, "died")],
+    [("time.sleep(60)", 0.3, "took more than 0.3 s"), ("os.abort()", 60, "died")],
     ids=["hangs", "crashes"],
 )
 def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
