@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 
 import partita as pt
-
-Shape = tuple[int, ...]
+from benchmarks.op_case import Case, Shape, case, floats, integer, integers, shown, single, weight
 
 SMALL, MIDDLE, LARGE = (4, 64), (1, 32, 56, 56), (64, 256, 256)
 """256 numbers, 100 thousand, and four million, which no cache holds."""
 
 TINY = 20_000
 """The tests measure the cases of so many numbers at most."""
-
-
-@attrs.frozen
-class Case:
-    """One graph to measure; it is made when it is asked for."""
-
-    name: str
-    """The op, and what is special."""
-    _build: Callable[..., Any]
-    _given: tuple[Any, ...]
-    _opset: int
-    _low: float | None
-
-    @property
-    def size(self) -> int:
-        """The numbers that are read."""
-        return sum(spec.size if isinstance(spec, np.ndarray) else math.prod(_spec(spec)[1]) for spec in self._given)
-
-    def arrays(self) -> list[np.ndarray]:
-        """What it is fed."""
-        random = np.random.default_rng(0)
-        return [s if isinstance(s, np.ndarray) else _array(*_spec(s), random, self._low) for s in self._given]
-
-    def graph(self) -> pt.Graph:
-        """The op between inputs."""
-        inputs = []
-        for i, spec in enumerate(self._given):
-            dtype, shape = (str(spec.dtype), spec.shape) if isinstance(spec, np.ndarray) else _spec(spec)
-            inputs.append(pt.variable(f"x{i}", dtype, shape))
-        made = self._build(*inputs)
-        outputs = list(made) if isinstance(made, Sequence) else [made]
-        return pt.apply_pass(pt.Graph(outputs, inputs=inputs, opsets={"": self._opset}), "InferShape")
 
 
 def cases() -> Iterator[Case]:
@@ -61,14 +25,14 @@ def cases() -> Iterator[Case]:
 def chains() -> Iterator[Case]:
     """Element-wise chains and layer norms, which are compared with ONNX Runtime too."""
     for shape in (SMALL, (128, 768), (1, 64, 56, 56), LARGE):
-        yield _case(f"chain gelu {_text(shape)}", _gelu, shape)
-        yield _case(f"chain silu {_text(shape)}", lambda x: pt.op("Mul", x, pt.op("Sigmoid", x)), shape)
-        yield _case(f"chain axpy {_text(shape)}", _axpy, shape, shape)
-        yield _case(f"chain scale {_text(shape)}", _scaled, shape, (shape[-1],))
-        yield _case(f"chain two outputs {_text(shape)}", _two, shape)
+        yield case(f"chain gelu {shown(shape)}", _gelu, shape)
+        yield case(f"chain silu {shown(shape)}", lambda x: pt.op("Mul", x, pt.op("Sigmoid", x)), shape)
+        yield case(f"chain axpy {shown(shape)}", _axpy, shape, shape)
+        yield case(f"chain scale {shown(shape)}", _scaled, shape, (shape[-1],))
+        yield case(f"chain two outputs {shown(shape)}", _two, shape)
     for shape in ((8, 64), (128, 768), (512, 1024), (4096, 1024), (197, 100)):
         weights = [shape[-1:], shape[-1:]]
-        yield _case(f"LayerNormalization {_text(shape)}", lambda *x: pt.op("LayerNormalization", *x, axis=-1), shape, *weights)
+        yield case(f"LayerNormalization {shown(shape)}", lambda *x: pt.op("LayerNormalization", *x, axis=-1), shape, *weights)
 
 
 def _gelu(x: pt.Node) -> pt.Node:
@@ -101,19 +65,19 @@ _BINARY = "Add Sub Mul Div Max Min Pow PRelu Less Equal".split()
 def _elementwise() -> Iterator[Case]:
     for op in _UNARY:
         for shape in (SMALL, MIDDLE, LARGE):
-            yield _case(f"{op} {_text(shape)}", _op(op), shape, opset=22, low=0.1 if op in ("Log", "Sqrt") else None)
+            yield case(f"{op} {shown(shape)}", single(op), shape, opset=22, low=0.1 if op in ("Log", "Sqrt") else None)
     equal = [(shape, shape) for shape in (SMALL, MIDDLE, LARGE)]
     for op in _BINARY:
         for a, b in (*equal, (LARGE, (256,)), (MIDDLE, (32, 1, 1)), (LARGE, (64, 1, 1))):
-            yield _case(f"{op} {_text(a)} {_text(b)}", _op(op), a, b)
+            yield case(f"{op} {shown(a)} {shown(b)}", single(op), a, b)
     for a, b in (((256, 1), (1, 256)), ((2048, 1), (1, 2048)), ((64, 256, 1), (256, 256))):
-        yield _case(f"Add {_text(a)} {_text(b)}", _op("Add"), a, b)
+        yield case(f"Add {shown(a)} {shown(b)}", single("Add"), a, b)
     for shape in (SMALL, MIDDLE, LARGE, (1000, 1001)):
         condition = ("bool", shape)
-        yield _case(f"Where {_text(shape)}", _op("Where"), condition, shape, shape)
-        yield _case(f"Where {_text(shape)} scalar", _op("Where"), condition, shape, ())
-        yield _case(f"Clip {_text(shape)}", lambda x: pt.op("Clip", x, _c(-1.0), _c(1.0)), shape)
-        yield _case(f"Sum {_text(shape)} x3", _op("Sum"), shape, shape, shape)
+        yield case(f"Where {shown(shape)}", single("Where"), condition, shape, shape)
+        yield case(f"Where {shown(shape)} scalar", single("Where"), condition, shape, ())
+        yield case(f"Clip {shown(shape)}", lambda x: pt.op("Clip", x, floats(-1.0), floats(1.0)), shape)
+        yield case(f"Sum {shown(shape)} x3", single("Sum"), shape, shape, shape)
 
 
 def _typed() -> Iterator[Case]:
@@ -121,19 +85,19 @@ def _typed() -> Iterator[Case]:
         for shape in (SMALL, LARGE):
             for op in ("Add", "Mul", "Max", "Less", *(("Div", "Mod") if "float" not in dtype else ("Exp",))):
                 given = [(dtype, shape)] * (1 if op == "Exp" else 2)
-                yield _case(f"{op} {dtype} {_text(shape)}", _op(op), *given, low=1)
+                yield case(f"{op} {dtype} {shown(shape)}", single(op), *given, low=1)
             if "8" not in dtype:
-                yield _case(f"ReduceSum {dtype} {_text(shape)}", lambda x: pt.op("ReduceSum", x, _i(-1)), (dtype, shape))
-            yield _case(f"Transpose {dtype} {_text(shape)}", _op("Transpose"), (dtype, shape))
+                yield case(f"ReduceSum {dtype} {shown(shape)}", lambda x: pt.op("ReduceSum", x, integers(-1)), (dtype, shape))
+            yield case(f"Transpose {dtype} {shown(shape)}", single("Transpose"), (dtype, shape))
     for source, target in (("float32", "float16"), ("float16", "float32"), ("float32", "int64"), ("int64", "float32"),
                            ("float32", "uint8"), ("uint8", "float32"), ("bool", "float32"), ("float32", "bool"),
                            ("float32", "float64"), ("int64", "int32")):  # fmt: skip
         for shape in (SMALL, LARGE):
             to = pt.TensorType(target, ()).dtype
-            yield _case(f"Cast {source} {to} {_text(shape)}", _op("Cast", to=_ONNX[to]), (source, shape))
+            yield case(f"Cast {source} {to} {shown(shape)}", single("Cast", to=_ONNX[to]), (source, shape))
     for op in ("And", "Or", "Xor"):
-        yield _case(f"{op} {_text(LARGE)}", _op(op), ("bool", LARGE), ("bool", LARGE))
-    yield _case(f"Not {_text(LARGE)}", _op("Not"), ("bool", LARGE))
+        yield case(f"{op} {shown(LARGE)}", single(op), ("bool", LARGE), ("bool", LARGE))
+    yield case(f"Not {shown(LARGE)}", single("Not"), ("bool", LARGE))
 
 
 _ONNX = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
@@ -144,25 +108,25 @@ def _reductions() -> Iterator[Case]:
     for op in ops:
         for shape, axes in ((SMALL, (1,)), ((512, 768), (1,)), ((512, 768), (0,)), (LARGE, (1,)), (LARGE, (1, 2)), (LARGE, (0,)),
                             ((1, 64, 56, 56), (2, 3)), ((1000, 1001), (1,)), ((1 << 20,), (0,))):  # fmt: skip
-            reduce = lambda x, op=op, axes=axes: pt.op(f"Reduce{op}", x, _i(*axes))  # noqa: E731
-            yield _case(f"Reduce{op} {_text(shape)} over {_text(axes)}", reduce, shape, low=0.1)
+            reduce = lambda x, op=op, axes=axes: pt.op(f"Reduce{op}", x, integers(*axes))  # noqa: E731
+            yield case(f"Reduce{op} {shown(shape)} over {shown(axes)}", reduce, shape, low=0.1)
     for op in ("ArgMax", "ArgMin", "CumSum", "Softmax", "LogSoftmax", "Hardmax"):
         for shape, axis in ((SMALL, 1), ((512, 1000), 1), ((512, 1000), 0), (LARGE, 1), (LARGE, 2)):
-            text = f"{op} {_text(shape)} along {axis}"
+            text = f"{op} {shown(shape)} along {axis}"
             if op == "CumSum":
-                yield _case(text, lambda x, axis=axis: pt.op("CumSum", x, _s(axis)), shape)
+                yield case(text, lambda x, axis=axis: pt.op("CumSum", x, integer(axis)), shape)
             else:
-                yield _case(text, _op(op, axis=axis), shape)
+                yield case(text, single(op, axis=axis), shape)
     for shape in ((16, 64), (128, 768), (512, 1024), (197, 100)):
         norm = lambda *x: pt.op("RMSNormalization", *x, opset=23)  # noqa: E731
-        yield _case(f"RMSNormalization {_text(shape)}", norm, shape, shape[-1:], opset=23)
+        yield case(f"RMSNormalization {shown(shape)}", norm, shape, shape[-1:], opset=23)
     for shape in ((1, 32, 56, 56), (8, 64, 28, 28)):
         channels = (shape[1],)
-        yield _case(f"InstanceNormalization {_text(shape)}", _op("InstanceNormalization"), shape, channels, channels)
-        yield _case(f"LpNormalization {_text(shape)}", _op("LpNormalization", axis=1), shape)
-        yield _case(f"LRN {_text(shape)}", _op("LRN", size=5), shape)
+        yield case(f"InstanceNormalization {shown(shape)}", single("InstanceNormalization"), shape, channels, channels)
+        yield case(f"LpNormalization {shown(shape)}", single("LpNormalization", axis=1), shape)
+        yield case(f"LRN {shown(shape)}", single("LRN", size=5), shape)
         statistics = [channels] * 4
-        yield _case(f"BatchNormalization {_text(shape)}", _op("BatchNormalization"), shape, *statistics, low=0.1)
+        yield case(f"BatchNormalization {shown(shape)}", single("BatchNormalization"), shape, *statistics, low=0.1)
 
 
 def _moves() -> Iterator[Case]:
@@ -172,47 +136,49 @@ def _moves() -> Iterator[Case]:
         ((8, 56, 56, 64), (0, 3, 1, 2)), ((64, 50, 50, 9), (3, 2, 1, 0)),
     )  # fmt: skip
     for shape, perm in turned:
-        yield _case(f"Transpose {_text(shape)} by {_text(perm)}", _op("Transpose", perm=list(perm)), shape)
+        yield case(f"Transpose {shown(shape)} by {shown(perm)}", single("Transpose", perm=list(perm)), shape)
     kept: tuple[Shape, ...] = (SMALL, (512, 512), LARGE)
     for shape in kept:
         last = len(shape) - 1
         for axis in (0, last):
-            yield _case(f"Concat {_text(shape)} along {axis}", _op("Concat", axis=axis), shape, shape)
-            yield _case(f"Split {_text(shape)} along {axis}", lambda x, a=axis: _halves(x, a), shape)
-            yield _case(f"Slice {_text(shape)} along {axis}", lambda x, a=axis: _slice(x, 1, -1, a, 1), shape)
-            yield _case(f"Slice {_text(shape)} steps {axis}", lambda x, a=axis: _slice(x, 0, 9999, a, 2), shape)
-        yield _case(f"Slice {_text(shape)} back", lambda x, a=last: _slice(x, -1, -9999, a, -1), shape)
+            yield case(f"Concat {shown(shape)} along {axis}", single("Concat", axis=axis), shape, shape)
+            yield case(f"Split {shown(shape)} along {axis}", lambda x, a=axis: _halves(x, a), shape)
+            yield case(f"Slice {shown(shape)} along {axis}", lambda x, a=axis: _slice(x, 1, -1, a, 1), shape)
+            yield case(f"Slice {shown(shape)} steps {axis}", lambda x, a=axis: _slice(x, 0, 9999, a, 2), shape)
+        yield case(f"Slice {shown(shape)} back", lambda x, a=last: _slice(x, -1, -9999, a, -1), shape)
         pads = [1] * (2 * len(shape))
         for mode in ("constant", "reflect", "edge", "wrap"):
-            yield _case(f"Pad {mode} {_text(shape)}", lambda x, m=mode, p=tuple(pads): pt.op("Pad", x, _i(*p), mode=m), shape)
-        yield _case(f"Tile {_text(shape)}", lambda x, twice=tuple(2 for _ in shape): pt.op("Tile", x, _i(*twice)), shape)
+            pad = lambda x, m=mode, p=tuple(pads): pt.op("Pad", x, integers(*p), mode=m)  # noqa: E731
+            yield case(f"Pad {mode} {shown(shape)}", pad, shape)
+        yield case(f"Tile {shown(shape)}", lambda x, twice=tuple(2 for _ in shape): pt.op("Tile", x, integers(*twice)), shape)
         row = shape[-1:]
-        yield _case(f"Expand {_text(row)} to {_text(shape)}", lambda x, s=shape: pt.op("Expand", x, _i(*s)), row)
+        yield case(f"Expand {shown(row)} to {shown(shape)}", lambda x, s=shape: pt.op("Expand", x, integers(*s)), row)
         column = (*shape[:-1], 1)
-        yield _case(f"Expand {_text(column)} to {_text(shape)}", lambda x, s=shape: pt.op("Expand", x, _i(*s)), column)
-        yield _case(f"Trilu {_text(shape)}", _op("Trilu"), shape)
+        yield case(f"Expand {shown(column)} to {shown(shape)}", lambda x, s=shape: pt.op("Expand", x, integers(*s)), column)
+        yield case(f"Trilu {shown(shape)}", single("Trilu"), shape)
     for shape in ((1, 16, 8, 8), (4, 64, 128, 128)):
-        yield _case(f"DepthToSpace {_text(shape)}", _op("DepthToSpace", blocksize=2), shape)
-        yield _case(f"DepthToSpace CRD {_text(shape)}", _op("DepthToSpace", blocksize=2, mode="CRD"), shape)
-        yield _case(f"SpaceToDepth {_text(shape)}", _op("SpaceToDepth", blocksize=2), shape)
+        yield case(f"DepthToSpace {shown(shape)}", single("DepthToSpace", blocksize=2), shape)
+        yield case(f"DepthToSpace CRD {shown(shape)}", single("DepthToSpace", blocksize=2, mode="CRD"), shape)
+        yield case(f"SpaceToDepth {shown(shape)}", single("SpaceToDepth", blocksize=2), shape)
 
 
 def _indexed() -> Iterator[Case]:
     random = np.random.default_rng(1)
     for rows, width, count in ((100, 16, 10), (30_000, 768, 128), (1000, 1000, 1000)):
         data, indices = (rows, width), random.integers(0, min(rows, width), count)
-        yield _case(f"Gather {_text(data)} {count}", _op("Gather"), data, indices)
-        yield _case(f"Gather {_text(data)} {count} along 1", _op("Gather", axis=1), data, indices[:50])
+        yield case(f"Gather {shown(data)} {count}", single("Gather"), data, indices)
+        yield case(f"Gather {shown(data)} {count} along 1", single("Gather", axis=1), data, indices[:50])
         elements = random.integers(0, rows, (count, width))
-        yield _case(f"GatherElements {_text(data)} {count}", _op("GatherElements"), data, elements)
+        yield case(f"GatherElements {shown(data)} {count}", single("GatherElements"), data, elements)
         places = np.stack([indices % rows, indices % width], 1)
-        yield _case(f"GatherND {_text(data)} {count}", _op("GatherND"), data, places)
-        yield _case(f"GatherND {_text(data)} rows {count}", _op("GatherND"), data, indices[:, None])
-        yield _case(f"ScatterND {_text(data)} {count}", _op("ScatterND"), data, indices[:, None], (count, width))
-        yield _case(f"ScatterElements {_text(data)} {count}", _op("ScatterElements"), data, elements, (count, width))
+        yield case(f"GatherND {shown(data)} {count}", single("GatherND"), data, places)
+        yield case(f"GatherND {shown(data)} rows {count}", single("GatherND"), data, indices[:, None])
+        yield case(f"ScatterND {shown(data)} {count}", single("ScatterND"), data, indices[:, None], (count, width))
+        yield case(f"ScatterElements {shown(data)} {count}", single("ScatterElements"), data, elements, (count, width))
     for shape in ((4, 64), (64, 1000), (8, 50_000)):
-        yield _case(f"TopK {_text(shape)}", lambda x: pt.op("TopK", x, _i(5)).outputs, shape)
-    yield _case("OneHot 1000 of 1000", lambda x: pt.op("OneHot", x, _s(1000), _c([0.0, 1.0])), random.integers(0, 1000, 1000))
+        yield case(f"TopK {shown(shape)}", lambda x: pt.op("TopK", x, integers(5)).outputs, shape)
+    one_hot = lambda x: pt.op("OneHot", x, integer(1000), floats([0.0, 1.0]))  # noqa: E731
+    yield case("OneHot 1000 of 1000", one_hot, random.integers(0, 1000, 1000))
 
 
 def _images() -> Iterator[Case]:
@@ -220,64 +186,42 @@ def _images() -> Iterator[Case]:
         for pads in ([0] * 4, [1] * 4):
             window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": pads}
             padded = " padded" if any(pads) else ""
-            yield _case(f"MaxPool {_text(shape)}{padded}", _op("MaxPool", **window), shape)
-            yield _case(f"AveragePool {_text(shape)}{padded}", _op("AveragePool", **window), shape)
-        yield _case(f"LpPool {_text(shape)}", _op("LpPool", kernel_shape=[2, 2]), shape)
-        yield _case(f"GlobalAveragePool {_text(shape)}", _op("GlobalAveragePool"), shape)
-        yield _case(f"GlobalMaxPool {_text(shape)}", _op("GlobalMaxPool"), shape)
+            yield case(f"MaxPool {shown(shape)}{padded}", single("MaxPool", **window), shape)
+            yield case(f"AveragePool {shown(shape)}{padded}", single("AveragePool", **window), shape)
+        yield case(f"LpPool {shown(shape)}", single("LpPool", kernel_shape=[2, 2]), shape)
+        yield case(f"GlobalAveragePool {shown(shape)}", single("GlobalAveragePool"), shape)
+        yield case(f"GlobalMaxPool {shown(shape)}", single("GlobalMaxPool"), shape)
         for mode in ("nearest", "linear", "cubic"):
-            scale = _c([1.0, 1.0, 2.0, 2.0])
-            yield _case(f"Resize {mode} {_text(shape)}", lambda x, m=mode, s=scale: pt.op("Resize", x, None, s, mode=m), shape)
+            scale = floats([1.0, 1.0, 2.0, 2.0])
+            yield case(f"Resize {mode} {shown(shape)}", lambda x, m=mode, s=scale: pt.op("Resize", x, None, s, mode=m), shape)
         grid = np.random.default_rng(0).uniform(-1, 1, (shape[0], shape[2], shape[3], 2)).astype("float32")
-        yield _case(f"GridSample {_text(shape)}", _op("GridSample"), shape, grid)
+        yield case(f"GridSample {shown(shape)}", single("GridSample"), shape, grid)
 
 
 def _products() -> Iterator[Case]:
     for m, k, n in ((1, 64, 64), (128, 768, 768), (33, 100, 77)):
-        yield _case(f"MatMul {m}x{k}x{n}", _op("MatMul"), (m, k), (k, n))
-        yield _case(f"MatMul {m}x{k}x{n} constant", lambda x, k=k, n=n: pt.op("MatMul", x, _weight(k, n)), (m, k))
-        yield _case(f"Gemm {m}x{k}x{n}", lambda x, k=k, n=n: pt.op("Gemm", x, _weight(n, k), _weight(n), transB=1), (m, k))
-        yield _case(f"MatMul batch {m}x{k}", _op("MatMul"), (12, m, k), (12, k, m))
-    yield _case("MatMul float64", _op("MatMul"), ("float64", (128, 128)), ("float64", (128, 128)))
-    yield _case("Einsum bij,bjk->bik", _op("Einsum", equation="bij,bjk->bik"), (4, 64, 64), (4, 64, 64))
+        yield case(f"MatMul {m}x{k}x{n}", single("MatMul"), (m, k), (k, n))
+        yield case(f"MatMul {m}x{k}x{n} constant", lambda x, k=k, n=n: pt.op("MatMul", x, weight(k, n)), (m, k))
+        yield case(f"Gemm {m}x{k}x{n}", lambda x, k=k, n=n: pt.op("Gemm", x, weight(n, k), weight(n), transB=1), (m, k))
+        yield case(f"MatMul batch {m}x{k}", single("MatMul"), (12, m, k), (12, k, m))
+    yield case("MatMul float64", single("MatMul"), ("float64", (128, 128)), ("float64", (128, 128)))
+    yield case("Einsum bij,bjk->bik", single("Einsum", equation="bij,bjk->bik"), (4, 64, 64), (4, 64, 64))
     for channels, size, group in ((8, 8, 1), (64, 28, 1), (64, 28, 64)):
         shape, inner = (1, channels, size, size), channels // group
-        conv = lambda x, c=channels, i=inner, g=group: pt.op("Conv", x, _weight(c, i, 3, 3), pads=[1] * 4, group=g)  # noqa: E731
-        yield _case(f"Conv {_text(shape)} group {group}", conv, shape)
-    yield _case("Conv 1D", lambda x: pt.op("Conv", x, _weight(32, 16, 5)), (1, 16, 500))
-    yield _case("Conv 3D", lambda x: pt.op("Conv", x, _weight(8, 4, 3, 3, 3)), (1, 4, 12, 12, 12))
-    yield _case("ConvTranspose", lambda x: pt.op("ConvTranspose", x, _weight(32, 16, 2, 2), strides=[2, 2]), (1, 32, 28, 28))
+        conv = lambda x, c=channels, i=inner, g=group: pt.op("Conv", x, weight(c, i, 3, 3), pads=[1] * 4, group=g)  # noqa: E731
+        yield case(f"Conv {shown(shape)} group {group}", conv, shape)
+    yield case("Conv 1D", lambda x: pt.op("Conv", x, weight(32, 16, 5)), (1, 16, 500))
+    yield case("Conv 3D", lambda x: pt.op("Conv", x, weight(8, 4, 3, 3, 3)), (1, 4, 12, 12, 12))
+    yield case("ConvTranspose", lambda x: pt.op("ConvTranspose", x, weight(32, 16, 2, 2), strides=[2, 2]), (1, 32, 28, 28))
 
 
 def _quantized() -> Iterator[Case]:
-    scale, zero = _c(0.1), pt.constant(np.uint8(3))
+    scale, zero = floats(0.1), pt.constant(np.uint8(3))
     for shape in (SMALL, LARGE):
-        yield _case(f"QuantizeLinear {_text(shape)}", lambda x: pt.op("QuantizeLinear", x, scale, zero), shape)
-        yield _case(f"DequantizeLinear {_text(shape)}", lambda x: pt.op("DequantizeLinear", x, scale, zero), ("uint8", shape))
-        yield _case(f"DynamicQuantizeLinear {_text(shape)}", lambda x: pt.op("DynamicQuantizeLinear", x).outputs, shape)
-    yield _case("MatMulInteger", _op("MatMulInteger"), ("uint8", (64, 128)), ("uint8", (128, 64)))
-
-
-# -- making -------------------------------------------------------------------------------------------------
-
-
-def _op(name: str, **attributes: Any) -> Callable[..., pt.Node]:
-    return lambda *x: pt.op(name, *x, opset=22, **attributes)
-
-
-def _case(name: str, build: Callable[..., Any], *given: Any, opset: int = 22, low: float | None = None) -> Case:
-    """Inputs are shapes (of float32), pairs of element type and shape, or arrays."""
-    return Case(name, build, given, opset, low)
-
-
-def _spec(spec: Any) -> tuple[str, Shape]:
-    return spec if len(spec) == 2 and isinstance(spec[0], str) else ("float32", spec)
-
-
-def _array(dtype: str, shape: Shape, random: np.random.Generator, low: float | None) -> np.ndarray:
-    if "float" in dtype:
-        return np.asarray(random.standard_normal(shape) if low is None else random.uniform(low, 2, shape)).astype(dtype)
-    return random.integers(int(low or 0), 2 if dtype == "bool" else 50, shape).astype(dtype)
+        yield case(f"QuantizeLinear {shown(shape)}", lambda x: pt.op("QuantizeLinear", x, scale, zero), shape)
+        yield case(f"DequantizeLinear {shown(shape)}", lambda x: pt.op("DequantizeLinear", x, scale, zero), ("uint8", shape))
+        yield case(f"DynamicQuantizeLinear {shown(shape)}", lambda x: pt.op("DynamicQuantizeLinear", x).outputs, shape)
+    yield case("MatMulInteger", single("MatMulInteger"), ("uint8", (64, 128)), ("uint8", (128, 64)))
 
 
 def _halves(x: pt.Node, axis: int) -> Sequence[pt.NodeEntry]:
@@ -285,24 +229,4 @@ def _halves(x: pt.Node, axis: int) -> Sequence[pt.NodeEntry]:
 
 
 def _slice(x: pt.Node, start: int, end: int, axis: int, step: int) -> pt.Node:
-    return pt.op("Slice", x, _i(start), _i(end), _i(axis), _i(step))
-
-
-def _weight(*shape: int) -> pt.Node:
-    return pt.constant(np.random.default_rng(2).standard_normal(shape).astype("float32"))
-
-
-def _c(value: Any) -> pt.Node:
-    return pt.constant(np.array(value, "float32"))
-
-
-def _i(*values: int) -> pt.Node:
-    return pt.constant(np.array(values, "int64"))
-
-
-def _s(value: int) -> pt.Node:
-    return pt.constant(np.array(value, "int64"))
-
-
-def _text(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape)) or "scalar"
+    return pt.op("Slice", x, integers(start), integers(end), integers(axis), integers(step))

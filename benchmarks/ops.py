@@ -25,7 +25,8 @@ from accelerators.settling import settle
 from accelerators.tvm.library import part, tvm
 from accelerators.tvm.machine import host_machine
 from accelerators.tvm.threads import set_threads, set_tvm_threads
-from benchmarks.op_list import TINY, Case, cases, chains
+from benchmarks.op_case import Case
+from benchmarks.op_list import TINY, cases, chains
 from graph.errors import PartitaError
 from graph.writers.onnx import to_model
 

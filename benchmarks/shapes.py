@@ -144,7 +144,7 @@ def wide(n: int) -> Shape:
 
 
 def far_skips(n: int) -> Shape:
-    """No local edges in a third of the nodes: growth is superlinear here, and says so."""
+    """A third of the nodes have an edge from anywhere: growth takes longer than linear time here."""
     return layered(n, devices=2, hosts=0.1, far=0.3)
 
 

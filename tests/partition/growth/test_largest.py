@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.shapes import SHAPES, layered_every_seventh_elsewhere
+from benchmarks.shapes import SHAPES, far_skips, layered_every_seventh_elsewhere
 from partition.growth import largest, seed
 from tests.partition.growth.graphs import fixed_groups, graphs, random_graph, veto
 from tests.partition.growth.oracles import acyclic, contractible, parts
@@ -146,6 +146,13 @@ def test_layers_with_every_seventh_node_elsewhere() -> None:
 @pytest.mark.parametrize("nodes", [40, 3_500])
 def test_shapes(shape, nodes) -> None:
     preds, color = SHAPES[shape](nodes)
+    groups = largest(preds, color)
+    assert acyclic(preds, groups)
+    assert sum(map(len, groups)) == sum(c is not None for c in color)
+
+
+def test_skips_over_the_whole_graph() -> None:
+    preds, color = far_skips(1_000)
     groups = largest(preds, color)
     assert acyclic(preds, groups)
     assert sum(map(len, groups)) == sum(c is not None for c in color)

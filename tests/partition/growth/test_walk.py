@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.shapes import SHAPES
+from benchmarks.shapes import SHAPES, far_skips
 from partition.growth import FilterError, WalkObserver, walk
 from tests.partition.growth.graphs import fixed_groups, graphs, veto
 from tests.partition.growth.oracles import LiteralWalk, acyclic, parts
@@ -250,6 +250,13 @@ def test_exceptions_pass_through(hook) -> None:
 @pytest.mark.parametrize("nodes", [40, 2_000])
 def test_shapes(shape, nodes) -> None:
     preds, color = SHAPES[shape](nodes)
+    groups = walk(preds, [True] * len(preds), lambda: Device(color, []))
+    assert acyclic(preds, groups)
+    assert sum(map(len, groups)) == sum(c is not None for c in color)
+
+
+def test_skips_over_the_whole_graph() -> None:
+    preds, color = far_skips(1_000)
     groups = walk(preds, [True] * len(preds), lambda: Device(color, []))
     assert acyclic(preds, groups)
     assert sum(map(len, groups)) == sum(c is not None for c in color)
