@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def counted(number: int, thing: str) -> str:
+def counted(number: int, thing: str, things: str = "") -> str:
     """`1 op`, `2 ops`; 1,000 and more with commas."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def shortened(text: str, most: int = 240) -> str:

@@ -11,6 +11,7 @@ import attrs
 from accelerators.cache import CacheEntry, clear, default_folder, list_entries
 from graph.errors import ReadError
 from graph.summary import size_text
+from graph.words import counted
 from partita.cli import exits
 from partita.cli.screen import Screen, table
 
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     elif arguments.action == "clear":
         count = clear(folder)
         screen.write_json({"folder": folder, "removed": count})
-        screen.show(f"{folder}: {count} {'entry' if count == 1 else 'entries'} removed")
+        screen.show(f"{folder}: {counted(count, 'entry', 'entries')} removed")
     else:
         _list(folder, arguments, screen)
     return exits.OK
@@ -71,7 +72,7 @@ def _list(folder: str, arguments: argparse.Namespace, screen: Screen) -> None:
         rows = [(entry.subgraph, entry.name[:12], entry.because) for entry in shown]
     screen.show(
         table(
-            f"{folder}: {total} {'entry' if total == 1 else 'entries'}{', the last used are:' if total > len(shown) else ''}",
+            f"{folder}: {counted(total, 'entry', 'entries')}{', the last used are:' if total > len(shown) else ''}",
             columns,
             rows,
             right=("ops", "code", "compiled in"),

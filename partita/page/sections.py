@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from graph.order import lowest_first
+from graph.words import counted
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Item
 
@@ -41,8 +42,8 @@ def add_sections(boxes: Boxes) -> None:
         made = []
         for start, stop in _stretches(len(members), edges):
             section = members[start:stop]
-            inside_it = "1 box" if len(section) == 1 else f"{len(section)} boxes"
-            items.append(Item("section", _name(scopes, section, start), inside_it, parent, _place(items, section)))
+            contents = counted(len(section), "box", "boxes")
+            items.append(Item("section", _name(scopes, section, start), contents, parent, _place(items, section)))
             made.append(len(items) - 1)
             for box in section:
                 items[box].parent = made[-1]

@@ -89,22 +89,27 @@ def build(
             a = of[u]
             if a != b:
                 edges.add(a * count + b)
-    pred: list[list[int]] = [[] for _ in names]
-    for a, consumers in enumerate(succ):
-        if len(consumers) > 1:
-            consumers = succ[a] = sorted(set(consumers))
-        for b in consumers:
-            pred[b].append(a)
     return Base(
         of,
         succ,
-        pred,
+        _turned(succ),
         [color[v] for v in names],
         [earliest[v] for v in names],
         [latest[v] for v in names],
         size,
         [divmod(pair, count) for pair in sorted(edges)],
     )
+
+
+def _turned(succ: list[list[int]]) -> list[list[int]]:
+    """The producers of each; the lists of consumers are sorted, and hold each once from here on."""
+    pred: list[list[int]] = [[] for _ in succ]
+    for a, consumers in enumerate(succ):
+        if len(consumers) > 1:
+            consumers = succ[a] = sorted(set(consumers))
+        for b in consumers:
+            pred[b].append(a)
+    return pred
 
 
 def drop_blocked(base: Base) -> None:
