@@ -15,7 +15,7 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
 from accelerators.cache.store import Store, Stored
-from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.errors import AcceleratorError, BadConfig, NotSupported
 from accelerators.interface import Accelerator, CompiledSubgraph
 from graph.graph import Graph
 
@@ -33,7 +33,7 @@ def compile_cached(
         store = Store(folder)
     except AcceleratorError as error:
         if config.get("CACHE_DIR") is not None:
-            raise
+            raise BadConfig(error.cause, where=error.where, remedy=error.remedy) from error
         warnings.warn(f"nothing is cached: {error}", stacklevel=2)
         return compile()
     return _Caching(accelerator, graph, config, store).run(compile)

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported
 from accelerators.package.plan import is_skeleton
 from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.cubins import cubins, served
 from accelerators.tvm.importing import first_line, quiet
 from accelerators.tvm.library import lock
-from accelerators.tvm.runtime import has_backend, load_library
+from accelerators.tvm.linking import NEEDED
+from accelerators.tvm.runtime import function, has_backend, load_library
 from graph.graph import Graph
 
 _LENGTH = struct.Struct("<Q")
@@ -48,10 +49,7 @@ def _library(executable: Any) -> bytes:
             with lock, quiet():
                 executable.export_library(str(path))
         except Exception as error:
-            raise NotSupported(
-                f"TVM cannot link its kernels into a library: {first_line(error)}",
-                remedy="It needs a C++ compiler: g++ or clang++ on the PATH, or CXX",
-            ) from error
+            raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()
 
 
@@ -66,8 +64,9 @@ def read(
     constants = head["outputs"].count("constant")
     late = iter(weights[len(weights) - constants :])
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
-    if place.machine.kind == "cuda":
-        has_backend("tvm_runtime_cuda")
+    if place.machine.kind == "cuda" and not _loads_for_gpus():
+        cause = "TVM's runtime for GPUs does not load: there is no driver for one, or libtvm_runtime_cuda.so is missing"
+        raise AcceleratorUnavailable(cause, where=where)
     made = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
 
@@ -80,6 +79,10 @@ def read(
     compiled = CompiledTvm(made, launches, again, place, perf_count)
     compiled.library, compiled.cubins = bytes(library), code
     return compiled
+
+
+def _loads_for_gpus() -> bool:
+    return has_backend("tvm_runtime_cuda") or function("ffi.Module.load_from_bytes.cuda") is not None
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes], memoryview]:

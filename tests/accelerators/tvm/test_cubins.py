@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
+import partita as pt
 from accelerators.tvm import cuda, nvcc
 from accelerators.tvm.cubins import cubins, served
 from accelerators.tvm.runtime import function
@@ -32,6 +34,15 @@ def test_each_source_in_the_library_has_its_code() -> None:
     source = made.kernels()[0].source
     with served(travelling):
         assert function(NAME)(source) in code.values()
+
+
+@pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
+def test_an_import_where_there_is_no_gpu(tmp_path: Path) -> None:
+    if cuda.gpu_arch() is not None:
+        pytest.skip("there is a GPU here")
+    pt.compile(small(), "cuda", config={"ARCH": "sm_90"}).export(tmp_path / "small.partita")
+    with pytest.raises(pt.PartitaError, match="TVM's runtime for GPUs does not load: there is no driver for one"):
+        pt.import_model(tmp_path / "small.partita")
 
 
 def test_the_function_that_was_there_is_there_again() -> None:
