@@ -28,7 +28,7 @@ class CudaAccelerator(TvmAccelerator):
         if missing is not None and gpu_arch() is None:
             raise AcceleratorUnavailable(
                 f"there is no GPU here, and nothing to compile for one: {missing}",
-                remedy="Install the CUDA toolkit (nvcc on the PATH, or CUDA_HOME), or pip install cuda-python",
+                remedy="Install the CUDA toolkit (nvcc on the PATH, or CUDA_HOME), or pip install cuda-bindings[all]",
             )
         if compiler() not in (NVRTC, None):
             os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")

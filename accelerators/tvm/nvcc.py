@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from accelerators.errors import CompileError
-from accelerators.tvm.importing import refused
 from accelerators.tvm.library import part
 
 NVRTC = "NVRTC"
@@ -58,8 +57,10 @@ def _compiled(source: str, arch: str, form: str) -> bytes:
             "there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit"
         )
     if found == NVRTC:
-        with refused(NVRTC):
+        try:
             return bytes(part("support.nvcc").compile_cuda(source, target_format=form, arch=arch, compiler="nvrtc"))
+        except Exception as error:
+            raise _refusal(NVRTC, str(error), arch) from error
     return _by_nvcc(found, source, arch, form)
 
 
@@ -70,9 +71,14 @@ def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
         command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            lines = [line.strip() for line in done.stderr.splitlines() if "error" in line or "fatal" in line]
-            complaint = lines[0] if lines else done.stderr.strip()[:200]
-            raise CompileError(
-                f"nvcc refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this nvcc knows?"
-            )
+            raise _refusal("nvcc", done.stderr, arch)
         return made.read_bytes()
+
+
+def _refusal(who: str, said: str, arch: str) -> CompileError:
+    """What the compiler complains of first."""
+    lines = [line.strip() for line in said.splitlines() if "error" in line or "fatal" in line]
+    complaint = lines[0] if lines else said.strip()[:200]
+    return CompileError(
+        f"{who} refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this {who} knows?"
+    )

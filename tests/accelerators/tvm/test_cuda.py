@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 
 import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable, BadConfig
+from accelerators.errors import AcceleratorUnavailable, BadConfig, CompileError
 from accelerators.registry import accelerator
 from accelerators.tvm import cuda, nvcc
 from tests.accelerators.tvm.running import check, compiled, schedules
@@ -75,6 +77,17 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "compiler", lambda: None)
     with pytest.raises(AcceleratorUnavailable, match="neither nvcc nor NVRTC is found"):
         cuda.CudaAccelerator()
+
+
+@needs_compiler
+def test_an_architecture_that_the_compiler_does_not_know() -> None:
+    with pytest.raises(CompileError, match="refuses the generated code: .*\n.*Is sm_999 an architecture that this (nvcc|NVRTC) knows"):
+        nvcc.ptx("", "sm_999")
+
+
+def test_nvrtc_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+    assert not nvcc._has_nvrtc()
 
 
 @needs_compiler
