@@ -65,7 +65,7 @@ def source_digest() -> str:
     home = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for folder in ("accelerators", "passes", "partition", "graph"):
-        for path in sorted((home / folder).rglob("*.py")):
+        for path in sorted(path for kind in ("*.py", "*.c") for path in (home / folder).rglob(kind)):
             digest.update(path.relative_to(home).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()

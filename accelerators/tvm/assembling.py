@@ -76,7 +76,7 @@ def _linked(made: Assembled, bodies: Collection[Built], machine: Machine) -> Ass
             warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
     for built in bodies:
         made.executable.mod.import_module(built.library)
-    serving.everywhere = False
+    serving.everywhere &= machine.kind != "cpu"
     return made
 
 

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import AcceleratorUnavailable, RunError
+from accelerators.forking import renewed_in_children
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from accelerators.layout import is_laid_out
 from accelerators.tvm.assembling import Assembled
@@ -100,6 +101,7 @@ class CompiledTvm(CompiledSubgraph):
         self._machine: Any = None
         self._weights: list[Any] = []
         self._device: Any = None
+        renewed_in_children(self)
 
     @property
     def assembled(self) -> Assembled:
@@ -122,6 +124,10 @@ class CompiledTvm(CompiledSubgraph):
                 raise RunError(f"TVM failed while running: {first_line(error)}") from error
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
+    def renew(self) -> None:
+        """In a forked process, which has no thread that would end a run that one had begun."""
+        self._lock, self._main = threading.Lock(), None
+
     def _start(self) -> None:
         machine, executable = self.place.machine, self._assembled.executable
         if machine.kind == "cuda":
@@ -131,7 +137,7 @@ class CompiledTvm(CompiledSubgraph):
                     f"there is no GPU {self.place.device_id} here: it was compiled for {machine.arch} and cannot run",
                     remedy="Export the model and run it where there is one, or compile for 'cpu'",
                 )
-        self._machine = VirtualMachine(executable.jit() if hasattr(executable, "jit") else executable, self._device)
+        self._machine = VirtualMachine(_runnable(executable, machine), self._device)
         if self._perf_count:
             self._machine.watch(self._instrument())
         self._weights = [as_tensor(array, self._device) for array in self._assembled.weights]
@@ -200,6 +206,14 @@ class CompiledTvm(CompiledSubgraph):
         """Profiles call the nodes by these names."""
         renamed = [attrs.evolve(launch, nodes=tuple(names.get(n, n) for n in launch.nodes)) for launch in self.launches]
         self.launches = tuple(renamed)
+
+
+def _runnable(executable: Any, machine: Machine) -> Any:
+    """The executable as the virtual machine takes it. For a processor its own way there is left out, which would need a compiler
+    once more: for a source file that is empty."""
+    if not hasattr(executable, "jit"):
+        return executable
+    return executable.mod if machine.kind == "cpu" else executable.jit()
 
 
 @cache

@@ -5,9 +5,12 @@ Without a linker TVM makes the machine code a second time in memory when a kerne
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,16 +21,28 @@ from accelerators.tvm.library import function, lock, part, tvm
 from accelerators.tvm.pool import pool_object
 from accelerators.tvm.runtime import load_library
 
-_OPTIONS = ["-pthread"]
+_OPTIONS = ["-shared", "-fPIC", "-pthread", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ())]
 
 NEEDED = "It needs a C++ compiler: g++ or clang++ on the PATH, or CXX"
 
 
 @cache
+def compiler() -> tuple[str, ...]:
+    """The command of the compiler that TVM finds, or CXX names, which may hold options: `ccache g++`. Empty: there is none."""
+    found = part("support.cc").get_cc() or ""
+    command = [found] if shutil.which(found) else shlex.split(found)
+    return tuple(command) if command and shutil.which(command[0]) else ()
+
+
 def can_link() -> bool:
     """Is there a linker?"""
-    found = part("support.cc").get_cc()
-    return bool(found) and shutil.which(str(found).split()[0]) is not None and os.name == "posix"
+    return os.name == "posix" and bool(compiler())
+
+
+def _share(files: Sequence[Path], path: Path) -> None:
+    done = subprocess.run([*compiler(), *_OPTIONS, "-o", path, *files], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(done.stderr or f"{compiler()[0]} fails")
 
 
 def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
@@ -37,12 +52,11 @@ def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
         try:
             with lock:
                 files = [_program(executable, target, Path(folder))]
-            compiler = part("support.cc")
-            threads = pool_object(str(compiler.get_cc()))
+            threads = pool_object(*compiler())
             for number, code in enumerate([*objects, *([threads] if threads else ())]):
                 files.append(Path(folder) / f"kernels{number}.o")
                 files[-1].write_bytes(code)
-            compiler.create_shared(str(path), list(map(str, files)), _OPTIONS)
+            _share(files, path)
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()
@@ -53,7 +67,11 @@ def load(library: bytes) -> Any:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         path.write_bytes(library)
-        return load_library(str(path))
+        try:
+            return load_library(str(path))
+        except Exception as error:
+            cause = f"the library that was linked of its kernels does not load: {first_line(error)}"
+            raise NotSupported(cause, remedy="TMPDIR must name a folder that code may run from") from error
 
 
 def _program(executable: Any, target: Any, folder: Path) -> Path:

@@ -21,7 +21,8 @@ def in_pieces(statement: Any, threads: int) -> Any:
     tirx, count = part("tirx"), FEW if threads <= FEW_THREADS else MANY
 
     def change(inner: Any) -> Any:
-        return _cut(inner, count) if isinstance(inner, tirx.For) and inner.kind == tirx.ForKind.PARALLEL else None
+        cut = isinstance(inner, tirx.For) and inner.kind == tirx.ForKind.PARALLEL and inner.step is None
+        return _cut(inner, count) if cut else None
 
     return rewritten(statement, change)
 
@@ -34,7 +35,7 @@ def _cut(loop: Any, count: int) -> Any:
 
     def start(number: Any) -> Any:
         scaled = number * extent if small else tirx.Cast("int64", number) * tirx.Cast("int64", extent)
-        return tirx.Cast(kind, scaled >> (count.bit_length() - 1))
+        return loop.min + tirx.Cast(kind, scaled >> (count.bit_length() - 1))
 
     begin = start(piece)
     inner = tirx.For(loop.loop_var, begin, start(piece + 1) - begin, tirx.ForKind.SERIAL, loop.body)

@@ -5,6 +5,9 @@
    for a thread that has not begun: when no piece is left the caller closes the gate, and who comes later finds it closed. A core
    that another program keeps busy costs what it is worth, not a standstill.
 
+   A team of threads is lent for one kernel, to the same caller as last time if it is there: of however many threads models are
+   called, there are no more teams than kernels run at once. A forked process, which has none of these threads, assembles its own.
+
    The kernels call `partita_launch` in place of TVM's own TVMBackendParallelLaunch; its arguments are described there. */
 
 #define _GNU_SOURCE
@@ -29,7 +32,18 @@ enum {
   PAUSES = 64,            /* between two looks at the clock */
   EAGER_NS = 50000,       /* so long a thread looks for work without letting others have the core, */
   PATIENCE_NS = 1000000,  /* and so long before it sleeps */
+  RESTING = 512,          /* threads of teams that nobody has borrowed; beyond that the longest idle go home */
+  STACK = 1 << 20,        /* bytes: what the system gives by default may be less than kernels keep there */
 };
+
+/* Their newest version came with glibc 2.34, and libraries are exported to older systems too. */
+#if defined(__GLIBC__) && defined(__x86_64__)
+__asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
+__asm__(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@GLIBC_2.2.5");
+#elif defined(__GLIBC__) && defined(__aarch64__)
+__asm__(".symver pthread_create, pthread_create@GLIBC_2.17");
+__asm__(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@GLIBC_2.17");
+#endif
 
 typedef struct { void *sync; int32_t pieces; } Launch;
 typedef int (*Kernel)(int32_t piece, Launch *launch, void *arguments);
@@ -39,26 +53,30 @@ typedef struct {
   int32_t end;
 } Shard;
 
-typedef struct {
+typedef struct Team {
   _Alignas(LINE) uint32_t job;      /* counts them; sleepers wait for it to change */
   _Alignas(LINE) int32_t gate;      /* how many are at work, and CLOSED if nobody may join them */
   _Alignas(LINE) int32_t asleep;    /* how many sleep, or are about to */
   _Alignas(LINE) int32_t threads;   /* the caller is one of them */
-  int32_t present;                  /* how many of the others have not gone home */
+  int32_t present;                  /* how many have not gone home; the callers count as one */
   int32_t dismissed;
   int32_t failed;                   /* a piece that failed, plus one */
   Kernel kernel;
   void *arguments;
   Launch launch;
+  struct Team *next;                /* it has been idle for longer */
   Shard shards[];
 } Team;
 
 typedef struct { Team *team; int32_t place; } Seat;
 
-static __thread Team *own;
 static __thread int32_t wanted = 1;
-static pthread_key_t leaving;
-static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static __thread int inside;  /* a kernel: one that it starts runs on this thread alone */
+static __thread Team *last;  /* the team that ran this thread's latest kernel, if it is still there */
+
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static Team *idle;  /* the teams that nobody has borrowed, latest first, */
+static int32_t resting;  /* and how many threads they are */
 
 #define load(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
 #define add(p, n) __atomic_fetch_add(p, n, __ATOMIC_SEQ_CST)
@@ -155,13 +173,18 @@ static void *serve(void *given) {
 /* -- a team --------------------------------------------------------------------------------------- */
 
 static int engage(Team *team, int32_t place) {
+  pthread_attr_t attributes;
   pthread_t thread;
   Seat *seat = malloc(sizeof *seat);
   if (seat == NULL) return 0;
   *seat = (Seat){team, place};
-  if (pthread_create(&thread, NULL, serve, seat) == 0) return pthread_detach(thread) == 0;
-  free(seat);
-  return 0;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, STACK);
+  int engaged = pthread_create(&thread, &attributes, serve, seat) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!engaged) free(seat);
+  return engaged;
 }
 
 /* As many threads as the system gives; the pieces of those that it does not are taken by the others. */
@@ -174,40 +197,71 @@ static Team *assemble(int32_t threads) {
   team->gate = CLOSED;
   team->present = threads;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigprocmask(SIG_SETMASK, &all, &before);
   for (int32_t place = 1; place < threads; place++)
     if (!engage(team, place)) add(&team->present, -1);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  sigprocmask(SIG_SETMASK, &before, NULL);
   return team;
 }
 
-static void dismiss(void *given) {
-  Team *team = given;
-  if (team == NULL) return;
+static void dismiss(Team *team) {
   __atomic_store_n(&team->dismissed, 1, __ATOMIC_SEQ_CST);
   add(&team->job, 1);
   syscall(SYS_futex, &team->job, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
   go_home(team);
 }
 
-/* A forked process has none of the team's threads. */
+/* -- who has which team ---------------------------------------------------------------------------- */
+
 static void forked(void) {
-  if (own != NULL) pthread_setspecific(leaving, NULL);
-  own = NULL;
+  guard = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  idle = NULL;
+  resting = 0;
 }
 
-static void prepare(void) {
-  pthread_key_create(&leaving, dismiss);
-  pthread_atfork(NULL, NULL, forked);
+static Team *unlink_team(Team **link) {
+  Team *team = *link;
+  *link = team->next;
+  resting -= team->threads;
+  return team;
 }
 
-static Team *team_of(int32_t threads) {
-  if (own != NULL && own->threads == threads) return own;
-  pthread_once(&prepared, prepare);
-  dismiss(own);
-  own = assemble(threads);
-  pthread_setspecific(leaving, own);
-  return own;
+/* Of the idle teams of so many threads the one that this thread had last, or else the latest. */
+static Team **suitable(int32_t threads) {
+  Team **found = NULL;
+  for (Team **link = &idle; *link != NULL; link = &(*link)->next)
+    if ((*link)->threads == threads && (found == NULL || *link == last)) found = link;
+  return found;
+}
+
+static Team *borrow(int32_t threads) {
+  static int prepared;
+  pthread_mutex_lock(&guard);
+  if (!prepared) prepared = pthread_atfork(NULL, NULL, forked) == 0;
+  Team **found = suitable(threads), *team = found != NULL ? unlink_team(found) : NULL;
+  pthread_mutex_unlock(&guard);
+  return last = team != NULL ? team : assemble(threads);
+}
+
+static void give_back(Team *team) {
+  Team *leaving = NULL;
+  pthread_mutex_lock(&guard);
+  team->next = idle;
+  idle = team;
+  resting += team->threads;
+  while (resting > RESTING && team->next != NULL) {
+    Team **link = &team->next;
+    while ((*link)->next != NULL) link = &(*link)->next;
+    Team *oldest = unlink_team(link);
+    oldest->next = leaving;
+    leaving = oldest;
+  }
+  pthread_mutex_unlock(&guard);
+  while (leaving != NULL) {
+    Team *one = leaving;
+    leaving = one->next;
+    dismiss(one);
+  }
 }
 
 /* -- what is called from outside --------------------------------------------------------------------- */
@@ -216,15 +270,19 @@ static Team *team_of(int32_t threads) {
 void partita_threads(int32_t count) { wanted = count; }
 
 int partita_launch(Kernel kernel, void *arguments, int32_t tasks) {
-  Team *team = wanted > 1 ? team_of(wanted) : NULL;
+  Team *team = wanted > 1 && !inside ? borrow(wanted) : NULL;
   (void)tasks;
-  if (team == NULL || load(&team->gate) != CLOSED) {
+  if (team == NULL) {
     Launch whole = {NULL, 1};
     return kernel(0, &whole, arguments);
   }
+  inside = 1;
   publish(team, kernel, arguments);
   work(team, 0);
   close_gate(team);
   /* TVM keeps what an error says for each thread: it has to be said by the caller's. */
-  return team->failed ? kernel(team->failed - 1, &team->launch, arguments) : 0;
+  int result = team->failed ? kernel(team->failed - 1, &team->launch, arguments) : 0;
+  inside = 0;
+  give_back(team);
+  return result;
 }

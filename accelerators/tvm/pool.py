@@ -2,8 +2,8 @@
 
 TVM's pool cuts each parallel loop into equal parts, one for each thread, and waits for them all: a core that another program is
 busy on, be it only the idle threads of another engine that spin for a while, holds up every kernel. Ours (pool.c, where the idea
-is told) is linked into each library of kernels; the first one that is loaded serves all, so that there is one team of threads for
-each caller. Where it cannot be built, kernels run on TVM's."""
+is told) is linked into each library of kernels; the first one that is loaded serves all, so that they share their teams of
+threads. Where it cannot be built, kernels run on TVM's."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).with_name("pool.c")
+
+_LINUX = sys.platform.startswith("linux")
 
 _SLOT = "__TVMBackendParallelLaunch"
 """Where a library keeps the function that starts its parallel loops; TVM's loader puts its own there."""
@@ -39,17 +41,23 @@ class Serving:
 
     def attach(self, path: str) -> None:
         """Let the library that TVM loaded from this file start its parallel loops with our threads."""
+        if not _LINUX:
+            self.everywhere = False
+            return
         library = ctypes.CDLL(path)
         with self._guard:
             if self._library is None and hasattr(library, "partita_launch"):
                 self._library = library
-            if self._library is None:
-                self.everywhere = False
-            elif hasattr(library, _SLOT):
-                launch = ctypes.cast(self._library.partita_launch, ctypes.c_void_p)
-                ctypes.c_void_p.in_dll(library, _SLOT).value = launch.value
+            if hasattr(library, _SLOT):
+                self._replace(ctypes.c_void_p.in_dll(library, _SLOT))
             if self._library is not library:
                 _ctypes.dlclose(library._handle)
+
+    def _replace(self, launcher: ctypes.c_void_p) -> None:
+        if self._library is None:
+            self.everywhere = False
+        else:
+            launcher.value = ctypes.cast(self._library.partita_launch, ctypes.c_void_p).value
 
     def use(self, count: int) -> None:
         """Kernels that the calling thread starts run on so many threads."""
@@ -61,12 +69,12 @@ serving = Serving()
 
 
 @cache
-def pool_object(compiler: str) -> bytes | None:
-    """The pool as an object file that a linker takes; None where it cannot be compiled: on other systems than Linux."""
-    if not sys.platform.startswith("linux"):
+def pool_object(*compiler: str) -> bytes | None:
+    """The pool as an object file that a linker takes; None where this compiler cannot make it: on other systems than Linux."""
+    if not _LINUX:
         return None
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         made = Path(folder) / "pool.o"
-        command = [compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(made)]
+        command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, check=False)
         return made.read_bytes() if done.returncode == 0 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import NotSupported
-from accelerators.tvm import assembling, building
+from accelerators.tvm import assembling, building, linking
 from accelerators.tvm.bodies import make_body
 from accelerators.tvm.codegen import generate, object_code
 from accelerators.tvm.cpu import CpuAccelerator
@@ -44,6 +45,39 @@ def values() -> list[np.ndarray]:
 
 def test_linked() -> None:
     assert check(layers(), values()).library is not None
+
+
+@pytest.fixture
+def compilers() -> Iterator[None]:
+    """Whoever asks for the compiler looks for it anew, now and afterwards."""
+    linking.compiler.cache_clear()
+    yield
+    linking.compiler.cache_clear()
+
+
+def test_a_compiler_s_command_may_have_options(compilers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "env LC_ALL=C c++ -O1")
+    assert check(layers(2), values()).library is not None
+
+
+def test_a_compiler_that_is_not_there(compilers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    assert check(layers(3), values()).library is None
+
+
+def test_a_compiler_that_fails(compilers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "false")
+    with pytest.warns(UserWarning, match="cannot link its kernels into a library: OSError: false fails"):
+        assert check(layers(4), values()).library is None
+
+
+def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: str) -> None:
+        raise RuntimeError(f"{path}: failed to map segment")
+
+    monkeypatch.setattr(linking, "load_library", fails)
+    with pytest.warns(UserWarning, match="the library that was linked of its kernels does not load: .* failed to map segment"):
+        assert check(layers(5), values()).library is None
 
 
 def test_without_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:

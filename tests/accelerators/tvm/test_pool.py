@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
 import subprocess
 import sys
 import threading
@@ -19,10 +21,13 @@ from accelerators.tvm import pieces, pool
 
 pytest.importorskip("tvm")
 
+from tvm import tirx
 from tvm.runtime import tensor
+from tvm.sym import Analyzer
 
 from accelerators.tvm.codegen import generate
 from accelerators.tvm.machine import host_machine
+from accelerators.tvm.pieces import in_pieces
 from accelerators.tvm.templates.script import kernel, loop
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,23 +100,87 @@ def test_a_kernel_that_starts_another(library: Any) -> None:
     assert sorted(inner) == list(range(64))
 
 
-def test_a_caller_that_ends_takes_its_team_along(library: Any) -> None:
-    def call() -> None:
-        for _ in range(3):
-            launch(library, 4, lambda _: None)
+def threads_now() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
 
-    def threads_now() -> int:
-        return len(list(Path("/proc/self/task").iterdir()))
 
+def test_callers_one_after_the_other_share_a_team(library: Any) -> None:
+    launch(library, 5, lambda _: None)
     before = threads_now()
     for _ in range(10):
-        caller = threading.Thread(target=call)
+        caller = threading.Thread(target=lambda: launch(library, 5, lambda _: None))
         caller.start()
         caller.join()
-    end = time.monotonic() + 10
-    while threads_now() > before and time.monotonic() < end:
+    assert threads_now() < before + 10
+
+
+def test_callers_at_once_have_a_team_each(library: Any) -> None:
+    """Each waits in its kernel for the other to begin."""
+    both, done = threading.Barrier(2), [Counter[int](), Counter[int]()]
+
+    def call(number: int) -> None:
+        def work(piece: int) -> None:
+            if piece == 0:
+                both.wait(timeout=30)
+            done[number][piece] += 1
+
+        assert launch(library, 3, work) == 0
+
+    other = threading.Thread(target=call, args=(1,))
+    other.start()
+    call(0)
+    other.join()
+    assert done == [Counter(range(64))] * 2
+
+
+def test_teams_that_were_idle_for_longest_go_home(library: Any) -> None:
+    for threads in range(2, 60):
+        launch(library, threads, lambda _: None)
+    end = time.monotonic() + 30
+    while threads_now() > 600 and time.monotonic() < end:
         time.sleep(0.01)
-    assert threads_now() <= before
+    assert threads_now() <= 600
+    done: list[int] = []
+    assert launch(library, 2, done.append) == 0
+    assert sorted(done) == list(range(64))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has ways to tell")
+def test_small_stacks_are_not_for_our_threads(library: Any) -> None:
+    code = f"""
+import ctypes, resource, sys, threading, time
+library, system = ctypes.CDLL({library._name!r}), ctypes.CDLL(None)
+system.pthread_self.restype = ctypes.c_void_p
+sizes = set()
+def note(*_):
+    held, size = (ctypes.c_char * 256)(), ctypes.c_size_t()
+    assert system.pthread_getattr_np(ctypes.c_void_p(system.pthread_self()), held) == 0
+    assert system.pthread_attr_getstacksize(held, ctypes.byref(size)) == 0
+    if threading.current_thread() is not threading.main_thread():
+        sizes.add(size.value)
+    time.sleep(0.001)
+    return 0
+library.partita_threads(4)
+made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(note)
+while not sizes:
+    assert library.partita_launch(made, None, 0) == 0
+assert min(sizes) >= 1 << 20, sizes
+"""
+    command = ["sh", "-c", 'ulimit -s 256 && exec "$0" -c "$1"', sys.executable, code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="versions differ")
+def test_it_runs_wherever_tvm_does(library: Any) -> None:
+    """TVM's own libraries need glibc 2.27."""
+    versions = re.findall(rb"GLIBC_2\.(\d+)", Path(library._name).read_bytes())
+    assert max(map(int, versions), default=0) <= 27
+
+
+def test_a_compiler_with_options_and_one_that_fails() -> None:
+    assert (pool.pool_object("env", "cc") is None) == (pool.pool_object("cc") is None)
+    assert pool.pool_object("false") is None
 
 
 def test_idle_threads_sleep(library: Any) -> None:
@@ -153,6 +222,32 @@ def test_a_loop_in_pieces_has_the_same_iterations(extent: int, threads: int) -> 
     out = tensor(np.zeros_like(x))
     made["counted"](tensor(x), out)
     np.testing.assert_array_equal(out.numpy(), x + 1)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("threads", [4, 40])
+@pytest.mark.parametrize(("begin", "extent"), [(0, 0), (0, 7), (5, 1), (3, 64), (-2, 65), (1, 2**31 - 2), (0, 2**25 + 1)])
+def test_pieces_follow_one_another_from_the_first_iteration_to_the_last(begin: int, extent: int, threads: int, kind: str) -> None:
+    for size in (tirx.IntImm(kind, extent), tirx.Var("n", kind)):
+        variable = tirx.Var("i", kind)
+        whole = tirx.For(variable, tirx.IntImm(kind, begin), size, tirx.ForKind.PARALLEL, tirx.Evaluate(variable))
+        outer = in_pieces(whole, threads)
+        at, pieces = begin, int(outer.extent)
+        for piece in range(pieces):
+            known = {outer.loop_var: tirx.IntImm("int32", piece), size: tirx.IntImm(kind, extent)}
+            first, count = (value(part, known) for part in (outer.body.min, outer.body.extent))
+            assert first == at and count in (extent // pieces, -(-extent // pieces))
+            at += count
+        assert at == begin + extent
+
+
+def value(expression: Any, known: dict[Any, Any]) -> int:
+    """The number that it is with these in place of variables."""
+    analyzer = Analyzer()
+    for variable, number in known.items():
+        if isinstance(variable, tirx.Var):
+            analyzer.bind(variable, number)
+    return int(analyzer.simplify(expression))
 
 
 def test_the_pool_and_the_loops_agree_on_the_number_of_pieces() -> None:
