@@ -11,24 +11,30 @@ from typing import Any
 from accelerators.tvm.library import part
 from accelerators.tvm.statements import rewritten
 
-LARGEST = 1 << 15
-"""A buffer of more bytes comes out of the workspace: the stacks of threads are small."""
+LARGEST, ALL = 1 << 15, 1 << 17
+"""Bytes of one buffer and of all together: what is beyond comes out of the workspace, for the stacks of threads are small."""
 
 
 def on_stack(statement: Any) -> Any:
-    """The statement with its local buffers on the stack. Linear."""
-    allocation = part("tirx").AllocBuffer
-    return rewritten(statement, lambda inner: _stacked(inner) if isinstance(inner, allocation) else None)
+    """The statement with its local buffers on the stack as far as there is room. Linear."""
+    tirx, room = part("tirx"), ALL
+
+    def change(inner: Any) -> Any:
+        nonlocal room
+        if not isinstance(inner, tirx.AllocBuffer):
+            return None
+        size = _bytes(inner.buffer)
+        if not 0 < size <= min(LARGEST, room):
+            return inner
+        room -= size
+        return tirx.AllocBuffer(inner.buffer, {"disable_lower_builtin": tirx.const(1, "bool")})
+
+    return rewritten(statement, change)
 
 
-def _stacked(statement: Any) -> Any:
-    tirx, buffer = part("tirx"), statement.buffer
-    known = all(isinstance(size, tirx.IntImm) for size in buffer.shape)
-    if buffer.scope() != "local" or not known or math.prod(int(size) for size in buffer.shape) * _bytes(buffer.dtype) > LARGEST:
-        return statement
-    return tirx.AllocBuffer(buffer, {"disable_lower_builtin": tirx.const(1, "bool")})
-
-
-def _bytes(dtype: Any) -> int:
-    made = part("runtime").DataType(str(dtype))
-    return int(made.bits * made.lanes + 7) // 8
+def _bytes(buffer: Any) -> int:
+    """The size of a local buffer; 0 for others, and where it is not known."""
+    if buffer.scope() != "local" or not all(isinstance(size, part("tirx").IntImm) for size in buffer.shape):
+        return 0
+    number = part("runtime").DataType(str(buffer.dtype))
+    return math.prod(int(size) for size in buffer.shape) * (int(number.bits * number.lanes + 7) // 8)
