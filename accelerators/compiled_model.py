@@ -13,6 +13,7 @@ import numpy as np
 
 from accelerators.errors import RunError
 from accelerators.executor import Executor, root
+from accelerators.forking import renewed_in_children
 from accelerators.inputs import InputChecker, InputSpec
 from accelerators.outputs import Outputs, out_arrays
 from accelerators.profile import Measurement, Profile
@@ -100,6 +101,7 @@ class CompiledModel:
         self._lock = threading.Lock()
         self._profiling = threading.Lock()
         self._closed = False
+        renewed_in_children(self)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -131,6 +133,10 @@ class CompiledModel:
         not change until then. Waits while the queue is full."""
         arrays = self._checker.arrays(args, named)
         return self._queue().submit(lambda: self._run(arrays, out))
+
+    def renew(self) -> None:
+        """In a forked process, which has none of the threads: what they were working on is not there."""
+        self._requests, self._lock, self._profiling = None, threading.Lock(), threading.Lock()
 
     def profile(self, /, *args: Any, **named: Any) -> Profile:
         """What a run takes, subgraph by subgraph and node by node.

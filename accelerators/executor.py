@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import InputError
+from accelerators.forking import renewed_in_children
 from accelerators.layout import HOST, aligned_block, array_layout, is_laid_out
 from accelerators.side_by_side import Trial
 from accelerators.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
@@ -51,6 +52,7 @@ class Executor:
         self._lock = threading.Lock()
         self._direct = self._only_step()
         self._maker = {slot: (i, k) for i, step in enumerate(plan.steps) for k, slot in enumerate(step.makes)}
+        renewed_in_children(self)
 
     def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
         """The outputs for these inputs, each the caller's own; `out` holds for each output an array to fill, or None."""
@@ -67,6 +69,10 @@ class Executor:
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
         """The same, one step after the other, each seen by the observer."""
         return self._in_turn(arrays, out, observer)
+
+    def renew(self) -> None:
+        """In a forked process, which has none of the threads."""
+        self._threads, self._lock = None, threading.Lock()
 
     def close(self) -> None:
         """Let buffers go, and threads as soon as no running call holds them."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -79,6 +81,76 @@ def test_more_threads_than_cores_are_one_turn() -> None:
         pass
     with turns.turn(2):
         pass
+
+
+def test_a_run_within_a_run_does_not_wait_for_itself() -> None:
+    turns = Turns(2)
+    with turns.turn(2), turns.turn(2):
+        pass
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: turns.take(1), range(1))) == [None]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such signals here")
+def test_an_interrupt_leaves_the_cores_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main thread is interrupted at odd moments, most of all while it waits."""
+    turns, stop = Turns(2), threading.Event()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def runs() -> None:
+        while not stop.is_set():
+            with turns.turn(2):
+                time.sleep(0.001)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    others = [threading.Thread(target=runs) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        for i in range(200):
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + i % 40))
+                while True:
+                    with turns.turn(1):
+                        pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        stop.set()
+        for other in others:
+            other.join()
+    with turns.turn(2):
+        assert turns._free == 0
+    assert turns._free == 2 and not turns._waiting and not turns._held
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_process_that_forks_while_another_thread_runs_the_model() -> None:
+    code = """
+import os, signal, sys, threading
+import numpy as np
+from tests.accelerators.tvm.test_threads import product, pt
+m = pt.compile(product(512), "cpu", config={"CACHE_DIR": "off", "NUM_THREADS": 3})
+x = np.ones((64, 128), "float32")
+wanted, stop = m.start(x).result()[0], threading.Event()
+def runs():
+    while not stop.is_set():
+        m(x)
+other = threading.Thread(target=runs)
+other.start()
+codes = []
+for _ in range(20):
+    if os.fork() == 0:
+        signal.alarm(60)
+        os._exit(0 if all(np.array_equal(run(x)[0], wanted) for run in (m, m, lambda x: m.start(x).result())) else 1)
+    codes.append(os.waitstatus_to_exitcode(os.wait()[1]))
+stop.set()
+other.join()
+sys.exit(max(map(abs, codes)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
