@@ -125,11 +125,19 @@ def _helper() -> ThreadPoolExecutor:
     return _elsewhere
 
 
+def _quiet() -> None:
+    """Before a fork: let no run go on meanwhile. The child would find TVM's locks as another thread held them."""
+    _turns.take(_turns.cores)
+
+
+def _go_on() -> None:
+    _turns.give()
+
+
 def _forked() -> None:
     global _generation, _turns, _elsewhere
     _generation, _turns, _elsewhere = _generation + 1, Turns(usable_cores()), None
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
+    os.register_at_fork(before=_quiet, after_in_parent=_go_on, after_in_child=_forked)

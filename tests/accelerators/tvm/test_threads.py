@@ -140,7 +140,7 @@ def runs():
 other = threading.Thread(target=runs)
 other.start()
 codes = []
-for _ in range(20):
+for _ in range(8):
     if os.fork() == 0:
         signal.alarm(60)
         os._exit(0 if all(np.array_equal(run(x)[0], wanted) for run in (m, m, lambda x: m.start(x).result())) else 1)
