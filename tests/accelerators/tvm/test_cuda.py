@@ -81,7 +81,8 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_compiler
 def test_an_architecture_that_the_compiler_does_not_know() -> None:
-    with pytest.raises(CompileError, match="refuses the generated code: .*\n.*Is sm_999 an architecture that this (nvcc|NVRTC) knows"):
+    said = "refuses the generated code: .*\n.*Is sm_999 an architecture that this (nvcc|NVRTC) knows"
+    with pytest.raises(CompileError, match=said):
         nvcc.ptx("", "sm_999")
 
 
