@@ -115,7 +115,10 @@ def test_the_keyboard_alone_is_enough(opened: Opened) -> None:
     page.keyboard.press("?")
     assert "to what reads from the chosen box" in page.get_by_role("dialog").inner_text()
     page.keyboard.press("Escape")
-    for key in ("/", *"pool", "Enter"):
+    page.get_by_role("dialog").wait_for(state="hidden")
+    page.keyboard.press("/")
+    page.wait_for_selector("input:focus")
+    for key in (*"pool", "Enter"):
         page.keyboard.press(key)
     page.wait_for_selector(".box.chosen")
     page.keyboard.press("ArrowDown")
