@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import numpy as np
 
 import partita as pt
 from accelerators.atomic import write_text
+from accelerators.settling import settle
 from graph.pictures import to_svg
 from graph.summary import print_summary, summarize
 from partita.compare import compare
@@ -67,9 +69,18 @@ def check(model: pt.CompiledModel, original: pt.Graph, image: np.ndarray) -> Non
         compare(original, found, outputs) for found in (model(-image), pt.compile(original, "reference")(image))
     )
     assert other.worst > 0, "another image has to give another answer"
-    start = time.perf_counter()
-    model(image)
-    print(f"   error {difference.worst:.1e} (at most 1e-4); {1e3 * (time.perf_counter() - start):.1f} ms an image")
+    print(f"   error {difference.worst:.1e} (at most 1e-4); {1e3 * usual_seconds(model, image):.1f} ms an image")
+
+
+def usual_seconds(model: pt.CompiledModel, image: np.ndarray) -> float:
+    """The median of some runs, once the threads of the reference's products sleep."""
+    settle()
+    taken = []
+    for _ in range(10):
+        start = time.perf_counter()
+        model(image)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
     assert difference.worst < 1e-4, "the compiled model differs from the reference"
 
 
