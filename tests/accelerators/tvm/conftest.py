@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import platform
 
+import attrs
 import pytest
 
 from accelerators.tvm.machine import Machine, host_cpu
 
 
+def plan_for(lanes: int, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """From now on the device `cpu` plans for four cores with vectors of so many 32-bit numbers, whatever processor this is. The
+    code still runs here: the compiler splits vectors that this processor does not have."""
+    machine = Machine("cpu", host_cpu(), 4, lanes, 32 if lanes == 16 else 16)
+    monkeypatch.setattr("accelerators.tvm.cpu.default_threads", lambda: machine.threads)
+    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(machine, threads=threads))
+    return machine
+
+
+@pytest.fixture
+def avx2(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The machine that a test of structure plans for: four cores, vectors of eight numbers."""
+    return plan_for(8, monkeypatch)
+
+
+@pytest.fixture
+def avx512(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Another one: four cores, vectors of sixteen numbers."""
+    return plan_for(16, monkeypatch)
+
+
 @pytest.fixture(params=[4, 8, 16])
 def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Four threads, and vectors of several widths; the compiler splits the vectors that this processor does not have."""
-    width: int = request.param
-    machine = Machine("cpu", host_cpu(), 4, width, 32 if width == 16 else 16)
-    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: machine)
-    return width
+    """Vectors of several widths on four cores."""
+    return plan_for(request.param, monkeypatch).lanes
 
 
 @pytest.fixture(params=[("znver4", 16, 32), ("haswell", 8, 16), ("nehalem", 4, 16)], ids=lambda param: param[0])

@@ -13,7 +13,8 @@ from accelerators.errors import BadConfig, CompileError
 from accelerators.registry import accelerator
 from accelerators.tvm import isolation
 from accelerators.tvm.codegen import ALIGNMENT
-from accelerators.tvm.compiled import as_tensor
+from accelerators.tvm.compiled import CompiledTvm, as_tensor
+from accelerators.tvm.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, error, normals, schedules
 
 pytest.importorskip("tvm")
@@ -37,23 +38,35 @@ def image_net() -> pt.Graph:
     return pt.Graph([pt.op("Softmax", pt.op("Gemm", y, pt.constant(normal(8, 5)), pt.constant(normal(5))))], inputs=[x])
 
 
-def test_convolutions_take_what_follows_them() -> None:
+def layers(made: CompiledTvm) -> list[str]:
+    """The ops of each kernel in order."""
+    return ["+".join(str(n.op) for n in k.body.nodes if n.is_op) for k in made.kernels()]
+
+
+CONVOLUTIONS = ["Conv"] + ["Conv+Relu", "Conv+Add+Relu"] * 2
+
+
+def test_convolutions_take_what_follows_them(avx2: Machine) -> None:
     made = check(image_net(), [normal(1, 3, 10, 10)], 1e-5)
-    layers = ["+".join(str(n.op) for n in k.body.nodes if n.is_op) for k in made.kernels()]
-    assert layers == ["Conv"] + ["Conv+Relu", "Conv+Add+Relu"] * 2 + ["GlobalAveragePool", "Gemm", "Softmax"]
+    assert layers(made) == [*CONVOLUTIONS, "GlobalAveragePool", "Gemm", "Softmax"]
 
 
-def test_equal_bodies_are_one_kernel() -> None:
+def test_vectors_that_the_channels_do_not_fill(avx512: Machine) -> None:
+    made = check(image_net(), [normal(1, 3, 10, 10)], 1e-5)
+    assert layers(made) == [*CONVOLUTIONS, "GlobalAveragePool", "FromBlocked", "Gemm", "Softmax"]
+
+
+def test_equal_bodies_are_one_kernel(avx2: Machine) -> None:
     kernels = compiled(image_net()).kernels()
     assert kernels[1].symbol == kernels[3].symbol and kernels[2].symbol == kernels[4].symbol
     assert kernels[1].symbol.startswith("conv_relu_")
 
 
-def test_no_kernel_is_left_unscheduled() -> None:
+def test_no_kernel_is_left_unscheduled(avx2: Machine) -> None:
     assert not {"as written"} & set(schedules(compiled(image_net())))
 
 
-def test_kernels_show_body_loops_and_machine_code() -> None:
+def test_kernels_show_body_loops_and_machine_code(avx2: Machine) -> None:
     kernel = compiled(image_net()).kernels()[1]
     assert "Relu" in str(kernel.body)
     assert "T.prim_func" in kernel.tir or "def " in kernel.tir
@@ -167,7 +180,7 @@ def test_query_refuses_what_is_known_to_be_wrong() -> None:
     assert accelerator("cpu").query(graph) == {"mod": wrong}
 
 
-def test_progress_counts_distinct_kernels() -> None:
+def test_progress_counts_distinct_kernels(avx2: Machine) -> None:
     seen: list[tuple[int, int, str]] = []
     compiled(image_net(), PROGRESS=lambda *args: seen.append(args))
     assert [row[:2] for row in seen] == [(i, 6) for i in range(6)]
@@ -190,7 +203,7 @@ def test_a_value_that_a_key_cannot_have(key: str, value: object, remedy: str) ->
         pt.compile(pt.Graph([pt.op("Relu", x)]), "HETERO:cpu,reference", config={"cpu": {key: value}})
 
 
-def test_a_profile_has_a_row_for_each_kernel() -> None:
+def test_a_profile_has_a_row_for_each_kernel(avx2: Machine) -> None:
     made = compiled(image_net(), PERF_COUNT=True)
     for _ in range(2):
         made.run([normal(1, 3, 10, 10)])
