@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from partition.errors import PartitionError
 
@@ -19,26 +19,44 @@ def check_partition(preds: Preds, groups: Groups, offered: Sequence[bool], name:
     return _order(preds, groups, owner, name)
 
 
-def check_connected(preds: Preds, groups: Groups, refused: Container[tuple[int, int]], name: Names) -> None:
-    """Each group hangs together by edges u→v that were not refused. Linear."""
+def check_connected(
+    preds: Preds,
+    groups: Groups,
+    refused: Container[tuple[int, int]],
+    name: Names,
+    shared: Iterable[tuple[Collection[int], Sequence[int]]] = (),
+) -> None:
+    """Each group hangs together by edges u→v that were not refused, and by `shared` constants: of each those of its readers that
+    read nothing but constants, and all of its readers; the former join the latter. Linear."""
     leader = list(range(len(preds)))
     owner = [-1] * len(preds)
+    pieces = [len(group) for group in groups]
     for k, group in enumerate(groups):
         for v in group:
             owner[v] = k
+
+    def first(v: int) -> int:
+        while leader[v] != v:
+            leader[v] = v = leader[leader[v]]
+        return v
+
+    def joined(u: int, v: int) -> None:
+        u, v = first(u), first(v)
+        if u != v:
+            leader[v] = u
+            pieces[owner[v]] -= 1
+
+    for alone, readers in shared:
+        bridges = {owner[v]: v for v in alone if owner[v] >= 0}
+        for v in readers:
+            if owner[v] in bridges:
+                joined(bridges[owner[v]], v)
     for k, group in enumerate(groups):
-        pieces = len(group)
         for v in group:
-            b = v
             for u in preds[v]:
                 if owner[u] == k and (u, v) not in refused:
-                    while leader[u] != u:
-                        leader[u] = u = leader[leader[u]]
-                    if u != b:
-                        leader[b] = u
-                        b = u
-                        pieces -= 1
-        if pieces > 1:
+                    joined(u, v)
+        if pieces[k] > 1:
             raise PartitionError(
                 f"the subgraph that starts at {name(group[0])!r} does not hang together by edges that were approved",
                 where="the check of the plan",

@@ -17,6 +17,7 @@ from partition.matcher import Matcher
 from partition.op_index import OpIndex
 from partition.pattern import Pattern
 from partition.selector import ContainOpSelector, SubgraphSelector
+from partition.shared_constants import join_at_constants
 
 Groups = list[list[int]]
 
@@ -128,6 +129,8 @@ def _grown(
         groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer)
     else:
         groups = (growth.largest if how == "largest" else growth.waves)(index.preds, color, accept, fixed)
+    if evidence.by_affinity and accept is None:
+        groups = join_at_constants(index, groups, labels, fixed)
     if has_filter(selector):
         groups = _filtered(selector, hooks, index, groups, fixed, evidence)
     return groups, evidence
@@ -191,6 +194,8 @@ def _walked(
         evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
         asked = LabelWalk(labels)
         groups = growth.walk(index.preds, [label is not None for label in labels], lambda: asked, fixed, observer=observer)
+        if evidence.by_affinity:
+            groups = join_at_constants(index, groups, labels, fixed)
         return groups, evidence
     maker = WalkSelectors(selector, hooks, index, evidence)
     writer: growth.WalkObserver = EvidenceOfWalk(evidence)

@@ -39,6 +39,24 @@ class OpIndex:
         """For each op the ops that depend on it, ascending, each once."""
         return consumers(self.preds)
 
+    def read_alone(self) -> dict[Node, set[int]]:
+        """The constants that are read by ops which read nothing but constants, each with these ops. Linear in the ops without
+        producers."""
+        found: dict[Node, set[int]] = {}
+        for v, node in enumerate(self.nodes):
+            if not self.preds[v] or node.after:
+                reads = node.reads
+                if reads and all(entry.node.value is not None for entry in reads):
+                    for entry in reads:
+                        found.setdefault(entry.node, set()).add(v)
+        return found
+
+    def readers(self, constant: Node) -> list[int]:
+        """The ops that read the constant, ascending."""
+        whole = self.graph.index
+        nodes = [whole.nodes[i] for i in whole.consumers[whole.number[constant]]]
+        return [self.number[node] for node in nodes if any(entry.node is constant for entry in node.reads)]
+
 
 def build_op_index(graph: Graph) -> OpIndex:
     """Linear."""

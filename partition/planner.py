@@ -152,7 +152,9 @@ class Planner:
         if evidence.growth not in ("waves", "pattern"):
             nodes = self.index.nodes
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may come to a refused node another way
-            check_connected(self.index.preds, [c.members for c in chosen], refused, lambda v: nodes[v].name)
+            alone = self.index.read_alone() if evidence.by_affinity else {}
+            shared = [(only, self.index.readers(constant)) for constant, only in alone.items()]
+            check_connected(self.index.preds, [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
         return order
 
     def _give_back(self, before: int, declined: dict[int, str]) -> None:

@@ -43,31 +43,35 @@ def device(color: int | None) -> str:
     return "NONE0" if color is not None else "NONE1"
 
 
-def split(made: openvino.Model) -> None:
+def split(made: openvino.Model, devices: str = "NONE0,NONE1") -> None:
     """Up to the point where the first part is to be compiled."""
     try:
-        openvino.Core().compile_model(made, "HETERO:NONE0,NONE1")
+        openvino.Core().compile_model(made, f"HETERO:{devices}")
     except RuntimeError as error:
         if "is not registered" not in str(error):
             raise
 
 
 def groups_drawn(made: openvino.Model) -> list[list[int]]:
-    """The groups on the first device, from the picture that HETERO draws."""
+    """The groups on the first device."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for node, number in re.findall(r'label="n(\d+)\\n[^"]*subgraph=(\d+)\\ndevice=NONE0', picture(made)):
+        groups[number].append(int(node))
+    return list(groups.values())
+
+
+def picture(made: openvino.Model, devices: str = "NONE0,NONE1") -> str:
+    """What HETERO draws of the split: each node with its friendly name, its subgraph and its device."""
     with tempfile.TemporaryDirectory() as folder:
         before = Path.cwd()
         os.chdir(folder)
         os.environ[SHOW] = "1"
         try:
-            split(made)
-            text = next(Path(folder).glob("hetero_subgraphs*.dot")).read_text()
+            split(made, devices)
+            return next(Path(folder).glob("hetero_subgraphs*.dot")).read_text()
         finally:
             del os.environ[SHOW]
             os.chdir(before)
-    groups: dict[str, list[int]] = defaultdict(list)
-    for node, number in re.findall(r'label="n(\d+)\\n[^"]*subgraph=(\d+)\\ndevice=NONE0', text):
-        groups[number].append(int(node))
-    return list(groups.values())
 
 
 def measure(preds: Preds, color: Color) -> Finding:

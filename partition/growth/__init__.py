@@ -4,6 +4,7 @@
 edge. All keep the whole partition acyclic, with the groups that are fixed already.
 """
 
+from partition.growth.bonds import join_bonded
 from partition.growth.largest import largest
 from partition.growth.observer import BothObservers, SeedObserver, WalkObserver
 from partition.growth.seed import Repair, seed
@@ -17,6 +18,7 @@ __all__ = [
     "SeedObserver",
     "Selector",
     "WalkObserver",
+    "join_bonded",
     "largest",
     "seed",
     "walk",

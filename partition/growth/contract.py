@@ -35,7 +35,7 @@ def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: 
         place[name] = i
     place = [place[name] for name in owner]
     quotient = _quotient(base, place, len(names))
-    _contract_all(quotient, [base.color[name] for name in names], [(place[a], place[b]) for a, b in order])
+    contract_all(quotient, [base.color[name] for name in names], [(place[a], place[b]) for a, b in order])
     return [quotient.find(x) for x in place]
 
 
@@ -91,7 +91,7 @@ def _quotient(base: Base, place: list[int], size: int) -> Quotient:
     return Quotient(succ, pred)
 
 
-def _contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[int, int]]) -> None:
+def contract_all(quotient: Quotient, color: list[int | None], edges: list[tuple[int, int]]) -> None:
     """Try edge after edge until none can be contracted.
 
     A path that passes another device blocks an edge for good: contraction only makes more paths. An edge that a

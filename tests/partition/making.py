@@ -67,7 +67,7 @@ def graphs(draw: st.DrawFn, most: int = 14, devices: Sequence[str | None] = ("A"
     made = []
     for i in range(draw(st.integers(1, most))):
         pick = [values[draw(st.integers(max(0, len(values) - 6), len(values) - 1))] for _ in range(2)]
-        kind = draw(st.sampled_from(["Relu", "Neg", "Add", "Mul", "Sub", "AddK", "Split", "If"]))
+        kind = draw(st.sampled_from(["Relu", "Neg", "Add", "Mul", "Sub", "AddK", "NegK", "Split", "If"]))
         node = _node(kind, f"n{i}", pick, k)
         node.affinity = draw(st.sampled_from(list(devices)))
         if made and draw(st.integers(0, 9)) == 0:
@@ -90,6 +90,8 @@ def _node(kind: str, name: str, read: list[NodeEntry], k: Node) -> Node:
         return op(kind, read[0], name=name)
     if kind == "AddK":
         return op("Add", read[0], k, name=name)
+    if kind == "NegK":
+        return op("Neg", k, name=name)
     if kind == "Split":
         return op("Split", read[0], constant(np.array([1, 2]), f"{name}_sizes"), name=name, axis=1, n_outputs=2)
     if kind == "If":
@@ -127,17 +129,16 @@ def contracted_is_acyclic(g: Graph, groups: Sequence[Iterable[str]]) -> bool:
 
 
 def connected(g: Graph, group: set[str]) -> bool:
-    """Do edges inside the group join all of it?"""
+    """Do edges inside the group join all of it, with constants that one of its ops reads and nothing but constants?"""
+    inside = [node for node in g.nodes if node.name in group]
+    pairs = {(source.name, node.name) for node in inside for source in [*(e.node for e in node.reads), *node.after]}
+    by_affinity = any(node.affinity is not None for node in g.nodes)
+    for a in inside if by_affinity else ():
+        if a.reads and all(entry.node.is_constant for entry in a.reads):
+            pairs |= {(a.name, b.name) for b in inside if set(a.reads) & set(b.reads)}
     reached = {next(iter(group))}
     while True:
-        more = {
-            name
-            for node in g.nodes
-            if node.name in group
-            for source in [*(e.node for e in node.reads), *node.after]
-            if source.name in group and ({source.name, node.name} & reached)
-            for name in (source.name, node.name)
-        }
+        more = {name for pair in pairs if set(pair) <= group and set(pair) & reached for name in pair}
         if more <= reached:
             return reached == group
         reached |= more

@@ -1,0 +1,67 @@
+"""Constants connect: an op that reads only constants belongs to whatever else on its device reads one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import attrs
+
+from partition import growth
+from partition.op_index import OpIndex
+
+NEAREST = 8
+"""With how many groups on either side, in the order of their first readers, a group is joined at most for one constant."""
+
+Groups = list[list[int]]
+Label = Hashable | None
+
+
+@attrs.define(slots=True)
+class Reader:
+    """A group that reads a constant."""
+
+    name: int
+    """Its first op."""
+    size: int
+    """How many ops it has."""
+    alone: bool = False
+    """Does one of its ops read the constant, and nothing but constants?"""
+
+
+def join_at_constants(index: OpIndex, groups: Groups, labels: Sequence[Label], fixed: Groups) -> Groups:
+    """The groups, those of one label merged that share a constant which an op in one of them reads, and nothing but constants,
+    where that closes no cycle. Near-linear."""
+    bonds = _bonds(index, groups, labels)
+    if not bonds:
+        return groups
+    number: dict[Label, int] = {None: -1}
+    color = [number.setdefault(label, len(number)) for label in labels]
+    return growth.join_bonded(index.preds, [None if c < 0 else c for c in color], groups, bonds, fixed)
+
+
+def _bonds(index: OpIndex, groups: Groups, labels: Sequence[Label]) -> list[tuple[int, int]]:
+    """Pairs of ops in different groups to be joined, each named by the first op of its group."""
+    alone = index.read_alone()
+    if not alone:
+        return []
+    home = {v: group for group in groups for v in group}
+    bonds = []
+    for constant, only in alone.items():
+        by_label: dict[Label, dict[int, Reader]] = {}
+        for v in index.readers(constant):
+            if v in home:
+                known = by_label.setdefault(labels[v], {}).setdefault(home[v][0], Reader(home[v][0], len(home[v])))
+                known.alone |= v in only
+        for found in by_label.values():
+            bonds += _nearest_pairs(list(found.values()))
+    return bonds
+
+
+def _nearest_pairs(readers: Sequence[Reader]) -> list[tuple[int, int]]:
+    """Each group that has such an op with those near it: larger ones first, then earlier ones."""
+    pairs = []
+    for i, reader in enumerate(readers):
+        if reader.alone:
+            near = [*readers[max(0, i - NEAREST) : i], *readers[i + 1 : i + 1 + NEAREST]]
+            pairs += [(reader.name, other.name) for other in sorted(near, key=lambda other: -other.size)]
+    return pairs
