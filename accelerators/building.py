@@ -15,6 +15,7 @@ import attrs
 from accelerators.cache.waiting import work_until
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
+from accelerators.forking import Guard
 from accelerators.placement import Placement
 from accelerators.settings import Config
 from accelerators.units import Unit, compile_unit
@@ -117,7 +118,7 @@ class Builder:
         others = [(d, self.config.by_device[d.label]) for d in self.devices.values() if d.accelerator.dynamic_shapes]
         if device.accelerator.parallel_compile:
             return compile_unit(call.name, device, call.subgraph, values, others)
-        with _turns.setdefault(device.accelerator.name, threading.Lock()):
+        with _turns.setdefault(device.accelerator.name, Guard()).lock:
             return compile_unit(call.name, device, call.subgraph, values, others)
 
     def _moved(self, graph: Graph, failures: Sequence[tuple[Node, CompileError]]) -> Graph:
@@ -159,7 +160,7 @@ def _task(call: Node) -> Task:
     return id(call.subgraph), call.affinity
 
 
-_turns: dict[str, threading.Lock] = {}
+_turns: dict[str, Guard] = {}
 """By device name, the lock of those that compile one subgraph at a time."""
 
 

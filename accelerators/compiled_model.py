@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from accelerators.ending import at_a_device
 from accelerators.errors import RunError
 from accelerators.executor import Executor, root
 from accelerators.forking import renewed_in_children
@@ -149,6 +150,7 @@ class CompiledModel:
             return self._last.profile(self.graph.name, "the last call", self._dead)
         return self._profiled(self.example_inputs(), "inputs made up" if self.graph.inputs else "no inputs")
 
+    @at_a_device()
     def _profiled(self, arrays: list[Any], inputs: str) -> Profile:
         with self._profiling:
             if self._closed:
@@ -199,6 +201,7 @@ class CompiledModel:
         """The kernels of the devices that show theirs (the TVM devices do: name, body, schedule, TIR, machine code)."""
         return [kernel for unit in self.units for kernel in unit.compiled.kernels()]
 
+    @at_a_device()
     def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
         """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 

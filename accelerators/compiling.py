@@ -11,6 +11,7 @@ from accelerators.building import Builder, Built
 from accelerators.cache.findings import remembering
 from accelerators.compiled_model import CompiledModel
 from accelerators.device_list import Device, find_device, parse_devices
+from accelerators.ending import at_a_device
 from accelerators.errors import AcceleratorError
 from accelerators.pictures import write_affinity_dot, write_subgraphs_dot
 from accelerators.placement import Placement
@@ -31,6 +32,7 @@ SHOWN = 8
 """So many nodes an error lists."""
 
 
+@at_a_device()
 def compile(  # noqa: A001  the contract's name
     graph: Graph,
     device: str | Sequence[str] | None = None,

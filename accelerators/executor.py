@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.ending import at_a_device
 from accelerators.errors import InputError
 from accelerators.forking import renewed_in_children
 from accelerators.layout import HOST, aligned_block, array_layout, is_laid_out
@@ -66,6 +67,7 @@ class Executor:
         self._trial.note(side_by_side, time.perf_counter() - start)
         return made
 
+    @at_a_device()
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
         """The same, one step after the other, each seen by the observer."""
         return self._in_turn(arrays, out, observer)
@@ -113,7 +115,10 @@ class Executor:
         threads = self._thread_pool()
         for level in self._levels:
             first, *others = [self.plan.steps[i] for i in level]
-            waiting = [threads.submit(step.run, values, None, None) for step in others]
+            try:
+                waiting = [threads.submit(step.run, values, None, None) for step in others]
+            except RuntimeError:  # The interpreter ends: it starts no more threads, and those that are not daemons go on calling.
+                return self._in_turn(arrays, None)
             try:
                 first.run(values, None, None)
             finally:

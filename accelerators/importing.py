@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerators.compiled_model import CompiledModel
+from accelerators.ending import at_a_device
 
 
+@at_a_device()
 def import_model(
     path: str | os.PathLike[str],
     *,

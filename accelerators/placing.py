@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from accelerators.choosing import choose, unsupported
 from accelerators.device_list import Device, parse_devices
+from accelerators.ending import at_a_device
 from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.placement import Placement, without_calls
 from accelerators.rules import Forbid, Pin, Rules, resolve_rules
@@ -14,6 +15,7 @@ from graph.graph import Graph
 from passes.infer import infer
 
 
+@at_a_device()
 def query(
     graph: Graph, devices: str | Sequence[str] | None = None, *, pin: Pin | None = None, forbid: Forbid | None = None
 ) -> Placement:

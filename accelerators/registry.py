@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, UnknownDevice
+from accelerators.forking import Guard
 from accelerators.interface import Accelerator
 from graph.errors import did_you_mean
 from partition.backend import BackendSource, PropertyFactory, add_backend_source
@@ -45,7 +46,7 @@ class _Entry:
     source: str
 
 
-_lock = threading.RLock()
+_guard = Guard(threading.RLock)
 _registered: dict[str, _Entry] = {}
 _instances: dict[str, Accelerator] = {}
 
@@ -62,7 +63,7 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
             where=cls.__name__,
             remedy="Set the class attribute name; HETERO stands for several devices",
         )
-    with _lock:
+    with _guard.lock:
         if name in _entries() and not replace:
             cause = f"there is a device {name!r} already"
             raise AcceleratorError(cause, where=cls.__name__, remedy="Choose another name, or pass replace=True")
@@ -78,7 +79,7 @@ def is_device_name(name: object) -> bool:
 
 def unregister_accelerator(name: str) -> None:
     """Forget a device that was registered by call."""
-    with _lock:
+    with _guard.lock:
         if _registered.pop(name, None) is None:
             raise UnknownDevice(f"no device {name!r} was registered by call")
         _instances.pop(name, None)
@@ -86,7 +87,7 @@ def unregister_accelerator(name: str) -> None:
 
 def accelerator(name: str) -> Accelerator:
     """The one instance of a device; AcceleratorUnavailable where it cannot be used, UnknownDevice where nobody knows it."""
-    with _lock:
+    with _guard.lock:
         if name in _instances:
             return _instances[name]
         entry = _entries().get(name)
@@ -101,7 +102,7 @@ def accelerator(name: str) -> Accelerator:
 
 def device_names() -> list[str]:
     """The names of all devices, usable here or not."""
-    with _lock:
+    with _guard.lock:
         return list(_entries())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from accelerators.forking import Guard
 
 WORTH = 0.001
 """Seconds: calls shorter than this are never run side by side unasked."""
@@ -20,7 +20,7 @@ class Trial:
     def __init__(self, decided: bool | None) -> None:
         self.decided = decided
         """None while it is being tried."""
-        self._lock = threading.Lock()
+        self._guard = Guard()
         self._asked = 0
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
@@ -28,7 +28,7 @@ class Trial:
         """Does this call run side by side?"""
         if self.decided is not None:
             return self.decided
-        with self._lock:
+        with self._guard.lock:
             self._asked += 1
             return self._asked % 2 == 0
 
@@ -36,7 +36,7 @@ class Trial:
         """How long a call took."""
         if self.decided is not None:
             return
-        with self._lock:
+        with self._guard.lock:
             self._seconds[side_by_side].append(seconds)
             turns, levels = self._seconds[False], self._seconds[True]
             if len(turns) > 1 and min(turns) < WORTH:

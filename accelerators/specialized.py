@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from accelerators.forking import Guard
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -48,19 +49,19 @@ class SpecializedSubgraph(CompiledSubgraph):
         """The body with its dynamic sizes."""
         self._compile = compile_static
         self._stand_in = _StandIn(graph, stand_in)
-        self._lock = threading.Lock()
+        self._guard = Guard()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
         self._rows = threading.local()
 
     @property
     def sizes(self) -> tuple[Shapes, ...]:
         """The sizes that are compiled now, the one used last at the end."""
-        with self._lock:
+        with self._guard.lock:
             return tuple(shapes for shapes, kept in self._kept.items() if kept.made is not None)
 
     def kernels(self) -> Sequence[Any]:
         """The kernels of each size that is compiled now, those of the size used last at the end."""
-        with self._lock:
+        with self._guard.lock:
             made = [kept.made for kept in self._kept.values() if kept.made is not None]
         return [kernel for compiled in made for kernel in compiled.kernels()]
 
@@ -87,7 +88,7 @@ class SpecializedSubgraph(CompiledSubgraph):
 
     def _handed_over(self, kept: _Kept) -> bool:
         """The size does not compile, and takes no place from others. Is the stand-in to serve it from now on?"""
-        with self._lock:
+        with self._guard.lock:
             if self._kept.get(kept.shapes) is kept:
                 del self._kept[kept.shapes]
         return self._stand_in.takes_over(kept.shapes)
@@ -110,7 +111,7 @@ class SpecializedSubgraph(CompiledSubgraph):
 
         there = made.memory == "host"
         read = inputs if there else [made.upload(value) for value in inputs]
-        with kept.lock:
+        with kept.guard.lock:
             results = guarded_run(made, read, out if there else None)
             self._rows.last = made.profile_rows()
         return results if there else [made.download(value) for value in results]
@@ -121,7 +122,7 @@ class SpecializedSubgraph(CompiledSubgraph):
 
     def _find(self, shapes: Shapes) -> _Kept | None:
         """The subgraph of this size; None if the stand-in is to serve it."""
-        with self._lock:
+        with self._guard.lock:
             kept = self._kept.get(shapes)
             if kept is not None:
                 self._kept.move_to_end(shapes)
@@ -131,13 +132,13 @@ class SpecializedSubgraph(CompiledSubgraph):
             return None
         if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
             return None
-        with self._lock:
+        with self._guard.lock:
             return self._kept.setdefault(shapes, _Kept(shapes))
 
     def _trim(self) -> None:
         """Once a size is compiled the one not used for longest goes."""
         if len(self._kept) > KEPT:
-            with self._lock:
+            with self._guard.lock:
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
 
@@ -146,7 +147,7 @@ class _Kept:
     """One size, compiled when first asked for."""
 
     def __init__(self, shapes: Shapes) -> None:
-        self.lock = threading.Lock()
+        self.guard = Guard()
         self.seconds = 0.0
         """How long it took to compile."""
         self.shapes = shapes
@@ -156,7 +157,7 @@ class _Kept:
         self._error: Exception | None = None
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
-        with self.lock:
+        with self.guard.lock:
             if self._error is not None:
                 raise self._error
             if self.made is None:
@@ -182,7 +183,7 @@ class _StandIn:
         self._make = make
         self._made: CompiledSubgraph | None = None
         self._asked = False
-        self._lock = threading.Lock()
+        self._guard = Guard()
         self._spent: OrderedDict[Shapes, float] = OrderedDict()
         self._only: OrderedDict[Shapes, None] = OrderedDict()
         """The sizes that do not compile."""
@@ -191,7 +192,7 @@ class _StandIn:
         """Is it to serve these sizes, if compiling takes so many seconds?"""
         if compiling < LONG:
             return False
-        with self._lock:
+        with self._guard.lock:
             if not self._there() or self._spent.get(shapes, 0.0) < compiling:
                 return self._made is not None
             del self._spent[shapes]
@@ -199,7 +200,7 @@ class _StandIn:
 
     def takes_over(self, shapes: Shapes) -> bool:
         """Is there one to serve these sizes, which do not compile?"""
-        with self._lock:
+        with self._guard.lock:
             if self._there():
                 self._only[shapes] = None
                 if len(self._only) > COUNTED:
@@ -225,7 +226,7 @@ class _StandIn:
         start = time.perf_counter()
         results = guarded_run(self._made, inputs, out)
         seconds = time.perf_counter() - start
-        with self._lock:
+        with self._guard.lock:
             self.calls += 1
             self._spent[shapes] = self._spent.pop(shapes, 0.0) + seconds
             if len(self._spent) > COUNTED:

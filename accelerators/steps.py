@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.ending import at_a_device
 from accelerators.errors import CompileError, RunError
 from accelerators.layout import HOST, array_layout
 from accelerators.units import Unit
@@ -84,6 +85,7 @@ class CopyStep:
         """The slot filled."""
         return (self.target,)
 
+    @at_a_device()
     def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
         """Copy."""
         compiled = self.unit.compiled

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from accelerators.compiled_model import CompiledModel
+from accelerators.ending import at_a_device
 from accelerators.interface import TunedKernel
 from accelerators.specialized import SpecializedSubgraph
 from accelerators.units import Unit
@@ -39,6 +40,7 @@ def line_of(kernel: TunedKernel) -> str:
     return f"  {kernel.kernel}: {kernel.before_us:.1f} µs {change}, {kernel.tried} tried"
 
 
+@at_a_device()
 def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True) -> TuningReport:
     """Measure the kernels of a compiled model in several ways for `budget_s` seconds, and remember the fastest.
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from accelerators.cache.compiling import compile_cached
 from accelerators.device_list import Device
+from accelerators.ending import door
 from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
+from accelerators.forking import renewed_in_children
 from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.layout import HOST, is_laid_out, laid_out
 from accelerators.output_check import OutputCheck
@@ -50,6 +52,11 @@ class Unit:
 
     def __attrs_post_init__(self) -> None:
         self.check = OutputCheck(self.body)
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In a forked process: the threads of its parent that were running it are not there."""
+        self.measuring, self.lock = threading.RLock(), threading.Lock()
 
     @property
     def memory(self) -> str:
@@ -63,6 +70,7 @@ class Unit:
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
         """The body's outputs; whatever the device raises says where."""
+        door.enter()
         try:
             if self.compiled.concurrent:
                 made = guarded_run(self.compiled, inputs, out)
@@ -71,6 +79,8 @@ class Unit:
                     made = guarded_run(self.compiled, inputs, out)
         except Exception as error:
             raise self.failure(error) from error
+        finally:
+            door.leave()
         if self.compiled.memory != HOST:
             return self.check.counted(made, self.title)
         return made if self.check.fits(made) else self.check.checked(made, inputs, self.title)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from accelerators.forking import Guard
 from accelerators.layout import aligned_block, laid_out
 
 Array = np.ndarray[Any, Any]
@@ -20,7 +20,7 @@ _held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueD
 _final: WeakValueDictionary[int, Array] = WeakValueDictionary()
 """By identity, the arrays that there is nothing to do for."""
 
-_guard = threading.Lock()
+_guard = Guard()
 
 
 def held_once(array: Array) -> Array:
@@ -29,12 +29,12 @@ def held_once(array: Array) -> Array:
     if _final.get(id(array)) is array:
         return array
     key = (array_digest(array), array.dtype.str, array.shape)
-    with _guard:
+    with _guard.lock:
         known = _held.get(key)
     if known is not None:
         return known
     made = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
-    with _guard:
+    with _guard.lock:
         kept = _held.setdefault(key, made)
         _final[id(kept)] = kept
         return kept
@@ -42,7 +42,7 @@ def held_once(array: Array) -> Array:
 
 def mapped(array: Array, digest: str | None = None) -> Array:
     """An aligned array that lies in a file, with its digest where it is known: `held_once` need not look at it again."""
-    with _guard:
+    with _guard.lock:
         kept = array if digest is None else _held.setdefault((digest, array.dtype.str, array.shape), array)
         _final[id(kept)] = kept
         return kept

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Protocol
 
 import attrs
 
 from graph.graph import Graph
+from graph.lazy import lazy
 from graph.words import counted
 from partition.errors import PartitionError
 from partition.fingerprint import fingerprint
@@ -108,17 +108,17 @@ class Plan:
     written_fingerprint: str | None = None
     """The fingerprint that was read from a file."""
 
-    @cached_property
+    @lazy
     def borders(self) -> tuple[Border, ...]:
         """Every edge that ends at a subgraph's border. Worked out on first use, in linear time."""
         return tuple(self.reasons.borders())
 
-    @cached_property
+    @lazy
     def outside(self) -> tuple[Outside, ...]:
         """Every op in no subgraph."""
         return tuple(self.reasons.outside())
 
-    @cached_property
+    @lazy
     def fingerprint(self) -> str:
         """Tells whether another graph is the same, node for node."""
         if self.written_fingerprint is not None:

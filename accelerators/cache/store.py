@@ -17,7 +17,7 @@ import numpy as np
 from accelerators.atomic import PREFIX, replacing
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
-from accelerators.cache.waiting import lock
+from accelerators.cache.waiting import locked
 from accelerators.cache.weights import read_weights, write_weights
 
 Array = np.ndarray[Any, Any]
@@ -65,16 +65,12 @@ class Store:
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:
         """Only one thread of one process at a time is inside for a key. The lock goes with the process that holds it."""
-        path = self._locks / f"{int(key[:8], 16) % LOCKS:02}"
-        try:
-            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unusable(self.folder, f"it cannot be written to: {error.strerror or error}") from None
-        try:
-            lock(number)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(locked(self._locks / f"{int(key[:8], 16) % LOCKS:02}"))
+            except OSError as error:
+                raise unusable(self.folder, f"it cannot be written to: {error.strerror or error}") from None
             yield
-        finally:
-            os.close(number)
 
     def read(self, key: str) -> Stored | None:
         """The entry, and from now on it is the one used last; None if there is none; Damaged if it is not whole."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accelerators.forking import renewed_in_children
 
 PATIENCE = 0.02
 """Seconds between two looks."""
@@ -21,6 +27,38 @@ _wanted = _Wanted()
 def work_until(abandoned: threading.Event) -> None:
     """From now on this thread waits for no lock once the event is set."""
     _wanted.abandoned = abandoned
+
+
+class _LockFiles:
+    """The lock files that this process has open. A forked process shares them with its parent, and a file stays locked until both
+    have closed it: the child closes those of threads that it does not have."""
+
+    def __init__(self) -> None:
+        self.threads: dict[int, int] = {}
+        """By the file's number, the thread that opened it."""
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        me = threading.get_ident()
+        for number in [number for number, thread in self.threads.items() if thread != me]:
+            del self.threads[number]
+            os.close(number)
+
+
+_files = _LockFiles()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Only one thread of one process at a time is inside for a file. The lock goes with the process that holds it."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _files.threads[number] = threading.get_ident()
+    try:
+        lock(number)
+        yield
+    finally:
+        del _files.threads[number]
+        os.close(number)
 
 
 def lock(number: int) -> None:

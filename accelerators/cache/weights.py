@@ -4,7 +4,6 @@ the small ones of an entry are one file."""
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from accelerators.atomic import replacing
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
+from accelerators.forking import Guard
 from accelerators.weights import ALIGNMENT, array_digest, byte_view, mapped
 from graph.types import dtype_name, numpy_dtype
 
@@ -71,13 +71,13 @@ def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape
 
 
 _files: WeakValueDictionary[str, Array] = WeakValueDictionary()
-_guard = threading.Lock()
+_guard = Guard()
 
 
 def _mapped(path: Path) -> Array:
     """What is written to the mapping stays in this process. A damaged file goes."""
     used_now(path)
-    with _guard:
+    with _guard.lock:
         known = _files.get(str(path))
     if known is not None:
         return known
@@ -85,5 +85,5 @@ def _mapped(path: Path) -> Array:
     if hashlib.sha256(made.data).hexdigest() != path.name:
         path.unlink(missing_ok=True)
         raise Damaged("the checksum of its weights is wrong")
-    with _guard:
+    with _guard.lock:
         return _files.setdefault(str(path), made)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from accelerators.engines.opsets import lowered
 from graph.graph import Graph
 from graph.inline import inline_calls
+from graph.lazy import lazy
 from graph.node import Node
 from graph.rewrite import Rewriter
 
@@ -65,7 +65,7 @@ class EngineModel:
         found = re.match(r"[nvy]\d+(?![^\W_])", name)
         return None if found is None else self._by_name.get(found[0])
 
-    @cached_property
+    @lazy
     def _by_name(self) -> dict[str, Node]:
         known = self.proto.graph.node if self.proto is not None else ()
         protos = [proto for proto in known if proto.name[:1] == "n"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from accelerators.forking import Guard
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -32,18 +32,18 @@ class Trials:
         self._constants_up_to = constants_up_to
         self.known: dict[str, bool | str] = {}
         """The answers."""
-        self._lock = threading.Lock()
+        self._guard = Guard()
 
     def answer(self, node: Node, graph: Graph) -> bool | str:
         """Does the engine take the node? A trial only for the first of its kind."""
         key = _key(node, graph)
         if key is None:
             return self._attempt(self._alone(node, graph))
-        with self._lock:
+        with self._guard.lock:
             if key in self.known:
                 return self.known[key]
         answer = self._attempt(self._alone(node, graph))
-        with self._lock:
+        with self._guard.lock:
             if len(self.known) >= LIMIT:
                 self.known.clear()
             self.known[key] = answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from functools import cached_property
 from typing import Any, ClassVar
 
 from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
@@ -16,6 +15,7 @@ from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.onnxruntime import hazards
 from accelerators.query import Support
 from graph.graph import Graph
+from graph.lazy import lazy
 from graph.node import Node
 
 CPU = "CPUExecutionProvider"
@@ -152,7 +152,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             return f"onnxruntime: {reason(error)}"
         return True
 
-    @cached_property
+    @lazy
     def _newest(self) -> dict[str, int]:
         """The newest version of each domain that the engine loads."""
         from onnx.defs import get_all_schemas, onnx_opset_version

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from accelerators.engines.model import EngineModel
 from accelerators.errors import RunError
+from accelerators.forking import Guard
 from accelerators.interface import CompiledSubgraph, ProfileRow
 from accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
 from accelerators.onnxruntime.profile import rows_of_last_run
@@ -120,7 +120,7 @@ class _Profile:
         self._model = model
         self._make = make
         self._folder = tempfile.TemporaryDirectory(prefix="partita-profile-")
-        self._lock = threading.Lock()
+        self._guard = Guard()
         self._rows: Sequence[ProfileRow] = ()
         self._ran = False
         self._session: Session | None = self._fresh()
@@ -130,7 +130,7 @@ class _Profile:
 
     def run(self, action: Callable[[Session], Any]) -> Any:
         """One run at a time, so that the last one can be told."""
-        with self._lock:
+        with self._guard.lock:
             if self._session is None:
                 self._session = self._fresh()
             self._ran = True
@@ -138,7 +138,7 @@ class _Profile:
 
     def rows(self) -> Sequence[ProfileRow]:
         """The rows of the last run."""
-        with self._lock:
+        with self._guard.lock:
             if self._ran and self._session is not None:
                 path = Path(self._session.end_profiling())
                 self._rows = rows_of_last_run(path.read_text("utf-8"), self._model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from accelerators.engines.query import judged_inside, query_by_op, typed
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.engines.values import choice, count, flag
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
+from accelerators.forking import Guard
 from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.openvino import hazards
 from accelerators.openvino.integers import SmallIntegers
@@ -56,7 +56,7 @@ class OpenVinoAccelerator(Accelerator):
         self._core: Any = self._engine.Core()
         self._trials = Trials(self._attempt, constants_up_to=1 << 20)
         self._extended = False
-        self._lock = threading.Lock()
+        self._guard = Guard()
         if not self._core.available_devices:
             raise AcceleratorUnavailable("openvino finds no device here", where="device 'openvino'")
 
@@ -159,7 +159,7 @@ class OpenVinoAccelerator(Accelerator):
         properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
         try:
             model = self._core.read_model(engine_model(alone, {}).complete())
-            with self._lock:
+            with self._guard.lock:
                 self._core.compile_model(model, device, properties)
         except RuntimeError as error:
             return f"openvino: {reason(error)}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-import threading
 from types import ModuleType
 from typing import Any
 
-_lock = threading.Lock()
+from accelerators.forking import Guard
+
+_guard = Guard()
 
 
 def import_openvino() -> Any:
     """The package. Its import would report itself over the network; with the reporting package hidden it uses its own stub."""
-    with _lock:
+    with _guard.lock:
         if "openvino" in sys.modules:
             return sys.modules["openvino"]
         hidden: dict[str, ModuleType | None] = {"openvino_telemetry": sys.modules.get("openvino_telemetry")}

@@ -15,7 +15,7 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built, compile_kernels
 from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.importing import quiet, refused
-from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.linking import link, load
 from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
@@ -60,7 +60,7 @@ class Assembled:
 def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
     """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
     weights = _packed_weights(bodies)
-    with lock, quiet(), refused("assembly"):
+    with compiling.lock, quiet(), refused("assembly"):
         made = _Assembly(graph, bodies, weights, machine).run()
     return _linked(made, {id(built): built for _, built in bodies.values()}.values(), machine)
 

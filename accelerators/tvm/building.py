@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
+from accelerators.forking import Guard
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.codegen import generate, object_code
 from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.importing import quiet
-from accelerators.tvm.library import lock
+from accelerators.tvm.library import compiling
 from accelerators.tvm.linking import can_link
 from accelerators.tvm.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine import Machine
@@ -28,7 +28,7 @@ class Built:
         """What they were made of."""
         self.machine = machine
         """What they were made for."""
-        self._guard = threading.Lock()
+        self._guard = Guard()
         self._library: Any = None
         self.code = b""
         """The object file; empty where there is none."""
@@ -44,7 +44,7 @@ class Built:
     @property
     def library(self) -> Any:
         """The runtime module that holds them. Where they are an object file it is made now: it takes far more memory."""
-        with self._guard:
+        with self._guard.lock:
             if self._library is None:
                 self._library = _generated(self.lowered.kernels(), self.machine.target)
             return self._library
@@ -90,7 +90,7 @@ _Key = tuple[str, Machine, tuple[tuple[str, str], ...]]
 
 def _finished(key: _Key, lowered: Lowered) -> Built:
     made = Built(lowered, key[1])
-    with _guard:
+    with _guard.lock:
         _built[key] = made
         while len(_built) > CACHED:
             _built.popitem(last=False)
@@ -104,7 +104,7 @@ def build(body: Body, machine: Machine) -> Built:
 
 
 def _known(key: _Key) -> Built | None:
-    with _guard:
+    with _guard.lock:
         known = _built.get(key)
         if known is not None:
             _built.move_to_end(key)
@@ -113,13 +113,13 @@ def _known(key: _Key) -> Built | None:
 
 def is_built(body: Body, machine: Machine) -> bool:
     """Is the machine code of this structure there already?"""
-    with _guard:
+    with _guard.lock:
         return (body.key, machine, ()) in _built
 
 
 def compile_kernels(kernels: Mapping[str, Any], target: Any) -> Any:
     """A runtime module of these kernels under their names."""
-    with lock, quiet():
+    with compiling.lock, quiet():
         return _generated(kernels, target)
 
 
@@ -130,11 +130,11 @@ def _generated(kernels: Mapping[str, Any], target: Any) -> Any:
 CACHED = 2048
 """How many bodies' machine code stays in memory."""
 
-_guard = threading.Lock()
+_guard = Guard()
 _built: OrderedDict[_Key, Built] = OrderedDict()
 
 
 def forget() -> None:
     """Empty the cache."""
-    with _guard:
+    with _guard.lock:
         _built.clear()

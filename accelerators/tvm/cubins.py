@@ -4,18 +4,18 @@ and would call the CUDA compiler where the subgraph is loaded."""
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from accelerators.forking import Guard
 from accelerators.tvm.nvcc import cubins_of_all
 from accelerators.tvm.runtime import function, runtime
 
 _COMPILE = "tvm_callback_cuda_compile"
 """What TVM's CUDA runtime calls for source that it finds in a library."""
 
-_guard = threading.Lock()
+_guard = Guard()
 
 
 def cubins(executable: Any, arch: str) -> dict[str, bytes]:
@@ -37,7 +37,7 @@ def served(known: Mapping[str, bytes]) -> Iterator[None]:
     if not known:
         yield
         return
-    with _guard:
+    with _guard.lock:
         before = function(_COMPILE)
 
         def compile_(source: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from accelerators.errors import CompileError
-from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.library import compiling, part, tvm
 from graph.errors import PartitaError
 from graph.graph import Graph
 
@@ -22,7 +22,7 @@ def import_body(graph: Graph) -> Any:
     from graph.writers.onnx.model import to_model
 
     importer = part("relax.frontend.onnx.onnx_frontend").ONNXGraphImporter
-    with lock, quiet(), refused("importer"):
+    with compiling.lock, quiet(), refused("importer"):
         model = to_model(graph)
         opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
         importing = importer({}, {}, sanitize=False)
@@ -54,7 +54,7 @@ def legalize(module: Any, target: Any) -> Any:
         relax.transform.FuseTIR(),
         relax.transform.DeadCodeElimination(),
     ]
-    with lock, quiet(), refused("operator lowering"), target:
+    with compiling.lock, quiet(), refused("operator lowering"), target:
         made = tvm().transform.Sequential(passes)(module)
     _check_lowered(made)
     return made

@@ -9,15 +9,16 @@ from functools import cache
 from typing import Any
 
 from accelerators.errors import AcceleratorUnavailable
+from accelerators.forking import Guard
 from accelerators.tvm.runtime import PACKAGE, function, has_backend, package_folder, runtime
 
-__all__ = ["OLDEST", "PACKAGE", "function", "lock", "part", "tvm", "why_no_compiler"]
+__all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
 
 OLDEST = (0, 27)
 """The oldest version whose modules are where this folder looks for them."""
 
-lock = threading.RLock()
-"""TVM's builders and passes keep state of their own: one thread compiles at a time."""
+compiling = Guard(threading.RLock)
+"""TVM's builders and passes keep state of their own: one thread compiles at a time, under this lock."""
 
 
 @cache

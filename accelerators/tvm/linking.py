@@ -17,7 +17,7 @@ from typing import Any
 
 from accelerators.errors import NotSupported
 from accelerators.tvm.importing import first_line
-from accelerators.tvm.library import function, lock, part, tvm
+from accelerators.tvm.library import compiling, function, part, tvm
 from accelerators.tvm.pool import pool_object
 from accelerators.tvm.runtime import load_library
 
@@ -50,7 +50,7 @@ def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         try:
-            with lock:
+            with compiling.lock:
                 files = [_program(executable, target, Path(folder))]
             threads = pool_object(*compiler())
             for number, code in enumerate([*objects, *([threads] if threads else ())]):

@@ -12,7 +12,7 @@ from accelerators.errors import CompileError
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.importing import import_body, legalize, quiet, refused
-from accelerators.tvm.library import lock, part, tvm
+from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.machine import Machine
 from graph.types import TensorType
 from graph.words import counted
@@ -51,7 +51,7 @@ def lower(
     from accelerators.tvm.templates import find_template
     from accelerators.tvm.templates.choice import choosing
 
-    with lock:
+    with compiling.lock:
         with quiet(), refused("template"), choosing(choices or {}) as made:
             drafted = find_template(body, machine)
         if drafted is not None and offered is not None:

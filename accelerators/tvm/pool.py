@@ -12,10 +12,11 @@ import ctypes
 import subprocess
 import sys
 import tempfile
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from accelerators.forking import Guard
 
 SOURCE = Path(__file__).with_name("pool.c")
 
@@ -32,7 +33,7 @@ class Serving:
         self.everywhere = True
         """Do all kernels of this process run on our threads? False as soon as some were loaded that run on TVM's."""
         self._library: Any = None
-        self._guard = threading.Lock()
+        self._guard = Guard()
 
     @property
     def is_here(self) -> bool:
@@ -45,7 +46,7 @@ class Serving:
             self.everywhere = False
             return
         library = ctypes.CDLL(path)
-        with self._guard:
+        with self._guard.lock:
             if self._library is None and hasattr(library, "partita_launch"):
                 self._library = library
             if hasattr(library, _SLOT):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 
+from accelerators.forking import Guard
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
@@ -37,18 +37,18 @@ def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
 SMALL = 200
 """A graph of fewer nodes may be an op taken apart: many of them are asked about between two questions about the model."""
 
-_guard = threading.Lock()
+_guard = Guard()
 _last: dict[bool, tuple[Graph, frozenset[NodeEntry]]] = {}
 
 
 def _settled(graph: Graph) -> frozenset[NodeEntry]:
     """The values; those of the small and of the large graph asked about last are remembered."""
     small = len(graph.nodes) < SMALL
-    with _guard:
+    with _guard.lock:
         known = _last.get(small)
     if known is None or known[0] is not graph:
         known = graph, frozenset(_found(graph))
-        with _guard:
+        with _guard.lock:
             _last[small] = known
     return known[1]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable
 from functools import cache, lru_cache
 from typing import Any
 
 from accelerators.errors import CompileError
+from accelerators.forking import Guard
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.importing import import_body, legalize
@@ -43,7 +43,7 @@ MOST = 65_536
 _answers: dict[Hashable, bool | str] = {}
 """What was answered for ops of one structure, sizes and all: a large graph repeats a few."""
 
-_guard = threading.Lock()
+_guard = Guard()
 
 
 def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
@@ -91,11 +91,11 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if not _static(node):
         return is_settled(node, graph) or _by_name(node)
     key = f"{machine.kind} {_signature(node, graph)}"
-    with _guard:
+    with _guard.lock:
         known = trials.get(key)
     if known is None:
         known = _tried(node, graph, machine)
-        with _guard:
+        with _guard.lock:
             trials[key] = known
     return known
 
@@ -206,7 +206,7 @@ def _type_difference(found: Any, graph: Graph) -> str | None:
 
 def forget() -> None:
     """Forget the trials."""
-    with _guard:
+    with _guard.lock:
         trials.clear()
         _answers.clear()
 

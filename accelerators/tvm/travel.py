@@ -17,7 +17,7 @@ from accelerators.tvm.assembling import Assembled
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.cubins import cubins, served
 from accelerators.tvm.importing import first_line, quiet
-from accelerators.tvm.library import lock
+from accelerators.tvm.library import compiling
 from accelerators.tvm.linking import NEEDED
 from accelerators.tvm.runtime import function, has_backend, load_library
 from graph.graph import Graph
@@ -46,7 +46,7 @@ def _library(executable: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         try:
-            with lock, quiet():
+            with compiling.lock, quiet():
                 executable.export_library(str(path))
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graph.errors import ReadError
+from graph.lazy import lazy
 from graph.ops.schemas import ONNX_DOMAINS, OpSpec, require_spec, spec_of
 from graph.protos import TypeReader
 from graph.readers.onnx.source import utf8
@@ -29,7 +29,7 @@ class Names:
         self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
 
-    @cached_property
+    @lazy
     def _given(self) -> set[str]:
         """All names that the file gives; a name that is made up is none of them."""
         return {name for nodes in self._protos for name in given_names(nodes)}

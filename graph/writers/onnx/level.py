@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graph.errors import WriteError
 from graph.graph import Graph
+from graph.lazy import lazy
 from graph.node import CONSTANT, Node, NodeEntry
 from graph.ops.schemas import OpSpec, spec_of
 from graph.readers.onnx import marks
@@ -279,7 +279,7 @@ class LevelWriter:
         """Does the op Constant, at the graph's opset, take such an array?"""
         return dtype_name(array.dtype) in self._constant_dtypes
 
-    @cached_property
+    @lazy
     def _constant_dtypes(self) -> frozenset[str]:
         version = self.graph.opsets.get("")
         spec = None if version is None else spec_of(CONSTANT, "", version)
