@@ -19,11 +19,11 @@ from accelerators.forking import Guard
 from accelerators.placement import Placement
 from accelerators.settings import Config
 from accelerators.units import Unit, compile_unit
+from graph.build import is_made_call
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
 from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
-from partition.op_index import is_made_call
 from passes import apply_pass
 
 PATIENCE = 1.0

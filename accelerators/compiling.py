@@ -20,11 +20,11 @@ from accelerators.report import CompileReport, SubgraphRow
 from accelerators.rules import Forbid, Pin
 from accelerators.settings import Config, read_config
 from accelerators.units import Unit, compile_unit
+from graph.build import is_made_call
 from graph.graph import Graph
 from graph.node import Node
 from graph.order import reachable
 from graph.types import Dim
-from partition.op_index import is_made_call
 from passes import apply_pass
 from passes import optimize as optimized
 

@@ -103,6 +103,11 @@ def call(subgraph: Graph, *inputs: Node | NodeEntry, name: str | None = None, at
     )
 
 
+def is_made_call(node: Node) -> bool:
+    """Is it a call that a partition made, as opposed to a function of the model's own?"""
+    return node.subgraph is not None and node.op == CALL and node.domain == CALL_DOMAIN
+
+
 def _output_names(name: str | None, count: int) -> tuple[str, ...]:
     if not name or count == 1:
         return (name or "",) * count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from graph.control import AFTER, note_out_of_call
 from graph.errors import GraphError
 from graph.graph import Graph
 from graph.names import unique
@@ -142,9 +143,11 @@ class _Splice:
         values: dict[NodeEntry, NodeEntry | None] = {v[0]: entry for v, entry in zip(body.inputs, read, strict=True)}
         before = self.rebuilt(call).after
         nodes: dict[Node, Node] = {}
+        renamed: dict[str, str] = {}
         for node in body.nodes:
             if not node.is_variable:
-                made = nodes[node] = self._shared(node) or self._node(node, call, values, nodes, before)
+                made = nodes[node] = self._shared(node) or self._node(node, call, values, nodes, renamed, before)
+                renamed[node.name] = made.name
                 if made.is_constant:
                     self.constants.setdefault((made.name, id(made.value)), made)
                 values.update(zip(node.outputs, made.outputs, strict=True))
@@ -162,7 +165,13 @@ class _Splice:
         return self.constants.get((node.name, id(node.value))) if node.is_constant else None
 
     def _node(
-        self, node: Node, call: Node, values: dict[NodeEntry, NodeEntry | None], nodes: dict[Node, Node], before: tuple[Node, ...]
+        self,
+        node: Node,
+        call: Node,
+        values: dict[NodeEntry, NodeEntry | None],
+        nodes: dict[Node, Node],
+        renamed: dict[str, str],
+        before: tuple[Node, ...],
     ) -> Node:
         captures = [values[entry] for entry in node.captures]
         if any(entry is None for entry in captures):
@@ -174,12 +183,14 @@ class _Splice:
             node_name = name_inlined(node.name, call.name, self.names, self._counts)
         outputs = tuple([n and name_inlined(n, call.name, self.values, self._counts) for n in node.output_names])
         after = (*(nodes[earlier] for earlier in node.after), *before) if node.is_op else ()
+        noted = node.is_op and (AFTER in node.metadata or AFTER in call.metadata)
         return node.evolve(
             name=node_name,
             inputs=tuple([None if entry is None else values[entry] for entry in node.inputs]),
             captures=tuple(entry for entry in captures if entry is not None),
             output_names=outputs,
             after=after,
+            metadata=note_out_of_call(node, call, renamed) if noted else node.metadata,
         )
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, is_not
 
 import attrs
 
+from graph.control import noted_after
 from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.order import topological
 from graph.types import Type
 from partition.op_index import OpIndex
-
-AFTER = "partita.after"
-"""The metadata key that keeps, by name, the control dependencies of nodes about a border that one crosses."""
 
 PLACE = attrgetter("place")
 
@@ -178,11 +175,6 @@ def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
             return topological([*sources, *ops])
         last = node.place
     return (*sources, *ops)
-
-
-def noted_after(node: Node) -> Mapping[str, str]:
-    """The node's metadata with its control dependencies by name."""
-    return {**node.metadata, AFTER: json.dumps([other.name for other in node.after])}
 
 
 def common_affinity(affinities: Iterable[str | None]) -> str | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
+from graph.control import AFTER, names_after, without_note
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
-from partition.bodies import AFTER
 from partition.errors import PartitionError
 from passes import register_pass
 from passes.registry import REQUESTS
@@ -39,10 +38,9 @@ def _with_control(g: Graph) -> Graph:
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         made = rewriter.rebuilt(node)
-        names = json.loads(made.metadata[AFTER]) if AFTER in made.metadata else None
+        names = names_after(made) if AFTER in made.metadata else None
         if names is not None and all(name in found for name in names):
-            metadata = {key: text for key, text in made.metadata.items() if key != AFTER}
-            made = made.evolve(after=tuple(found[name] for name in names), metadata=metadata)
+            made = made.evolve(after=tuple(found[name] for name in names), metadata=without_note(made))
         found[node.name] = rewriter.keep(node, made)
 
     return rewrite(g, visit)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from graph.build import CALL, CALL_DOMAIN
+from graph.build import is_made_call
 from graph.graph import Graph
 from graph.node import Node
 
@@ -75,11 +75,6 @@ def build_op_index(graph: Graph) -> OpIndex:
     live = _live(graph, number, preds)
     offered = [bool(alive) and not is_made_call(node) for alive, node in zip(live, nodes, strict=True)]
     return OpIndex(graph, nodes, number, preds, live, offered, [node.affinity for node in nodes])
-
-
-def is_made_call(node: Node) -> bool:
-    """Is it a call that a partition made, as opposed to a function of the model's own?"""
-    return node.subgraph is not None and node.op == CALL and node.domain == CALL_DOMAIN
 
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from graph.build import is_made_call
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.node import Node
@@ -14,7 +15,6 @@ from partition.applying import finish, plan_of
 from partition.backend import make_properties
 from partition.errors import PartitionError, not_a
 from partition.names import names_in
-from partition.op_index import is_made_call
 from partition.planner import PartitionOptions, Planner
 from partition.plans import Plan
 from partition.property import AffinityProperty, SubgraphProperty
@@ -68,17 +68,23 @@ def _partition(g: Graph, properties: list[SubgraphProperty], options: PartitionO
 def _partition_bodies(
     g: Graph, which: Callable[[Node], bool], make: Callable[[], list[SubgraphProperty]], options: PartitionOptions
 ) -> Graph:
-    """The second level: the bodies of these calls partitioned. The reports are in the bodies' own attributes."""
+    """The second level: the bodies of these calls partitioned. The reports are in the bodies' own attributes.
+
+    A body that several calls share, as functions of a model are, is partitioned once."""
     taken = names_in(g)
+    done: dict[Graph, Graph] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         made = rewriter.rebuilt(node)
-        if node.subgraph is not None and which(node):
-            made = made.evolve(subgraph=_partition(node.subgraph, make(), options, taken))
+        body = node.subgraph
+        if body is not None and which(node):
+            if body not in done:
+                done[body] = _partition(body, make(), options, taken)
+            made = made.evolve(subgraph=done[body])
         rewriter.keep(node, made)
 
-    done = rewrite(g, visit)
-    return done.evolve(attrs={key: value for key, value in g.attrs.items() if key != PROPERTY})
+    partitioned = rewrite(g, visit)
+    return partitioned.evolve(attrs={key: value for key, value in g.attrs.items() if key != PROPERTY})
 
 
 def plan(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from graph.control import noted_after
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.order import topological
 from graph.pauses import collector_paused
-from partition.bodies import noted_after
 from partition.calls import Chosen, Made, check_reads
 from partition.errors import not_a
 from partition.op_index import OpIndex
