@@ -1,0 +1,141 @@
+"""Random models on every device: python -m tests.fuzz.models --count 1000
+
+Prints each difference that has no written reason, cut down to a few nodes, as text and as a file, and at last what was tried."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence, Set
+from pathlib import Path
+
+import attrs
+
+import partita as pt
+from tests.fuzz.children import Child
+from tests.fuzz.models.builder import Case
+from tests.fuzz.models.check import SETTINGS, Finding
+from tests.fuzz.models.generate import generate
+from tests.fuzz.models.reasons import reason_of
+from tests.fuzz.models.reduce import cut, reduced, shown
+
+SECONDS = 60.0
+"""A model that takes longer in all its settings hangs."""
+
+
+@attrs.define
+class Tally:
+    """What was tried."""
+
+    models: int = 0
+    runs: int = 0
+    known: Counter[str] = attrs.Factory(Counter)
+    """Differences by their written reason."""
+    unknown: list[tuple[int, Finding]] = attrs.Factory(list)
+    """By seed, those without."""
+
+
+class Campaign:
+    """Models by seed, in a child process."""
+
+    def __init__(self, settings: Sequence[str], folder: Path | None = None, seconds: float = SECONDS) -> None:
+        self.settings = list(settings)
+        self.folder = folder
+        """Where models that fail are written."""
+        self.seconds = seconds
+        self.tally = Tally()
+        self.child = Child("tests.fuzz.models.child", "findings")
+
+    def try_seed(self, seed: int) -> None:
+        """One model in all settings."""
+        self.tally.models += 1
+        left = self.settings
+        while left:
+            findings, ran = self._ask(seed, left, None)
+            self.tally.runs += ran
+            for finding in findings:
+                self._judge(seed, finding)
+            left = left[ran:] if any(f.what in ("crashed", "hung") for f in findings) else []
+
+    def close(self) -> None:
+        """End the child."""
+        self.child.close()
+
+    def _ask(self, seed: int, settings: Sequence[str], keep: Set[str] | None) -> tuple[list[Finding], int]:
+        """What was found, and in how many settings the model was run."""
+        question = {"seed": seed, "settings": list(settings), "keep": None if keep is None else sorted(keep)}
+        answer = self.child.ask(question, self.seconds)
+        if answer.last is not None:
+            return [Finding(**finding) for finding in answer.last["findings"]], len(settings)
+        setting = answer.notes[-1]["setting"] if answer.notes else "start"
+        ran = list(settings).index(setting) + 1 if setting in settings else len(settings)
+        return [Finding(setting, answer.end, answer.printed)], ran
+
+    def _judge(self, seed: int, finding: Finding) -> None:
+        """Cut the model down, and look for a reason."""
+        whole = generate(seed)
+        last = finding
+
+        def fails(names: Set[str]) -> bool:
+            nonlocal last
+            found, _ = self._ask(seed, [finding.setting], names)
+            same = [
+                other for other in found if (other.setting, other.what) == (finding.setting, finding.what)
+            ]
+            last = same[0] if same else last
+            return bool(same)
+
+        kept = reduced(whole, fails)
+        case = cut(whole, kept) or whole
+        reason = reason_of(case, last)
+        if reason is not None:
+            self.tally.known[reason] += 1
+            return
+        self.tally.unknown.append((seed, last))
+        self._print(seed, last, case)
+
+    def _print(self, seed: int, finding: Finding, case: Case) -> None:
+        print(
+            f"-- seed {seed} on {finding.setting}: {finding.what}: {finding.detail}\n{shown(case)}",
+            flush=True,
+        )
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / f"{seed}-{finding.setting}.onnx"
+            pt.save(case.graph, path)
+            print(f"   written to {path}", flush=True)
+
+
+def main() -> int:
+    """Try so many models, or for so many seconds; 1 if anything has no reason."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.models", description=__doc__)
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=1000, help="how many seeds")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--settings", default=",".join(SETTINGS), help="some of: " + ", ".join(SETTINGS))
+    parser.add_argument("--folder", type=Path, help="where models that fail are written")
+    options = parser.parse_args()
+    campaign = Campaign(options.settings.split(","), options.folder)
+    start = time.monotonic()
+    for seed in range(options.start, options.start + options.count):
+        if time.monotonic() - start > options.seconds:
+            break
+        campaign.try_seed(seed)
+    campaign.close()
+    tally = campaign.tally
+    print(
+        f"{tally.models} models from seed {options.start}, {tally.runs} runs, {time.monotonic() - start:.0f} s"
+    )
+    for text, count in tally.known.most_common():
+        print(f"  known, {count}: {text}")
+    print(f"  without a reason: {len(tally.unknown)}")
+    for seed, finding in tally.unknown:
+        first = (finding.detail.splitlines() or [""])[0]
+        print(f"    seed {seed} on {finding.setting}: {finding.what}: {first[:150]}")
+    return 1 if tally.unknown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

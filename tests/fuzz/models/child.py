@@ -1,0 +1,53 @@
+"""The process that models are tried in: python -m tests.fuzz.models.child
+
+Reads requests as lines of JSON (a seed, settings, perhaps the names of the ops that are kept) and answers each with a line for
+every setting before it begins and one with what was found. If it crashes or hangs, whoever asked knows where."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+import attrs
+
+from tests.fuzz.models.check import Finding, check, wanted_of
+from tests.fuzz.models.generate import generate
+from tests.fuzz.models.reduce import cut
+
+
+def main() -> None:
+    """Serve until the input ends. What libraries print goes to the error stream."""
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        findings = _findings(request, lambda note: print(json.dumps(note), file=answers))
+        print(json.dumps({"findings": [attrs.asdict(finding) for finding in findings]}), file=answers)
+
+
+def _findings(request: dict[str, Any], tell: Any) -> list[Finding]:
+    tell({"setting": "generate"})
+    case = generate(request["seed"])
+    if request.get("keep") is not None:
+        small = cut(case, set(request["keep"]))
+        if small is None:
+            return []
+        case = small
+    wanted = wanted_of(case)
+    found = []
+    for setting in request["settings"]:
+        tell({"setting": setting})
+        finding = check(case, setting, request["seed"], wanted)
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Differences that are known and stay, each with its reason: narrow, so that nothing else hides behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+
+from graph.node import Node
+from tests.fuzz.models.builder import Case
+from tests.fuzz.models.check import Finding
+from tests.fuzz.models.stability import run
+
+
+@attrs.frozen
+class Reason:
+    """One known difference."""
+
+    settings: str
+    """Where it shows itself."""
+    ops: str
+    """The ops of the cut-down model, one of which has to be there."""
+    when: Callable[[Case, Finding], bool]
+    """Is it the case that is meant?"""
+    text: str
+    """Why it stays."""
+
+
+def reason_of(case: Case, finding: Finding) -> str | None:
+    """Why the difference is allowed, of a model that is cut down to what differs; None where nothing says so."""
+    present = {node.op for node in case.graph.nodes if node.is_op}
+    for reason in REASONS:
+        if (
+            finding.setting in reason.settings.split()
+            and present & set(reason.ops.split())
+            and reason.when(case, finding)
+        ):
+            return reason.text
+    return None
+
+
+def _nodes(case: Case, ops: str) -> list[Node]:
+    return [node for node in case.graph.nodes if node.op in ops.split()]
+
+
+def has_nonfinite(case: Case, finding: Finding) -> bool:
+    """Is there any value that is not a number, or infinite?"""
+    return any(
+        isinstance(value, np.ndarray)
+        and value.dtype.kind in "fV"
+        and not np.isfinite(value.astype(np.float64)).all()
+        for value in run(case.graph, case.feeds, None).values()
+    )
+
+
+REASONS: tuple[Reason, ...] = (
+    Reason(
+        "onnxruntime scattered", "ArgMax ArgMin RNN GRU LSTM", has_nonfinite,
+        "onnxruntime passes over NaN in its comparisons and its clipped activations, where numpy stops at it",
+    ),
+    Reason(
+        "onnxruntime scattered", "Resize", has_nonfinite,
+        "onnxruntime also multiplies neighbours whose weight is zero, and so makes NaN of an infinity",
+    ),
+)  # fmt: skip

@@ -1,0 +1,167 @@
+"""How far two right answers may lie apart: the model is run again with each rounding made a little wrong.
+
+Numbers that a model makes of rounding errors (a comparison of two numbers that are nearly equal, the difference of large ones,
+the rounding of a half) say nothing of a kernel. What such runs change, a device may change as far; what they leave alone, as
+integers and moves do, has to be exact."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from graph.graph import Graph
+from graph.interpret import evaluate_node
+from graph.node import NodeEntry
+from tests.fuzz.models.values import Array
+
+EXACT = frozenset(
+    "Abs Neg Relu Max Min Clip Where Identity Transpose Reshape Flatten Squeeze Unsqueeze Concat Split Slice Pad Expand Tile"
+    " Gather GatherElements GatherND ScatterND TensorScatter Compress Unique TopK OneHot ReverseSequence Trilu EyeLike"
+    " ConstantOfShape DepthToSpace SpaceToDepth CenterCropPad SequenceConstruct SequenceAt SequenceInsert SequenceErase"
+    " ConcatFromSequence SplitToSequence MaxPool GlobalMaxPool MaxUnpool ReduceMax ReduceMin Ceil Floor Round Sign Hardmax"
+    " Cast CastLike BitCast Dropout".split()
+)
+"""Ops that round nothing, so that there is nothing to make wrong."""
+
+KEEPS_ZEROS = frozenset(
+    "Add Sub Mul Div Sqrt Sin Sinh Asin Asinh Tan Tanh Atan Atanh Erf Softsign Elu Celu Selu LeakyRelu PRelu Gelu Mish Swish"
+    " SwiGLU HardSwish Shrink ThresholdedRelu DequantizeLinear Pow Mod Sum Mean Sigmoid Exp".split()
+)
+"""Of the other ops those whose zeros are no sums that happen to cancel, and therefore exact."""
+
+PART_OF_ONE = frozenset(
+    "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan"
+    " CausalConvWithState LinearAttention".split()
+)
+"""Ops made of functions that libraries approximate to a part of one, not of the result."""
+
+STEPS = 4
+"""So many units in the last place of the largest number in a result are a rounding."""
+
+RUNS = 3
+"""How often the model is run with wrong roundings."""
+
+SLACK = 8
+"""A device may differ by so many times what these runs differ by."""
+
+
+@attrs.frozen
+class Expected:
+    """A value, and how far another one may be from it."""
+
+    value: Any
+    spread: Any
+    """For each number; infinite where nothing can be said."""
+
+
+def expected(graph: Graph, feeds: Sequence[Any]) -> list[Expected]:
+    """The graph's outputs by the reference, with what its roundings may do to them."""
+    exact = run(graph, feeds, None)
+    noisy = [run(graph, feeds, np.random.default_rng(seed)) for seed in range(RUNS)]
+    return [
+        Expected(exact[entry], _spread(exact[entry], [other[entry] for other in noisy]))
+        for entry in graph.outputs
+    ]
+
+
+def run(graph: Graph, feeds: Sequence[Any], noise: np.random.Generator | None) -> dict[NodeEntry, Any]:
+    """Every value of the graph, with each rounding a little wrong if there is noise."""
+    values: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(graph.inputs, feeds, strict=True)}
+    for node in graph.nodes:
+        if node.is_variable:
+            continue
+        read = [None if entry is None else values[entry] for entry in node.inputs]
+        made = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
+        if noise is not None and node.is_op and node.op not in EXACT:
+            made = tuple(_noisy(value, noise, str(node.op)) for value in made)
+        values.update(zip(node.outputs, made, strict=True))
+    return values
+
+
+def step_of(dtype: np.dtype[Any]) -> float:
+    """The distance from one to the next number."""
+    if dtype.name == "bfloat16":
+        return 2.0**-7
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+
+
+def _noisy(value: Any, noise: np.random.Generator, op: str) -> Any:
+    if not isinstance(value, np.ndarray) or not step_of(value.dtype) or not value.size:
+        return value
+    wide = value.astype(np.float64)
+    finite = np.abs(wide[np.isfinite(wide)])
+    scale = max(float(finite.max()) if finite.size else 0.0, 4.0 if op in PART_OF_ONE else 0.0)
+    step = max(step_of(value.dtype), 2.0**-23) * STEPS
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        moved = wide + step * noise.choice((-1.0, 1.0), wide.shape) * (np.abs(wide) + scale / 4)
+        return np.where((op in KEEPS_ZEROS) & (wide == 0), wide, moved).astype(value.dtype)
+
+
+def _spread(exact: Any, noisy: Sequence[Any]) -> Any:
+    if not isinstance(exact, np.ndarray):
+        return None
+    if any(other.shape != exact.shape for other in noisy):
+        return np.inf
+    wide = exact.astype(np.float64)
+    far = np.zeros(wide.shape)
+    with np.errstate(all="ignore"):
+        for other in noisy:
+            other = other.astype(np.float64)
+            same = (other == wide) | (np.isnan(other) & np.isnan(wide))
+            distance = np.abs(other - wide)
+            far = np.maximum(far, np.where(same, 0.0, np.where(np.isfinite(distance), distance, np.inf)))
+    if step_of(exact.dtype):
+        return far
+    return np.where(far > 0, np.inf, 0.0)
+
+
+def difference(found: Any, wanted: Expected) -> str | None:
+    """How the value differs from what is expected beyond what roundings may do; None if it does not."""
+    value = wanted.value
+    if not isinstance(value, np.ndarray):
+        return None
+    if not isinstance(found, np.ndarray):
+        return f"{type(found).__name__} instead of an array"
+    if found.dtype != value.dtype:
+        return f"{found.dtype} instead of {value.dtype}"
+    if np.isscalar(wanted.spread) and np.isinf(wanted.spread):
+        return None
+    if found.shape != value.shape:
+        return f"sizes {list(found.shape)} instead of {list(value.shape)}"
+    if not value.size:
+        return None
+    allowed = _allowed(value, wanted.spread)
+    if not allowed.any():
+        wrong = ~((found == value) | ((found != found) & (value != value)))
+        return _described(found, value, wrong)
+    a, b = found.astype(np.float64), value.astype(np.float64)
+    with np.errstate(all="ignore"):
+        right = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed) | np.isinf(allowed)
+    return _described(found, value, ~right)
+
+
+def _allowed(value: Array, spread: Array) -> Array:
+    """What its rounding and those before it may come to."""
+    step = step_of(value.dtype)
+    if not step:
+        return np.asarray(spread)
+    wide = np.abs(value.astype(np.float64))
+    finite = wide[np.isfinite(wide)]
+    scale = float(finite.max()) if finite.size else 0.0
+    if not np.any(spread):
+        return np.zeros(wide.shape)
+    return SLACK * np.asarray(spread) + 2 * step * (wide + scale)
+
+
+def _described(found: Array, value: Array, wrong: Any) -> str | None:
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return None
+    place = np.unravel_index(int(np.argmax(wrong)), value.shape) if value.ndim else ()
+    where = f"at {[int(i) for i in place]} " if place else ""
+    return f"{count} of {value.size} numbers differ: {where}{found[place]} instead of {value[place]}"

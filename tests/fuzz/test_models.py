@@ -1,0 +1,124 @@
+"""Random models on every device, in a few seconds; `python -m tests.fuzz.models` goes on for as long as one likes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from graph.interpret import interpret
+from graph.ops.schemas import newest_versions, spec_of
+from tests.fuzz.models.__main__ import Campaign
+from tests.fuzz.models.builder import Case
+from tests.fuzz.models.check import SETTINGS
+from tests.fuzz.models.generate import generate
+from tests.fuzz.models.recipes import LEFT_OUT, RECIPES
+from tests.fuzz.models.reduce import cut, reduced
+from tests.fuzz.models.stability import Expected, difference, expected
+
+ON_EVERYTHING = range(100, 106)
+"""Seeds of models that go through all settings."""
+
+ON_FAST_ONES = range(110, 150)
+"""And those that go through what takes no compiling."""
+
+
+def test_every_op_of_onnx_is_drawn_or_left_out_for_a_reason() -> None:
+    import onnx.defs
+
+    newest = newest_versions()[""]
+    names = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == ""}
+    known = {name for name in names if spec_of(name, "", newest) is not None}
+    assert known - set(RECIPES) - set(LEFT_OUT) == set()
+    assert set(LEFT_OUT) & set(RECIPES) == set()
+
+
+def test_a_seed_makes_the_same_model_again() -> None:
+    for seed in range(20):
+        first, second = generate(seed), generate(seed)
+        assert str(first.graph) == str(second.graph)
+        for a, b in zip(first.feeds, second.feeds, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_most_of_the_vocabulary_is_met() -> None:
+    ops = {node.op for seed in range(600) for node in generate(seed).graph.nodes if node.is_op}
+    assert len(ops & set(RECIPES)) > 0.9 * len(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seeds"),
+    [(list(SETTINGS), ON_EVERYTHING), (["passes", "partitioned", "files", "onnxruntime"], ON_FAST_ONES)],
+)
+def test_random_models_are_the_same_everywhere(settings: list[str], seeds: range) -> None:
+    campaign = Campaign(settings)
+    try:
+        for seed in seeds:
+            campaign.try_seed(seed)
+    finally:
+        campaign.close()
+    assert campaign.tally.runs == len(settings) * len(seeds)
+    assert campaign.tally.unknown == []
+
+
+def chain() -> Case:
+    x = pt.variable("x", "float32", (3,))
+    last = x
+    for number, op in enumerate("Neg Relu Abs Exp Neg".split()):
+        last = pt.op(op, last, name=f"n{number}")
+    return Case(pt.Graph([last], name="chain"), [np.array([-1, 0, 2], "float32")])
+
+
+def test_a_failure_is_cut_down_to_the_nodes_that_fail() -> None:
+    case = chain()
+    asked: list[set[str]] = []
+
+    def fails(names: set[str]) -> bool:
+        asked.append(set(names))
+        return {"n1", "n3"} <= names
+
+    assert reduced(case, fails) == {"n1", "n3"}
+    assert reduced(case, lambda names: "n2" in names) == {"n2"}
+    small = cut(case, {"n1", "n3"})
+    assert small is not None
+    assert [node.op for node in small.graph.nodes if node.is_op] == ["Relu", "Exp"]
+    np.testing.assert_allclose(interpret(small.graph, small.feeds)[1], np.exp([1, 0, 0]), rtol=1e-6)
+
+
+def test_what_is_integer_or_moved_has_to_be_exact() -> None:
+    x = pt.variable("x", "float32", (2,))
+    graph = pt.Graph([pt.op("Neg", x), pt.op("Cast", pt.op("Abs", x), to=7), pt.op("Exp", x)], name="g")
+    neg, cast, exp = expected(graph, [np.array([1.5, np.nan], "float32")])
+    assert difference(np.array([-1.5, np.nan], "float32"), neg) is None
+    assert difference(np.array([-1.5000001, np.nan], "float32"), neg) is not None
+    assert difference(cast.value + 1, cast) is not None
+    assert difference(exp.value * np.float32(1 + 1e-6), exp) is None
+    assert difference(exp.value * np.float32(1 + 1e-4), exp) is not None
+    assert difference(exp.value.astype("float64"), exp) == "float64 instead of float32"
+    assert "sizes" in str(difference(exp.value[:1], exp))
+
+
+def test_a_comparison_of_rounding_errors_says_nothing() -> None:
+    x = pt.variable("x", "float32", (4,))
+    total = pt.op("Sub", pt.op("Exp", x), pt.op("Exp", x))
+    graph = pt.Graph(
+        [
+            pt.op("Greater", total, pt.constant(np.float32(0))),
+            pt.op("Greater", x, pt.constant(np.float32(0))),
+        ],
+        name="g",
+    )
+    noise, sure = expected(graph, [np.array([1, 2, 3, -4], "float32")])
+    assert np.isinf(noise.spread).any()
+    assert difference(~sure.value, sure) is not None
+
+
+def test_nothing_is_compared_loosely_by_accident() -> None:
+    checked = exact = 0
+    for seed in range(40):
+        case = generate(seed)
+        for right in expected(case.graph, case.feeds):
+            if isinstance(right, Expected) and isinstance(right.value, np.ndarray) and right.value.size:
+                checked += 1
+                exact += not np.isinf(right.spread).any()
+    assert exact > 0.9 * checked
