@@ -12,6 +12,7 @@ from partition import growth
 from partition.combine import Combined
 from partition.errors import PartitionError, raised
 from partition.evidence import Evidence, EvidenceOfWalk
+from partition.growth.labels import Accept
 from partition.hooks import Hooks
 from partition.matcher import Matcher
 from partition.op_index import OpIndex
@@ -126,14 +127,26 @@ def _grown(
     number: dict[Hashable, int] = {}
     color = [None if label is None else number.setdefault(label, len(number)) for label in labels]
     if how == "seed":
-        groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer)
+        groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer, index.control)
     else:
-        groups = (growth.largest if how == "largest" else growth.waves)(index.preds, color, accept, fixed)
+        grow = growth.largest if how == "largest" else growth.waves
+        groups = grow(index.preds, color, _over_control(index, accept, how), fixed)
     if evidence.by_affinity and accept is None:
         groups = join_at_constants(index, groups, labels, fixed)
     if has_filter(selector):
         groups = _filtered(selector, hooks, index, groups, fixed, evidence)
     return groups, evidence
+
+
+def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | None:
+    """The same question, of edges along which values flow alone.
+
+    A subgraph does not grow over a control dependency; in waves, which need not be connected, both ends may run together."""
+    control = index.control
+    if not control:
+        return accept
+    together = how == "waves"
+    return lambda u, v: together if (u, v) in control else accept is None or accept(u, v)
 
 
 def _filtered(
@@ -151,7 +164,8 @@ def _filtered(
     if not evidence.filtered:
         return groups
     split = growth.waves if evidence.growth == "waves" else growth.largest
-    return split(index.preds, color, lambda u, v: (u, v) not in evidence.refused, fixed)
+    accept = _over_control(index, lambda u, v: (u, v) not in evidence.refused, evidence.growth)
+    return split(index.preds, color, accept, fixed)
 
 
 def filtered(selector: SubgraphSelector, hooks: Hooks, candidates: list[Node]) -> list[Node]:
@@ -193,7 +207,8 @@ def _walked(
         evidence.labels = labels
         evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
         asked = LabelWalk(labels)
-        groups = growth.walk(index.preds, [label is not None for label in labels], lambda: asked, fixed, observer=observer)
+        usable = [label is not None for label in labels]
+        groups = growth.walk(index.preds, usable, lambda: asked, fixed, observer=observer, control=index.control)
         if evidence.by_affinity:
             groups = join_at_constants(index, groups, labels, fixed)
         return groups, evidence
@@ -201,7 +216,7 @@ def _walked(
     writer: growth.WalkObserver = EvidenceOfWalk(evidence)
     if observer is not None:
         writer = growth.BothObservers(writer, observer)
-    groups = growth.walk(index.preds, free, maker, fixed, observer=writer)
+    groups = growth.walk(index.preds, free, maker, fixed, observer=writer, control=index.control)
     return groups, evidence
 
 

@@ -67,6 +67,8 @@ class Explanation:
         reason = self._not_offered(other) or self._given_back(evidence, other)
         if reason is not None:
             return reason
+        if (u, v) in self.index.control:
+            return "control", f"{self.name(v)!r} comes after {self.name(u)!r} and reads nothing of it: subgraphs follow values"
         if (u, v) in evidence.passed:
             return "cycle", self._passed_over(*evidence.passed[u, v], mine)
         if (u, v) in evidence.refused:

@@ -10,7 +10,7 @@ import attrs
 from graph.node import Node, NodeEntry
 from partition.growth.fixed import contract_fixed
 from partition.growth.quotient import Quotient
-from partition.op_index import OpIndex
+from partition.op_index import OpIndex, consumers
 from partition.pattern import ANY, COMMUTATIVE, CONST, Operand, Part, Pattern
 
 Members = tuple[int, ...]
@@ -47,13 +47,14 @@ class Matcher:
         self._free = list(free)
         self._ask = ask
         self._answers: dict[tuple[int, int], bool] = {}
-        self._readers = index.consumers()
+        self._sources = index.value_preds()
+        self._readers = consumers(self._sources)
         self._kept = {index.number[e.node] for e in index.graph.outputs if e.node in index.number}
         if fixed:
             merged = contract_fixed(index.preds, fixed)
             self._quotient = Quotient(merged.succ, merged.preds, merged.order, merged.owner)
         else:
-            self._quotient = Quotient([r[:] for r in self._readers], [list(dict.fromkeys(p)) for p in index.preds])
+            self._quotient = Quotient(index.consumers(), [list(dict.fromkeys(p)) for p in index.preds])
         self._walked: dict[tuple[int, int], int] = {}  # (part, node) -> the longest way there
         self._once = not any(part.operands for part in pattern.parts)
 
@@ -124,7 +125,7 @@ class Matcher:
             source = self.index.nodes[via]
             place = next((i for i, e in enumerate(inputs) if e is not None and e.node is source), None)
             if place is None:
-                return  # it is only captured, or a control dependency
+                return  # it is only captured
             del inputs[place]
         node = self.index.nodes[v]
         listed = part.operands
@@ -163,7 +164,7 @@ class Matcher:
         if not self._fits(parts[k], v):
             return
         for i in range(k - 1, -1, -1):
-            for u in dict.fromkeys(self.index.preds[v]):
+            for u in dict.fromkeys(self._sources[v]):
                 if self._free[u] and u not in members:
                     for before in self._ending_at(parts, i, u, members):
                         yield from self._at(parts[k], v, u, before)

@@ -9,6 +9,7 @@ import attrs
 from graph.build import is_made_call
 from graph.graph import Graph
 from graph.node import Node
+from partition.growth.labels import Edges
 
 Preds = list[list[int]]
 
@@ -25,6 +26,8 @@ class OpIndex:
     """The number of each op."""
     preds: Preds
     """For each op the ops that it depends on: inputs in order, captures, control; once for each edge."""
+    control: Edges
+    """The edges that are control dependencies alone: they count for cycles, and no callback is asked about them."""
     live: bytearray
     """Does an output of the graph depend on the op?"""
     offered: list[bool]
@@ -38,6 +41,13 @@ class OpIndex:
     def consumers(self) -> list[list[int]]:
         """For each op the ops that depend on it, ascending, each once."""
         return consumers(self.preds)
+
+    def value_preds(self) -> Preds:
+        """For each op the ops whose values it reads."""
+        control = self.control
+        if not control:
+            return self.preds
+        return [[u for u in sources if (u, v) not in control] for v, sources in enumerate(self.preds)]
 
     def read_alone(self) -> dict[Node, set[int]]:
         """The constants that are read by ops which read nothing but constants, each with these ops. Linear in the ops without
@@ -73,8 +83,9 @@ def build_op_index(graph: Graph) -> OpIndex:
         preds = [[v for u in sources if (v := new[u]) >= 0] for sources in origins]
     number = {node: v for v, node in enumerate(nodes)}
     live = _live(graph, number, preds)
+    control = _control_alone(nodes, number)
     offered = [bool(alive) and not is_made_call(node) for alive, node in zip(live, nodes, strict=True)]
-    return OpIndex(graph, nodes, number, preds, live, offered, [node.affinity for node in nodes])
+    return OpIndex(graph, nodes, number, preds, control, live, offered, [node.affinity for node in nodes])
 
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -86,6 +97,16 @@ def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
             if not known or known[-1] != v:
                 known.append(v)
     return found
+
+
+def _control_alone(nodes: list[Node], number: dict[Node, int]) -> Edges:
+    """The edges from nodes that another comes after without reading anything of theirs."""
+    found: set[tuple[int, int]] = set()
+    for v, node in enumerate(nodes):
+        if node.after:
+            read = {entry.node for entry in node.reads}
+            found.update((number[other], v) for other in node.after if other not in read and other in number)
+    return frozenset(found)
 
 
 def _live(graph: Graph, number: dict[Node, int], preds: Preds) -> bytearray:

@@ -154,7 +154,7 @@ class Planner:
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may come to a refused node another way
             alone = self.index.read_alone() if evidence.by_affinity else {}
             shared = [(only, self.index.readers(constant)) for constant, only in alone.items()]
-            check_connected(self.index.preds, [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
+            check_connected(self.index.value_preds(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
         return order
 
     def _give_back(self, before: int, declined: dict[int, str]) -> None:

@@ -46,8 +46,8 @@ class Border:
     inside: str
     """The subgraph whose border it is: where both ends are in subgraphs, that of the property that chose first."""
     rule: str
-    """The kind of reason: input, call, dead, unsupported, unselected, device, callback, filter, size, hook, pattern, taken
-    or cycle."""
+    """The kind of reason: input, call, dead, unsupported, unselected, device, callback, control, filter, size, hook, pattern,
+    taken or cycle."""
     text: str
     """The reason in words."""
 

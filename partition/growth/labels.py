@@ -10,6 +10,9 @@ Preds = Sequence[Sequence[int]]
 Color = Sequence[int | None]
 """color[v]: the device (any number) that v belongs to, or None if v is never grouped."""
 
+Edges = frozenset[tuple[int, int]]
+"""Edges as (producer, consumer)."""
+
 Accept = Callable[[int, int], bool]
 """accept(u, v): may the edge u -> v lie inside a group?"""
 

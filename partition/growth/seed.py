@@ -8,7 +8,7 @@ import attrs
 
 from partition.growth.base import join
 from partition.growth.fixed import by_size, contract_fixed
-from partition.growth.labels import Accept, Color, Preds
+from partition.growth.labels import Accept, Color, Edges, Preds
 from partition.growth.observer import SeedObserver
 
 Groups = list[list[int]]
@@ -28,6 +28,7 @@ def seed(
     accept: Accept | None = None,
     fixed: Sequence[Sequence[int]] = (),
     observer: SeedObserver | None = None,
+    control: Edges = frozenset(),
 ) -> tuple[Groups, list[Repair]]:
     """The literal groups, repaired; and the repairs.
 
@@ -38,14 +39,16 @@ def seed(
     one is replaced by its parts: components of equal labels, where a label rises with each edge that leaves the
     group, computed with the groups chosen before contracted.
 
+    Over the edges in `control` no node is added; they count for cycles.
+
     Cubic and worse, on bit sets: for study, and for checking the other growths.
     """
-    chosen = _literal(preds, color, accept, fixed, observer or SeedObserver())
+    chosen = _literal(preds, color, accept, fixed, observer or SeedObserver(), control)
     done = [sorted(group) for group in fixed]
     groups: Groups = []
     repairs = []
     for group in chosen:
-        parts = [group] if _fits(preds, done, group) else _split(preds, done, group, accept)
+        parts = [group] if _fits(preds, done, group) else _split(preds, done, group, accept, control)
         if len(parts) > 1:
             repairs.append(Repair(group, parts))
         groups += parts
@@ -54,10 +57,15 @@ def seed(
 
 
 def _literal(
-    preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]], observer: SeedObserver
+    preds: Preds,
+    color: Color,
+    accept: Accept | None,
+    fixed: Sequence[Sequence[int]],
+    observer: SeedObserver,
+    control: Edges,
 ) -> Groups:
     """What the document's text gives, in the order of choice."""
-    grower = _Grower(preds, color, accept, fixed, observer)
+    grower = _Grower(preds, color, accept, fixed, observer, control)
     chosen = []
     for device in dict.fromkeys(c for c in color if c is not None):
         while True:
@@ -82,14 +90,21 @@ class _Grower:
     """Grows one candidate at a time. Sets of nodes are integers: bit v stands for node v."""
 
     def __init__(
-        self, preds: Preds, color: Color, accept: Accept | None, fixed: Sequence[Sequence[int]], observer: SeedObserver
+        self,
+        preds: Preds,
+        color: Color,
+        accept: Accept | None,
+        fixed: Sequence[Sequence[int]],
+        observer: SeedObserver,
+        control: Edges,
     ) -> None:
         self._observer = observer
         graph = contract_fixed(preds, fixed)
         self._ins, self._outs = graph.preds, graph.succ
         self._ancestors = _closure(graph.preds, graph.order)
         self._descendants = _closure(graph.succ, graph.order[::-1])
-        self._refused = _refusals(preds, color, accept)
+        self._refused = _refusals(preds, color, accept, control)
+        self._control = control
         members = {v for group in fixed for v in group}
         self.device = [None if v in members else c for v, c in enumerate(color)]
         """The device of each node that is not taken yet."""
@@ -123,7 +138,10 @@ class _Grower:
                 continue
             if (inside | rejected) >> new & 1:
                 continue
-            if self._may_join(cur, new, root):
+            edge = (cur, new) if new in self._outs[cur] else (new, cur)
+            if self.device[new] == self.device[root] and edge in self._control:
+                continue  # it may still join over another edge
+            if self._may_join(edge, new, root):
                 add(new)
                 observer.merged(new)
             else:
@@ -140,16 +158,15 @@ class _Grower:
         observer.grown(members)
         return members
 
-    def _may_join(self, cur: int, new: int, root: int) -> bool:
-        edge = (cur, new) if new in self._outs[cur] else (new, cur)
+    def _may_join(self, edge: tuple[int, int], new: int, root: int) -> bool:
         return self.device[new] == self.device[root] and edge not in self._refused
 
 
-def _refusals(preds: Preds, color: Color, accept: Accept | None) -> set[tuple[int, int]]:
-    """The edges between nodes of one device that `accept` says no to; each edge is asked once."""
+def _refusals(preds: Preds, color: Color, accept: Accept | None, control: Edges) -> set[tuple[int, int]]:
+    """The edges between nodes of one device that `accept` says no to; each edge along which a value flows is asked once."""
     if accept is None:
         return set()
-    edges = ((u, v) for v, producers in enumerate(preds) for u in dict.fromkeys(producers))
+    edges = ((u, v) for v, producers in enumerate(preds) for u in dict.fromkeys(producers) if (u, v) not in control)
     return {(u, v) for u, v in edges if color[u] is not None and color[u] == color[v] and not accept(u, v)}
 
 
@@ -171,11 +188,11 @@ def _fits(preds: Preds, done: Groups, group: list[int]) -> bool:
     return True
 
 
-def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None) -> Groups:
-    """The parts of a group that share a label and are connected by accepted edges."""
+def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None, control: Edges) -> Groups:
+    """The parts of a group that share a label and are connected by accepted edges along which values flow."""
     graph = contract_fixed(preds, done)
     members = set(group)
-    refused = _refusals(preds, [0 if v in members else None for v in range(len(preds))], accept)
+    refused = control | _refusals(preds, [0 if v in members else None for v in range(len(preds))], accept, control)
     label = [0] * len(preds)
     for v in graph.order:
         for u in graph.preds[v]:
@@ -184,7 +201,7 @@ def _split(preds: Preds, done: Groups, group: list[int], accept: Accept | None) 
     first = list(range(len(preds)))
     for v in group:
         for u in graph.preds[v]:
-            if u in members and label[u] == label[v]:
+            if u in members and label[u] == label[v] and (u, v) not in control:
                 join(first, u, v)
     for v in group:
         first[v] = first[first[v]]

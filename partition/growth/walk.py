@@ -10,7 +10,7 @@ from typing import Protocol
 from partition.growth.beyond import Beyond
 from partition.growth.fixed import contract_fixed
 from partition.growth.forest import earliest_consumers, latest_producers
-from partition.growth.labels import Preds
+from partition.growth.labels import Edges, Preds
 from partition.growth.observer import WalkObserver
 from partition.growth.quotient import Quotient
 
@@ -45,6 +45,7 @@ def walk(
     fixed: Sequence[Sequence[int]] = (),
     patience: float = 8,
     observer: WalkObserver | None = None,
+    control: Edges = frozenset(),
 ) -> list[list[int]]:
     """Groups in the order in which they were made; never a cycle, whatever the selectors say.
 
@@ -54,12 +55,14 @@ def walk(
     comes back, and growth runs again without them. Then `filter` has the last word, and what it leaves is
     cut into connected parts that close no cycle.
 
-    `usable[v]`: may v be offered at all? Once more than `patience` questions for each edge were asked, later growths
+    `usable[v]`: may v be offered at all? Over the edges in `control` nothing is offered; they count for cycles.
+
+    Once more than `patience` questions for each edge were asked, later growths
     take the topologically first waiting node next, and do not expand those that a refused consumer reaches.
 
     Near-linear where edges are local. A callback's exception passes through; a bad `filter` raises FilterError.
     """
-    walker = _Walk(preds, usable, fixed, patience, observer)
+    walker = _Walk(preds, usable, fixed, patience, observer, control)
     for seed in range(len(preds)):
         if walker.may_start(seed):
             selector = make_selector()
@@ -74,8 +77,9 @@ class _Walk:
     """The state that the growths of one walk share."""
 
     __slots__ = (
+        "_control_ins", "_control_outs",
         "_down", "_inside", "_ins", "_limit", "_lost", "_mark", "_observer", "_outs", "_questions", "_quotient",
-        "_taken", "_unexpanded", "_up", "_usable", "groups",
+        "_taken", "_unexpanded", "_up", "_usable", "_value_ins", "_value_outs", "groups",
     )  # fmt: skip
 
     def __init__(
@@ -85,11 +89,21 @@ class _Walk:
         fixed: Sequence[Sequence[int]],
         patience: float,
         observer: WalkObserver | None,
+        control: Edges,
     ) -> None:
         count = len(preds)
         self.groups: list[list[int]] = []
         self._ins = [list(dict.fromkeys(p)) for p in preds]
         self._outs = _consumers(self._ins)
+        self._value_ins, self._value_outs = self._ins, self._outs  # the edges over which nodes are offered
+        self._control_ins: dict[int, list[int]] = {}
+        self._control_outs: dict[int, list[int]] = {}
+        if control:
+            self._value_ins = [[u for u in sources if (u, v) not in control] for v, sources in enumerate(self._ins)]
+            self._value_outs = _consumers(self._value_ins)
+            for u, v in sorted(control):
+                self._control_ins.setdefault(v, []).append(u)
+                self._control_outs.setdefault(u, []).append(v)
         self._usable = usable
         self._taken = bytearray(count)
         if fixed:
@@ -151,15 +165,24 @@ class _Walk:
         self._mark += 1
         self._inside[seed] = self._mark
         members = [seed]
-        ins, outs = self._ins, self._outs
+        ins, outs = self._value_ins, self._value_outs
         ask_input, ask_output = selector.select_input, selector.select_output
         late = False
         for cur in members if self._questions <= self._limit else self._earliest_first(members):
+            if self._control_ins:
+                self._close_over_control(cur, seed)
             late |= self._offer(cur, ins[cur], ask_input, up, down, "input", members)
             late |= self._offer(cur, outs[cur], ask_output, down, up, "output", members)
         if late:  # then to be reached by a closed consumer no longer means to close a cycle: look again in full
             self._unexpanded.clear()
         return members
+
+    def _close_over_control(self, cur: int, seed: int) -> None:
+        """Control dependencies are not followed, but at their other ends may be nodes that cannot join in any way."""
+        for neighbours, closed in ((self._control_ins, self._up), (self._control_outs, self._down)):
+            for new in neighbours.get(cur, ()):
+                if not self._usable[new] or self._taken[new] or self._lost[new] == seed:
+                    closed.add(self._quotient.find(new), new)
 
     def _offer(
         self,
@@ -274,7 +297,7 @@ class _Walk:
             waiting += reversed(self._parts([v for v in part if v not in lost]))
 
     def _parts(self, nodes: list[int]) -> list[list[int]]:
-        """The connected components of these nodes, each sorted, by first node."""
+        """The components of these nodes that values connect, each sorted, by first node."""
         inside, mark = self._inside, self._enclose(nodes)
         parts = []
         for root in nodes:
@@ -283,7 +306,7 @@ class _Walk:
             inside[root] = 0
             part = [root]
             for v in part:
-                for w in (*self._ins[v], *self._outs[v]):
+                for w in (*self._value_ins[v], *self._value_outs[v]):
                     if inside[w] == mark:
                         inside[w] = 0
                         part.append(w)

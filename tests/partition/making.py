@@ -129,9 +129,9 @@ def contracted_is_acyclic(g: Graph, groups: Sequence[Iterable[str]]) -> bool:
 
 
 def connected(g: Graph, group: set[str]) -> bool:
-    """Do edges inside the group join all of it, with constants that one of its ops reads and nothing but constants?"""
+    """Do values that flow inside the group join all of it, with constants that one of its ops reads and nothing but constants?"""
     inside = [node for node in g.nodes if node.name in group]
-    pairs = {(source.name, node.name) for node in inside for source in [*(e.node for e in node.reads), *node.after]}
+    pairs = {(source.name, node.name) for node in inside for source in [e.node for e in node.reads]}
     by_affinity = any(node.affinity is not None for node in g.nodes)
     for a in inside if by_affinity else ():
         if a.reads and all(entry.node.is_constant for entry in a.reads):

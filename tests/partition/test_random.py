@@ -144,7 +144,7 @@ def test_largest_leaves_no_edge_to_contract(g: Graph) -> None:
     groups = groups_of(made)
     home = {name: i for i, group in enumerate(groups) for name in group}
     for node in g.nodes:
-        for source in [*(e.node for e in node.reads), *node.after]:
+        for source in [e.node for e in node.reads]:
             a, b = home.get(source.name), home.get(node.name)
             if a is not None and b is not None and a != b and source.affinity == node.affinity:
                 merged = [g for i, g in enumerate(groups) if i not in (a, b)] + [groups[a] | groups[b]]

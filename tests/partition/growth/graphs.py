@@ -35,6 +35,13 @@ def graphs(draw: st.DrawFn, max_nodes: int = 24, devices: int = 3, span: int = 9
 
 
 @st.composite
+def control_edges(draw: st.DrawFn, graph: Drawn) -> frozenset[tuple[int, int]]:
+    """Some of the edges, taken for control dependencies."""
+    edges = [(u, v) for v, producers in enumerate(graph.preds) for u in producers]
+    return frozenset(draw(st.sets(st.sampled_from(edges)))) if edges else frozenset()
+
+
+@st.composite
 def fixed_groups(draw: st.DrawFn, graph: Drawn) -> list[list[int]]:
     """A few disjoint groups, acyclic together; they may be unconnected."""
     groups: list[list[int]] = []

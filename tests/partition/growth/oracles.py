@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import networkx
 
@@ -37,6 +37,11 @@ def neighbours(preds: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[li
     return ins, [[w for w in range(len(preds)) if v in ins[w]] for v in range(len(preds))]
 
 
+def without(preds: Sequence[Sequence[int]], control: Collection[tuple[int, int]]) -> list[list[int]]:
+    """The producers whose values are read."""
+    return [[u for u in ps if (u, v) not in control] for v, ps in enumerate(preds)]
+
+
 def parts(nodes: Sequence[int], linked: Callable[[int, int], bool]) -> Groups:
     """The connected components, each sorted, by first node."""
     graph = networkx.Graph()
@@ -63,10 +68,11 @@ def contractible(
 class LiteralWalk:
     """The walk, word for word, with a transitive closure for every question."""
 
-    def __init__(self, preds, usable, make_selector, fixed=(), patience=8):
+    def __init__(self, preds, usable, make_selector, fixed=(), patience=8, control=frozenset()):
         self.preds, self.usable, self.make_selector = preds, usable, make_selector
-        self.ins, self.outs = neighbours(preds)
-        self.patience = patience * sum(map(len, self.ins))
+        self.all_ins, self.all_outs = neighbours(preds)
+        self.ins, self.outs = neighbours(without(preds, control))
+        self.patience = patience * sum(map(len, self.all_ins))
         self.questions = 0
         self.fixed, self.groups = [list(group) for group in fixed], []
         self.passed_over = []
@@ -114,6 +120,9 @@ class LiteralWalk:
             queue.remove(cur)
             if not patient and self.reached_from(closed_consumers, cur):
                 continue
+            closed_inputs |= {u for u in set(self.all_ins[cur]) - set(self.ins[cur]) if self.never_joins(u, members, dropped)}
+            outs_by_control = set(self.all_outs[cur]) - set(self.outs[cur])
+            closed_consumers |= {w for w in outs_by_control if self.never_joins(w, members, dropped)}
             for near, ask, closed in (
                 (self.ins[cur], selector.select_input, closed_inputs),
                 (self.outs[cur], selector.select_output, closed_consumers),
@@ -121,7 +130,7 @@ class LiteralWalk:
                 for new in near:
                     if new in members:
                         continue
-                    if not self.usable[new] or new in self.taken or new in dropped:
+                    if self.never_joins(new, members, dropped):
                         closed.add(new)
                     elif self.reached_from(closed_consumers, new) or self.reaches_one_of(closed_inputs, new):
                         blocking = [c for c in closed_consumers if self.reached_from({c}, new)]
@@ -137,6 +146,9 @@ class LiteralWalk:
                             closed.add(new)
         return members
 
+    def never_joins(self, node, members, dropped):
+        return node not in members and (not self.usable[node] or node in self.taken or node in dropped)
+
     def reached_from(self, closed, node):
         return any(self.owner[node] in self.reach[self.owner[c]] for c in closed)
 
@@ -145,8 +157,8 @@ class LiteralWalk:
 
     def to_lose(self, members, seed):
         """Members that a path from the set over outside nodes re-enters; if only the seed, those where such start."""
-        after = {w for v in members for w in self.outs[v] if w not in members}
-        before = {w for v in members for w in self.ins[v] if w not in members}
+        after = {w for v in members for w in self.all_outs[v] if w not in members}
+        before = {w for v in members for w in self.all_ins[v] if w not in members}
         reentered = {v for v in members if self.reached_from(after, v)}
         left = {v for v in members if self.reaches_one_of(before, v)}
         return (reentered - {seed}) or (left - {seed})
@@ -155,7 +167,9 @@ class LiteralWalk:
         return parts(nodes, lambda u, v: u in self.ins[v] or v in self.ins[u])
 
 
-def literal_seed(preds: list[list[int]], color: Sequence[int | None]) -> Groups:
+def literal_seed(
+    preds: list[list[int]], color: Sequence[int | None], control: Collection[tuple[int, int]] = frozenset()
+) -> Groups:
     """The seed document's algorithm; the groups in the order of choice, which may depend on each other."""
     ins, outs = neighbours(preds)
     reach = beyond(quotient(preds, [])[1])
@@ -177,7 +191,10 @@ def literal_seed(preds: list[list[int]], color: Sequence[int | None]) -> Groups:
             new, trail[-1] = near[0], (cur, near[1:])
             if new in members or new in rejected:
                 continue
-            if new in free and color[new] == color[root]:
+            may_join = new in free and color[new] == color[root]
+            if may_join and ((cur, new) in control or (new, cur) in control):
+                continue
+            if may_join:
                 members.append(new)
             else:
                 rejected.add(new)
@@ -199,18 +216,26 @@ def literal_seed(preds: list[list[int]], color: Sequence[int | None]) -> Groups:
     return chosen
 
 
-def repaired_seed(preds: list[list[int]], color: Sequence[int | None]) -> Groups:
+def leaves(u: int, v: int, group: Groups | list[int], control: Collection[tuple[int, int]]) -> bool:
+    """Does the edge u→v leave the group, or may the group not grow over it?"""
+    return u in group and (v not in group or (u, v) in control)
+
+
+def repaired_seed(
+    preds: list[list[int]], color: Sequence[int | None], control: Collection[tuple[int, int]] = frozenset()
+) -> Groups:
     """A group that closes a cycle with those before it becomes the components of equal labels."""
     done: Groups = []
-    for group in literal_seed(preds, color):
+    values = without(preds, control)
+    for group in literal_seed(preds, color, control):
         if acyclic(preds, [*done, group]):
             done.append(group)
             continue
         _, graph = quotient(preds, done)
         label: dict[int, int] = {}
         for x in networkx.topological_sort(graph):
-            label[x] = max((label[p] + (p in group and x not in group) for p in graph.predecessors(x)), default=0)
-        done += parts(group, lambda u, v: label[u] == label[v] and (u in preds[v] or v in preds[u]))  # noqa: B023
+            label[x] = max((label[p] + leaves(p, x, group, control) for p in graph.predecessors(x)), default=0)
+        done += parts(group, lambda u, v: label[u] == label[v] and (u in values[v] or v in values[u]))  # noqa: B023
     return done
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partition.growth import Repair, seed
-from tests.partition.growth.graphs import fixed_groups, graphs, veto
+from tests.partition.growth.graphs import control_edges, fixed_groups, graphs, veto
 from tests.partition.growth.oracles import acyclic, literal_seed, repaired_seed
 
 
@@ -48,6 +48,18 @@ def test_acyclic_with_vetoes_and_fixed_groups(data, salt) -> None:
     assert sorted(v for group in groups for v in group) == [
         v for v in graph.nodes if graph.color[v] is not None and v not in members
     ]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_the_same_as_a_literal_reading_with_control_dependencies(data) -> None:
+    graph = data.draw(graphs(max_nodes=14))
+    control = data.draw(control_edges(graph))
+    asked = []
+    groups, _ = seed(graph.preds, graph.color, lambda u, v: asked.append((u, v)) or True, control=control)
+    assert sorted(groups) == sorted(repaired_seed(graph.preds, graph.color, control))
+    assert acyclic(graph.preds, groups)
+    assert not control.intersection(asked)
 
 
 def test_a_refused_edge_rejects_the_node_behind_it() -> None:

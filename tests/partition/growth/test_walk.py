@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.shapes import SHAPES, far_skips
 from partition.growth import FilterError, WalkObserver, walk
-from tests.partition.growth.graphs import fixed_groups, graphs, veto
+from tests.partition.growth.graphs import control_edges, fixed_groups, graphs, veto
 from tests.partition.growth.oracles import LiteralWalk, acyclic, parts
 
 
@@ -99,18 +99,25 @@ for _name in [name for name in vars(WalkObserver) if not name.startswith("_")]:
     setattr(Diary, _name, _entry(_name))
 
 
-def compare(graph, usable, mood, fixed, patience):
+def compare(graph, usable, mood, fixed, patience, control=frozenset()):
     """The walk against the literal one."""
     ours, theirs, watched, diary = [], [], [], Diary()
-    literal = LiteralWalk(graph.preds, usable, lambda: mood(graph.color, theirs), fixed, patience)
+    literal = LiteralWalk(graph.preds, usable, lambda: mood(graph.color, theirs), fixed, patience, control)
     expected = literal.run()
-    groups = walk(graph.preds, usable, lambda: mood(graph.color, ours), fixed, patience)
+    groups = walk(graph.preds, usable, lambda: mood(graph.color, ours), fixed, patience, control=control)
     assert ours == theirs
     assert groups == expected
-    assert walk(graph.preds, usable, lambda: mood(graph.color, watched), fixed, patience, diary) == groups
+    assert walk(graph.preds, usable, lambda: mood(graph.color, watched), fixed, patience, diary, control) == groups
     assert watched == theirs
+    assert not control.intersection(asked_edges(theirs))
     check(graph, usable, groups, fixed, diary, literal)
     return groups
+
+
+def asked_edges(log):
+    """The edges that a selector was asked about, as (producer, consumer)."""
+    inputs = {(new, cur) for cur, new in (entry[1:] for entry in log if entry[0] == "input")}
+    return inputs | {entry[1:] for entry in log if entry[0] == "output"}
 
 
 def check(graph, usable, groups, fixed, diary, literal):
@@ -119,7 +126,7 @@ def check(graph, usable, groups, fixed, diary, literal):
     members = [v for group in [*fixed, *groups] for v in group]
     assert len(members) == len(set(members))
     for group in groups:
-        assert parts(group, lambda u, v: u in graph.preds[v]) == [group]
+        assert parts(group, lambda u, v: u in literal.ins[v]) == [group]
         assert all(usable[v] for v in group)
     for (cur, new, _, closed), (*expected, blocking) in zip(diary.all("passed_over"), literal.passed_over, strict=True):
         assert [cur, new] == expected
@@ -135,6 +142,15 @@ def test_groups_and_calls_are_those_of_the_literal_walk(data, mood, patience) ->
     graph = data.draw(graphs(max_nodes=20, devices=2))
     usable = [bool(producers) or v % 3 > 0 for v, producers in enumerate(graph.preds)]
     compare(graph, usable, mood, [], patience)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), moods(), st.sampled_from([8, 0.5, -1]))
+def test_control_dependencies_are_never_asked_about(data, mood, patience) -> None:
+    graph = data.draw(graphs(max_nodes=16, devices=2))
+    usable = [bool(producers) or v % 3 > 0 for v, producers in enumerate(graph.preds)]
+    fixed = data.draw(fixed_groups(graph))
+    compare(graph, usable, mood, fixed, patience, data.draw(control_edges(graph)))
 
 
 @settings(deadline=None, max_examples=100)
