@@ -15,6 +15,7 @@ from accelerators.errors import (
 )
 from accelerators.importing import import_model
 from accelerators.interface import Accelerator, CompiledSubgraph, ProfileRow
+from accelerators.keys import BadValue, Key
 from accelerators.placement import Placement
 from accelerators.placing import query
 from accelerators.profile import Profile
@@ -32,11 +33,13 @@ __all__ = [
     "AcceleratorError",
     "AcceleratorUnavailable",
     "BadConfig",
+    "BadValue",
     "CompileError",
     "CompiledModel",
     "CompiledSubgraph",
     "DeviceInfo",
     "InputError",
+    "Key",
     "NotSupported",
     "Placement",
     "Profile",

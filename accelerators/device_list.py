@@ -74,4 +74,7 @@ def _device(label: str) -> Device:
     name, _, device_id = label.partition(".")
     if name not in device_names() and name.lower() in device_names():
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
-    return Device(label, accelerator(name), device_id or None)
+    made = Device(label, accelerator(name), device_id or None)
+    if made.device_id is not None:
+        made.accelerator.check_device_id(made.device_id)
+    return made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelerators.query import Support
 from graph.graph import Graph
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 class DeviceProperty(SubgraphProperty):
     """Selects the nodes that the device's `query` says it runs."""
+
+    options: ClassVar[Sequence[str] | None] = ()
 
     def __init__(self, device: Accelerator) -> None:
         super().__init__()

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from accelerators.errors import NotSupported, UnknownKey
-from graph.errors import did_you_mean
+from accelerators.errors import AcceleratorError, NotSupported, UnknownKey
+from accelerators.keys import Key, cache_folder, declared, flag, one_of, text
+from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
 from partition.property import SubgraphProperty
 
@@ -103,7 +104,9 @@ class Accelerator:
     """The device's name, as in "HETERO:name,cpu"."""
 
     config_keys: ClassVar[Mapping[str, Any]] = {}
-    """The configuration keys that it knows, with their defaults; DEVICE_ID, PERF_COUNT, PRECISION and CACHE_DIR all know."""
+    """The configuration keys that it knows: each a `Key`, which says what its values may be, or a plain default, for which any
+    value will do. All devices know DEVICE_ID, PERF_COUNT and CACHE_DIR. A device that computes in other precisions than the
+    model's own offers PRECISION by naming it here."""
 
     dynamic_shapes: ClassVar[bool] = True
     """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
@@ -118,7 +121,7 @@ class Accelerator:
     """May `import_` get a view of the file's memory, to which it may write, instead of bytes? It need not copy it then."""
 
     def __init__(self) -> None:
-        self._config: dict[str, Any] = {**_COMMON_KEYS, **self.config_keys}
+        self._config: dict[str, Any] = {name: key.default for name, key in self.keys().items()}
 
     # -- graphs ------------------------------------------------------------------------------------------
 
@@ -186,17 +189,66 @@ class Accelerator:
 
     # -- configuration and metrics -----------------------------------------------------------------------
 
+    def keys(self) -> dict[str, Key]:
+        """All its configuration keys, with those that every device has."""
+        return {**_COMMON_KEYS, **declared(self.config_keys, _COMMON_KEYS)}
+
     def set_config(self, values: Mapping[str, Any]) -> None:
-        """Change the accelerator's own configuration; a `KEY_` prefix is accepted."""
+        """Change the accelerator's own configuration, or nothing of it where a value is wrong; a `KEY_` prefix is accepted."""
         self._config.update(self.checked_config(values))
 
     def get_config(self, key: str) -> Any:
         """The accelerator's own value for a key."""
-        return self._config[self._known(key, self._config, "configuration key")]
+        return self._config[self._known(key, self._config, "configuration key", self._offered())]
 
     def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values under plain key names; an unknown key is an error that lists the known ones."""
-        return {self._known(key, self._config, "configuration key"): value for key, value in values.items()}
+        """The values under plain key names, each as the device reads it. An unknown key is an error that lists the known ones;
+        a value that its key cannot have is one too."""
+        keys = self.keys()
+        plain = {self._known(key, keys, "configuration key", self._offered()): value for key, value in values.items()}
+        where = f"config of device {self.name!r}"
+        checked = {name: keys[name].read(name, value, where) for name, value in plain.items()}
+        if "DEVICE_ID" in checked:
+            self.check_device_id(checked["DEVICE_ID"])
+        if "PRECISION" in checked:
+            self._check_precision(checked["PRECISION"], where)
+        return checked
+
+    def check_device_id(self, device_id: str) -> None:
+        """BadConfig, listing those that there are, if it is not among AVAILABLE_DEVICES. A device without metrics of its own has
+        not said which there are."""
+        if type(self).metrics is Accelerator.metrics or device_id == str(self.keys()["DEVICE_ID"].default):
+            return
+        known = [str(known) for known in self._told("AVAILABLE_DEVICES")]
+        Key("0", one_of(*known)).read("DEVICE_ID", device_id, f"device {self.name!r}")
+
+    def _check_precision(self, precision: str, where: str) -> None:
+        """The device has to be capable of any other precision than f32, and to offer the choice."""
+        if precision == "f32":
+            return
+        able = self._told("OPTIMIZATION_CAPABILITIES")
+        if PRECISIONS[precision] not in able:
+            raise NotSupported(
+                f"the device cannot compute in {precision}",
+                where=where,
+                remedy=f"Its capabilities are {', '.join(able)}; leave PRECISION at f32, or choose another device",
+            )
+        if "PRECISION" not in self.config_keys:
+            raise NotSupported(
+                f"the device does not compute in {precision}: it computes in the types of the model",
+                where=where,
+                remedy=f"Leave PRECISION at f32, and give it a model in {precision}, or choose another device",
+            )
+
+    def _told(self, metric: str) -> list[Any]:
+        """A metric that is a list; whatever a plugin raises is an error of its own."""
+        try:
+            return list(self.get_metric(metric))
+        except PartitaError:
+            raise
+        except Exception as error:
+            cause = f"its metrics raise {type(error).__name__}: {error}"
+            raise AcceleratorError(cause, where=f"device {self.name!r}") from error
 
     def full_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every key: the given ones over the accelerator's own."""
@@ -206,22 +258,38 @@ class Accelerator:
         """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,
         OPTIMIZATION_CAPABILITIES, or one of the device's own."""
         metrics = dict(self.metrics())
-        metrics.setdefault("SUPPORTED_CONFIG_KEYS", sorted(self._config))
+        metrics.setdefault("SUPPORTED_CONFIG_KEYS", self._offered())
         metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))
-        return metrics[self._known(key, metrics, "metric", prefixes=("METRIC_KEY_", "METRIC_"))]
+        return metrics[self._known(key, metrics, "metric", sorted(metrics), ("METRIC_KEY_", "METRIC_"))]
 
     def metrics(self) -> dict[str, Any]:
         """The values of the metrics; a plugin adds its own."""
         return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
 
-    def _known(self, key: str, known: Mapping[str, Any], what: str, prefixes: tuple[str, ...] = ("KEY_",)) -> str:
+    def _offered(self) -> list[str]:
+        """The keys that do something here: PRECISION only where the device says so."""
+        return sorted(name for name in self.keys() if name != "PRECISION" or name in self.config_keys)
+
+    def _known(
+        self, key: str, known: Mapping[str, Any], what: str, listed: Sequence[str], prefixes: tuple[str, ...] = ("KEY_",)
+    ) -> str:
+        """The key without its prefix; one that is not known is an error with the list."""
         for prefix in ("", *prefixes) if isinstance(key, str) else ():
             if key.startswith(prefix) and key.removeprefix(prefix) in known:
                 return key.removeprefix(prefix)
         raise UnknownKey(
             f"device {self.name!r} has no {what} {key!r}",
-            remedy=f"{did_you_mean(str(key), known) or ''} It has {', '.join(sorted(known))}".strip(),
+            remedy=f"{did_you_mean(str(key), listed) or ''} It has {', '.join(listed)}".strip(),
         )
 
 
-_COMMON_KEYS: dict[str, Any] = {"DEVICE_ID": "0", "PERF_COUNT": False, "PRECISION": "f32", "CACHE_DIR": None}
+PRECISIONS = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
+"""The values of PRECISION, each with the capability that a device must list."""
+
+
+_COMMON_KEYS = {
+    "DEVICE_ID": Key("0", text),
+    "PERF_COUNT": Key(False, flag),
+    "PRECISION": Key("f32", one_of(*PRECISIONS)),
+    "CACHE_DIR": Key(None, cache_folder, names_files=True),
+}

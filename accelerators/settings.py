@@ -9,13 +9,9 @@ from typing import Any
 import attrs
 
 from accelerators.device_list import HETERO, Device
-from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownDevice, UnknownKey
-from graph.errors import PartitaError, did_you_mean
-
-_PRECISIONS = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
-"""The values of PRECISION, each with the capability that a device must list."""
-
-_YES, _NO = ("YES", "TRUE", "1"), ("NO", "FALSE", "0")
+from accelerators.errors import BadConfig, UnknownDevice, UnknownKey
+from accelerators.keys import Key, flag_or_auto, folder_or_flag, optional, positive
+from graph.errors import did_you_mean
 
 
 @attrs.frozen(slots=True)
@@ -47,7 +43,7 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
     given = dict(_mapping(config or {}, "config"))
     labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
     hetero = dict(_mapping(given.pop(HETERO, {}), f"config of {HETERO}"))
-    for key in [key for key in given if key.removeprefix("KEY_") in _READERS]:
+    for key in [key for key in given if key.removeprefix("KEY_") in HETERO_KEYS]:
         hetero[key] = given.pop(key)
     nested = {key: _mapping(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
     flat = {key: value for key, value in given.items() if key not in nested}
@@ -62,12 +58,7 @@ def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mappi
     accelerator = device.accelerator
     own = {**nested.get(accelerator.name, {}), **nested.get(device.label, {}), **flat}
     values = accelerator.full_config(own)
-    if device.device_id is not None:
-        values["DEVICE_ID"] = device.device_id
-    where = f"config of device {device.label!r}"
-    values["PERF_COUNT"] = _flag("PERF_COUNT", values["PERF_COUNT"], where)
-    _check_precision(device, values["PRECISION"], where)
-    return values
+    return values if device.device_id is None else {**values, "DEVICE_ID": device.device_id}
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
@@ -76,71 +67,28 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _check_precision(device: Device, precision: Any, where: str) -> None:
-    if precision not in list(_PRECISIONS):
-        raise BadConfig(f"there is no PRECISION {precision!r}", where=where, remedy=f"There are {', '.join(_PRECISIONS)}")
-    if precision == "f32":
-        return
-    able = _capabilities(device)
-    if _PRECISIONS[precision] not in able:
-        raise NotSupported(
-            f"the device cannot compute in {precision}",
-            where=where,
-            remedy=f"Its capabilities are {', '.join(able)}; leave PRECISION at f32, or choose another device",
-        )
-
-
-def _capabilities(device: Device) -> Sequence[str]:
-    try:
-        return list(device.accelerator.get_metric("OPTIMIZATION_CAPABILITIES"))
-    except PartitaError:
-        raise
-    except Exception as error:
-        cause = f"its metrics raise {type(error).__name__}: {error}"
-        raise AcceleratorError(cause, where=f"device {device.label!r}") from error
-
-
 def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
     fields: dict[str, Any] = {}
-    for key, value in values.items():
-        plain = key.removeprefix("KEY_")
-        if plain not in _READERS:
-            remedy = did_you_mean(plain, _READERS) or f"It has {', '.join(sorted(_READERS))}"
-            raise UnknownKey(f"{HETERO} has no configuration key {key!r}", remedy=remedy)
-        field, reader = _READERS[plain]
-        fields[field] = reader(plain, value, f"config of {HETERO}")
+    for name, value in values.items():
+        plain = name.removeprefix("KEY_")
+        if plain not in HETERO_KEYS:
+            remedy = did_you_mean(plain, HETERO_KEYS) or f"It has {', '.join(sorted(HETERO_KEYS))}"
+            raise UnknownKey(f"{HETERO} has no configuration key {name!r}", remedy=remedy)
+        fields[_FIELDS[plain]] = HETERO_KEYS[plain].read(plain, value, f"config of {HETERO}")
     return HeteroSettings(**fields)
 
 
-def _flag(key: str, value: Any, where: str) -> bool:
-    text = str(value).upper()
-    if text in _YES or text in _NO:
-        return text in _YES
-    raise BadConfig(f"{key} is True or False, not {value!r}", where=where)
-
-
-def _folder(key: str, value: Any, where: str) -> Path | None:
-    if isinstance(value, (str, Path)) and str(value).upper() not in (*_YES, *_NO):
-        return Path(value)
-    return Path() if _flag(key, value, where) else None
-
-
-def _count(key: str, value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadConfig(f"{key} is a positive number, not {value!r}", where=where)
-    return value
-
-
-def _auto(key: str, value: Any, where: str) -> bool | None:
-    return None if str(value).upper() == "AUTO" else _flag(key, value, where)
-
-
-_READERS = {
-    "HETERO_DUMP_GRAPH_DOT": ("dot_folder", _folder),
-    "NUM_REQUESTS": ("requests", _count),
-    "QUEUE_SIZE": ("queue", _count),
-    "PARALLEL": ("parallel", _auto),
+HETERO_KEYS = {
+    "HETERO_DUMP_GRAPH_DOT": Key(False, folder_or_flag, names_files=True),
+    "NUM_REQUESTS": Key(None, optional(positive)),
+    "QUEUE_SIZE": Key(None, optional(positive)),
+    "PARALLEL": Key("AUTO", flag_or_auto),
 }
-
-HETERO_KEYS = frozenset(_READERS)
 """The keys that hold for the compiled model as a whole."""
+
+_FIELDS = {
+    "HETERO_DUMP_GRAPH_DOT": "dot_folder",
+    "NUM_REQUESTS": "requests",
+    "QUEUE_SIZE": "queue",
+    "PARALLEL": "parallel",
+}

@@ -158,7 +158,23 @@ KNOWN = ("subgraph_property", "backend", "growth", "min_subgraph_size", "max_sub
 
 def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str, Any]) -> None:
     """An option that no property looks at is a mistake."""
-    if options and all(type(p).pre_partition is SubgraphProperty.pre_partition for p in properties):
-        name = min(options)
-        hint = did_you_mean(name, KNOWN) or f"PartitionGraph takes {', '.join(KNOWN)}; others are for a property's pre_partition"
-        raise PartitionError(f"there is no option {name!r}, and no property here takes options of its own", remedy=hint)
+    strange = [name for name in sorted(options) if not any(_takes(p, name) for p in properties)]
+    if strange:
+        own = [name for p in properties for name in p.options or ()]
+        known = (*KNOWN, *own)
+        others = f"PartitionGraph takes {', '.join(known)}; others are for a property's pre_partition"
+        hint = did_you_mean(strange[0], known) or others
+        what = "of that name" if own else "of its own"
+        raise PartitionError(f"there is no option {strange[0]!r}, and no property here takes options {what}", remedy=hint)
+
+
+def _takes(made: SubgraphProperty, option: str) -> bool:
+    """Does the property look at this option? The class nearest to it that lists options, or defines `pre_partition`, decides."""
+    for cls in type(made).__mro__:
+        if cls is SubgraphProperty:
+            break
+        if vars(cls).get("options") is not None:
+            return option in vars(cls)["options"]
+        if "pre_partition" in vars(cls):
+            return True
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from graph.build import call
 from graph.graph import Graph
@@ -33,6 +33,8 @@ class SubgraphProperty:
     """At most so many subgraphs: the largest ones, the earlier where they are equal."""
     dedup_inputs: bool = True
     """Does a value that several nodes of a subgraph read enter it once? (It is the value that counts, never its name.)"""
+    options: ClassVar[Sequence[str] | None] = None
+    """The options of its own that `pre_partition` takes; None: `pre_partition`, if it is defined, looks at all of them itself."""
 
     def create_subgraph_selector(self) -> SubgraphSelector | Pattern:
         """A selector (a new one for every seed, unless it is stateless), or a pattern to match."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from typing import Any, ClassVar
 
@@ -9,9 +10,9 @@ from accelerators.engines.model import EngineModel, engine_model, model_from_byt
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
-from accelerators.engines.values import choice, count, flag, mapping
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.keys import Key, chosen, count, flag, mapping, one_of
 from accelerators.onnxruntime import hazards
 from accelerators.query import Support
 from graph.graph import Graph
@@ -33,14 +34,13 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     name = "onnxruntime"
     travels_as_body = True
-    config_keys = {
-        "PROVIDER": CPU,
-        "PROVIDER_OPTIONS": {},
-        "NUM_THREADS": 0,
-        "INTER_OP_THREADS": 1,
-        "ALLOW_SPINNING": True,
-        "SHARED_THREADS": False,
-        "GRAPH_OPTIMIZATION": "all",
+    config_keys: ClassVar[Mapping[str, Any]] = {
+        "PROVIDER_OPTIONS": Key({}, mapping, names_files=True),
+        "NUM_THREADS": Key(0, count),
+        "INTER_OP_THREADS": Key(1, count),
+        "ALLOW_SPINNING": Key(True, flag),
+        "SHARED_THREADS": Key(False, flag),
+        "GRAPH_OPTIMIZATION": Key("all", one_of(*_LEVELS)),
     }
 
     _shared: ClassVar[bool] = False
@@ -58,6 +58,14 @@ class OnnxRuntimeAccelerator(Accelerator):
         self._engine: Any = onnxruntime
         self._trials = Trials(self._attempt)
         self._libraries: list[str] = []
+
+    def keys(self) -> dict[str, Key]:
+        """PROVIDER is one of those that this onnxruntime was built with, or a list of some."""
+        return {**super().keys(), "PROVIDER": Key(CPU, self._provider)}
+
+    def _provider(self, value: Any) -> list[str] | str:
+        available = self._engine.get_available_providers()
+        return [chosen(name, available) for name in value] if isinstance(value, (list, tuple)) else chosen(value, available)
 
     def query(self, graph: Graph) -> Support:
         """Asks the engine itself, once for each kind of op."""
@@ -84,7 +92,7 @@ class OnnxRuntimeAccelerator(Accelerator):
 
         make = self._session_maker(model, config)
         try:
-            return CompiledSession(model, graph, make, flag(config, "PERF_COUNT", self.name))
+            return CompiledSession(model, graph, make, config["PERF_COUNT"])
         except AcceleratorError:
             raise
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
@@ -98,6 +106,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             raise AcceleratorError(
                 f"an extension is the path of a library of custom ops, not {type(extension).__name__}",
                 where="device 'onnxruntime'",
+                remedy="Give the path of a shared library, as a string",
             )
         options = self._engine.SessionOptions()
         try:
@@ -112,14 +121,20 @@ class OnnxRuntimeAccelerator(Accelerator):
         return None if self._libraries else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
-        """The execution providers, and the newest opset known."""
+        """The execution providers, the devices that they run on, and the newest opset known."""
         providers = list(self._engine.get_available_providers())
         return {
-            "AVAILABLE_DEVICES": providers,
+            "AVAILABLE_DEVICES": self._device_ids(),
+            "PROVIDERS": providers,
             "FULL_DEVICE_NAME": f"onnxruntime {self._engine.__version__} ({', '.join(providers)})",
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "INT8"],
             "NEWEST_OPSET": self._newest[""],
         }
+
+    def _device_ids(self) -> list[str]:
+        """As many as the provider with the most devices has: the processor is one, a provider of GPUs has one for each."""
+        counts = Counter(device.ep_name for device in self._engine.get_ep_devices())
+        return [str(number) for number in range(max(counts.values(), default=1))]
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
         """The engine's version."""
@@ -192,12 +207,9 @@ class OnnxRuntimeAccelerator(Accelerator):
         """A function that makes a session of the model, given the prefix of a profile's file or None."""
         from accelerators.onnxruntime.session import session_of
 
-        choice(config, "PRECISION", {"f32": None}, self.name)
-        level = choice(config, "GRAPH_OPTIMIZATION", _LEVELS, self.name)
-        threads = count(config, "NUM_THREADS", self.name)
-        between = count(config, "INTER_OP_THREADS", self.name)
-        spinning = flag(config, "ALLOW_SPINNING", self.name)
-        shared = OnnxRuntimeAccelerator._shared or (flag(config, "SHARED_THREADS", self.name) and self._share_threads(threads))
+        level = _LEVELS[config["GRAPH_OPTIMIZATION"]]
+        threads, between, spinning = config["NUM_THREADS"], config["INTER_OP_THREADS"], config["ALLOW_SPINNING"]
+        shared = OnnxRuntimeAccelerator._shared or (config["SHARED_THREADS"] and self._share_threads(threads))
         providers = self._providers(config)
 
         def make(profile: str | None) -> Any:
@@ -231,12 +243,10 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _providers(self, config: Mapping[str, Any]) -> list[Any]:
         wanted = config["PROVIDER"]
-        listed = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
-        available = {name: name for name in self._engine.get_available_providers()}
-        names = [choice({"PROVIDER": name}, "PROVIDER", available, self.name) for name in listed]
-        options = mapping(config, "PROVIDER_OPTIONS", self.name)
-        if str(config["DEVICE_ID"]) != "0":
-            options.setdefault("device_id", str(config["DEVICE_ID"]))
+        names = wanted if isinstance(wanted, list) else [wanted]
+        options = dict(config["PROVIDER_OPTIONS"])
+        if config["DEVICE_ID"] != "0":
+            options.setdefault("device_id", config["DEVICE_ID"])
         return [name if name == CPU or not options else (name, options) for name in names]
 
 

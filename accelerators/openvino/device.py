@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,10 +14,10 @@ from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query import judged_inside, query_by_op, typed
 from accelerators.engines.trials import Trials, unknown_input
-from accelerators.engines.values import choice, count, flag
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.forking import Guard
-from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.interface import PRECISIONS, Accelerator, CompiledSubgraph
+from accelerators.keys import Key, count, mapping, one_of, text
 from accelerators.openvino import hazards
 from accelerators.openvino.integers import SmallIntegers
 from accelerators.openvino.package import import_openvino
@@ -32,8 +32,7 @@ NEWEST = {"": 21, "ai.onnx.ml": 3}
 FILES_FROM = 1 << 26
 """From so many bytes on the engine reads the weights from a file, which it maps: in a message they are there three times."""
 
-_HINTS = {name: name for name in ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")}
-_PRECISIONS = {name: name for name in ("f32", "f16", "bf16")}
+_HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 
 
 class OpenVinoAccelerator(Accelerator):
@@ -41,7 +40,14 @@ class OpenVinoAccelerator(Accelerator):
 
     name = "openvino"
     reads_views = True
-    config_keys = {"DEVICE_ID": "CPU", "NUM_THREADS": 0, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 0, "PROPERTIES": {}}
+    config_keys: ClassVar[Mapping[str, Any]] = {
+        "DEVICE_ID": Key("CPU", text),
+        "PRECISION": Key("f32", one_of(*PRECISIONS)),
+        "NUM_THREADS": Key(0, count),
+        "PERFORMANCE_HINT": Key("LATENCY", one_of(*_HINTS)),
+        "NUM_STREAMS": Key(0, count),
+        "PROPERTIES": Key({}, mapping, names_files=True),
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,19 +83,19 @@ class OpenVinoAccelerator(Accelerator):
         properties = self._properties(config)
         model = engine_model(graph, {})
         try:
-            compiled = self._core.compile_model(self._read(model), self._device(config), properties)
+            compiled = self._core.compile_model(self._read(model), config["DEVICE_ID"], properties)
         except RuntimeError as error:
             raise CompileError(
                 model.in_own_words(reason(error)), where=f"device 'openvino', subgraph {graph.name!r}"
             ) from None
-        return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name))
+        return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"])
 
     def import_(self, data: bytes | memoryview, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The engine's own compiled form, read back."""
         from accelerators.openvino.requests import CompiledRequests
 
         try:
-            compiled = self._core.import_model(self._shared(data), self._device(config), self._properties(config))
+            compiled = self._core.import_model(self._shared(data), config["DEVICE_ID"], self._properties(config))
         except RuntimeError as error:
             raise AcceleratorError(
                 f"openvino does not read the exported subgraph: {reason(error)}",
@@ -97,7 +103,7 @@ class OpenVinoAccelerator(Accelerator):
                 remedy="Compile the model again",
             ) from None
         model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(graph, {})
-        return CompiledRequests(self._engine, compiled, model, graph, flag(config, "PERF_COUNT", self.name), data)
+        return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], data)
 
     def _shared(self, data: bytes | memoryview) -> Any:
         """The engine copies what it is given as bytes, and takes a tensor where it is."""
@@ -105,7 +111,15 @@ class OpenVinoAccelerator(Accelerator):
         return self._engine.Tensor(array, shared_memory=True) if array.flags.writeable else data
 
     def add_extension(self, extension: Any) -> None:
-        """An extension object of openvino, or the path of a library of them."""
+        """An extension of openvino, as an object, a class or a list of objects, or the path of a library of them."""
+        listed = extension if isinstance(extension, list) else [extension]
+        kinds = (self._engine.Extension, str, Path)
+        if not all(isinstance(one, kinds) or (isinstance(one, type) and issubclass(one, self._engine.Op)) for one in listed):
+            raise AcceleratorError(
+                f"an extension is one of openvino's, or the path of a library of them, not {type(extension).__name__}",
+                where="device 'openvino'",
+                remedy="Give an openvino.Extension, a class derived from openvino.Op, or a path",
+            )
         try:
             self._core.add_extension(extension)
         except (RuntimeError, TypeError) as error:
@@ -119,7 +133,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def metrics(self) -> dict[str, Any]:
         """openvino's devices, and what the configured one can do."""
-        device = self._device(self._config)
+        device = self._config["DEVICE_ID"]
         title = self._core.get_property(device, "FULL_DEVICE_NAME").strip()
         return {
             "AVAILABLE_DEVICES": list(self._core.available_devices),
@@ -129,7 +143,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
         """The engine's version and its device."""
-        device = self._device(config)
+        device = config["DEVICE_ID"]
         return {"library": f"openvino {self._version}", "device": str(self._core.get_property(device, "FULL_DEVICE_NAME"))}
 
     @property
@@ -155,7 +169,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def _attempt(self, alone: Graph) -> bool | str:
         """Does a model of this one op compile?"""
-        device = self._device(self._config)
+        device = self._config["DEVICE_ID"]
         properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
         try:
             model = self._core.read_model(engine_model(alone, {}).complete())
@@ -167,19 +181,17 @@ class OpenVinoAccelerator(Accelerator):
 
     # -- configuration -----------------------------------------------------------------------------------
 
-    def _device(self, config: Mapping[str, Any]) -> str:
-        device = str(config["DEVICE_ID"])
-        known = {name: name for name in self._core.available_devices}
-        if device not in known and device.partition(".")[0] not in known:
-            return str(choice({"DEVICE_ID": device}, "DEVICE_ID", known, self.name))
-        return device
+    def check_device_id(self, device_id: str) -> None:
+        """The first of several may be called by their kind alone, and the only one by its number too: GPU is GPU.0."""
+        if not {device_id, f"{device_id}.0", device_id.removesuffix(".0")} & set(self._core.available_devices):
+            super().check_device_id(device_id)
 
     def _properties(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        threads, streams = count(config, "NUM_THREADS", self.name), count(config, "NUM_STREAMS", self.name)
+        threads, streams = config["NUM_THREADS"], config["NUM_STREAMS"]
         properties = {
-            "INFERENCE_PRECISION_HINT": choice(config, "PRECISION", _PRECISIONS, self.name),
-            "PERFORMANCE_HINT": choice(config, "PERFORMANCE_HINT", _HINTS, self.name),
-            "PERF_COUNT": flag(config, "PERF_COUNT", self.name),
+            "INFERENCE_PRECISION_HINT": config["PRECISION"],
+            "PERFORMANCE_HINT": config["PERFORMANCE_HINT"],
+            "PERF_COUNT": config["PERF_COUNT"],
         }
         if threads:
             properties["INFERENCE_NUM_THREADS"] = threads

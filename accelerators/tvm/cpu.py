@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.engines.values import count
+from accelerators.keys import Key, count
 from accelerators.tvm.cores import default_threads
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
@@ -20,12 +20,11 @@ class CpuAccelerator(TvmAccelerator):
     """The host's processor; NUM_THREADS 0 means all cores that the process may use."""
 
     name = "cpu"
-    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": 0}
-    checks = {**TvmAccelerator.checks, "NUM_THREADS": count}
+    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": Key(0, count)}
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
-        return host_machine(count(config, "NUM_THREADS", self.name) or default_threads())
+        return host_machine(config["NUM_THREADS"] or default_threads())
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Scales and shifts folded; blocked layouts where convolutions are."""

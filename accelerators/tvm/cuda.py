@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accelerators.errors import AcceleratorUnavailable, BadConfig
+from accelerators.keys import Key
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.machine import Machine, gpu_machine
 from accelerators.tvm.nvcc import NVRTC, compiler
@@ -16,11 +17,19 @@ DEFAULT_ARCH = "sm_80"
 """What is compiled for where no GPU says otherwise."""
 
 
+def _architecture(value: Any) -> str:
+    """A GPU architecture; "" for the GPU's own."""
+    named = isinstance(value, str) and value.startswith("sm_") and value[3:].rstrip("af").isdigit()
+    if value != "" and not named:
+        raise BadConfig(f"{value!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
+    return str(value)
+
+
 class CudaAccelerator(TvmAccelerator):
     """A GPU of NVIDIA's; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80."""
 
     name = "cuda"
-    config_keys = {**TvmAccelerator.config_keys, "ARCH": ""}
+    config_keys = {**TvmAccelerator.config_keys, "ARCH": Key("", _architecture)}
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,10 +52,7 @@ class CudaAccelerator(TvmAccelerator):
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
-        arch = str(config["ARCH"] or gpu_arch() or DEFAULT_ARCH)
-        if not (arch.startswith("sm_") and arch[3:].rstrip("af").isdigit()):
-            raise BadConfig(f"{arch!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
-        return gpu_machine(arch)
+        return gpu_machine(config["ARCH"] or gpu_arch() or DEFAULT_ARCH)
 
     def metrics(self) -> dict[str, Any]:
         """The GPU here, or the architecture that is compiled for."""

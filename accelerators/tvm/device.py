@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import attrs
 
-from accelerators.engines.values import callback, choice, count, flag, seconds
 from accelerators.errors import CompileError
 from accelerators.interface import Accelerator, CompiledSubgraph, TunedKernel
+from accelerators.keys import Key, callback, flag, seconds
 from accelerators.tvm import extensions, tuned
 from accelerators.tvm.assembling import assemble
 from accelerators.tvm.bodies import Body, make_body
@@ -33,25 +33,19 @@ from graph.nested import graphs_in
 from graph.node import Node
 
 
-def _precision(config: Mapping[str, Any], key: str, device: str) -> str:
-    """Kernels compute in the element types that the model has."""
-    return str(choice(config, key, {"f32": "f32"}, device))
-
-
 class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
 
     dynamic_shapes = False
     """Kernels are made for sizes: a body with symbols is compiled again for each size."""
 
-    config_keys = {"PROGRESS": None, "ISOLATE": False, "ISOLATE_SECONDS": 60.0}
+    config_keys: ClassVar[Mapping[str, Any]] = {
+        "PROGRESS": Key(None, callback),
+        "ISOLATE": Key(False, flag),
+        "ISOLATE_SECONDS": Key(60.0, seconds),
+    }
     """PROGRESS: called with (kernels done, kernels in all, name); ISOLATE: try each kernel in a child process first, which has
     ISOLATE_SECONDS for it."""
-
-    checks: ClassVar[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
-        "PROGRESS": callback, "ISOLATE": flag, "ISOLATE_SECONDS": seconds, "DEVICE_ID": count, "PRECISION": _precision,
-    }  # fmt: skip
-    """By key, what reads its value, or says that it is none."""
 
     def __init__(self) -> None:
         runtime()
@@ -60,11 +54,6 @@ class TvmAccelerator(Accelerator):
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """What the configuration compiles for."""
         raise NotImplementedError("a TVM device has to define machine(config)")
-
-    def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """A value of a wrong kind is an error at once: else the next device would take over."""
-        found = super().checked_config(values)
-        return {key: self.checks[key](found, key, self.name) if key in self.checks else found[key] for key in found}
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts."""
@@ -122,7 +111,7 @@ class TvmAccelerator(Accelerator):
 
     def place(self, config: Mapping[str, Any]) -> Place:
         """Where the configuration runs what was compiled."""
-        return Place(self.machine(config), count(config, "DEVICE_ID", self.name))
+        return Place(self.machine(config), int(config["DEVICE_ID"]))
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Each distinct kernel's choices, by measuring; those that take longest first."""

@@ -151,7 +151,7 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         if key.removeprefix("KEY_") in HETERO_KEYS:
             made[key] = value
         elif not having:
-            known = {known for keys in asked.values() for known in keys} | HETERO_KEYS
+            known = {known for keys in asked.values() for known in keys} | set(HETERO_KEYS)
             remedy = did_you_mean(key, known) or f"There are {', '.join(sorted(known))}"
             raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=remedy)
     return made

@@ -37,7 +37,7 @@ def test_devices(partita: Command) -> None:
 def test_one_device(partita: Command) -> None:
     found = partita("devices reference --json").json
     assert "FULL_DEVICE_NAME" in found["metrics"]
-    assert found["config"]["PRECISION"] == "f32"
+    assert found["config"] == {"CACHE_DIR": None, "DEVICE_ID": "0", "PERF_COUNT": False}
     done = partita("devices referenc")
     assert (done.status, done.out) == (1, "")
     assert done.err == "error: there is no device 'referenc'\n  Did you mean 'reference'?\n"

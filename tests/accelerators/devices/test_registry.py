@@ -70,7 +70,7 @@ def test_the_metrics_that_every_device_has(name: str) -> None:
     device = accelerator(name)
     keys = {"AVAILABLE_DEVICES", "FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES", "SUPPORTED_CONFIG_KEYS", "SUPPORTED_METRICS"}
     assert keys <= set(device.get_metric("SUPPORTED_METRICS"))
-    assert {"DEVICE_ID", "PERF_COUNT", "PRECISION"} <= set(device.get_metric("METRIC_KEY_SUPPORTED_CONFIG_KEYS"))
+    assert {"DEVICE_ID", "PERF_COUNT"} <= set(device.get_metric("METRIC_KEY_SUPPORTED_CONFIG_KEYS"))
     assert device.get_metric("AVAILABLE_DEVICES")
     assert name in device.get_metric("FULL_DEVICE_NAME") or name == "reference"
 

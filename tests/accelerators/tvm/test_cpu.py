@@ -194,7 +194,7 @@ def test_progress_counts_distinct_kernels(avx2: Machine) -> None:
         ("ISOLATE_SECONDS", 0, "Give a number of seconds"),
         ("ISOLATE_SECONDS", "soon", "Give a number of seconds"),
         ("PROGRESS", 5, "Give a function, or None"),
-        ("DEVICE_ID", "second", "Give a number"),
+        ("DEVICE_ID", "second", "It can be 0"),
     ],
 )
 def test_a_value_that_a_key_cannot_have(key: str, value: object, remedy: str) -> None:

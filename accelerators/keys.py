@@ -1,0 +1,166 @@
+"""Configuration keys: a default, what the value may be, and whether a file may say it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accelerators.errors import BadConfig
+from graph.errors import PartitaError, did_you_mean
+
+Check = Callable[[Any], Any]
+"""Returns the value as the device reads it; raises BadValue, or any ValueError or TypeError, where the key cannot have it."""
+
+_YES, _NO = ("YES", "TRUE", "1"), ("NO", "FALSE", "0", "NONE")
+
+
+class BadValue(ValueError):
+    """A value that a key cannot have. Its text is what the user is told to do."""
+
+
+@attrs.frozen(slots=True)
+class Key:
+    """A configuration key of a device."""
+
+    default: Any
+    """Its value where nobody gives one."""
+    check: Check | None = None
+    """Reads a value that is given, or refuses it; None: any value will do."""
+    names_files: bool = False
+    """May the value name a file, a folder, a library, a plugin or a command? Then only the caller gives it, never a file."""
+
+    def read(self, name: str, value: Any, where: str) -> Any:
+        """The value as the device reads it; BadConfig says what is wrong with it."""
+        if self.check is None:
+            return value
+        try:
+            return self.check(value)
+        except BadValue as error:
+            raise BadConfig(f"{name} cannot be {value!r:.80}", where=where, remedy=str(error)) from None
+        except PartitaError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise BadConfig(f"{name} cannot be {value!r:.80}: {error}", where=where) from error
+
+
+def declared(given: Mapping[str, Any], known: Mapping[str, Key]) -> dict[str, Key]:
+    """The keys of a dictionary whose values are keys or plain defaults. A plain default of a known key changes the default alone;
+    of any other key nothing is known then: its value may be anything, and may name a file."""
+    unknown = Key(None, names_files=True)
+    return {
+        name: key if isinstance(key, Key) else attrs.evolve(known.get(name, unknown), default=key) for name, key in given.items()
+    }
+
+
+# -- what values may be ----------------------------------------------------------------------------------
+
+
+def flag(value: Any) -> bool:
+    """Yes or no."""
+    text = str(value).upper()
+    if text in _YES or text in _NO:
+        return text in _YES
+    raise BadValue("Give True or False (or YES or NO)")
+
+
+def count(value: Any) -> int:
+    """A whole number that is not negative; 0 leaves the choice to the device."""
+    number = _whole(value)
+    if number is None:
+        raise BadValue("Give a number; 0 means: as the engine likes")
+    return number
+
+
+def positive(value: Any) -> int:
+    """A whole number that is more than nothing."""
+    number = _whole(value)
+    if not number:
+        raise BadValue("Give a whole number from 1 on")
+    return number
+
+
+def seconds(value: Any) -> float:
+    """A time that is more than nothing."""
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(value, bool) and 0 < float(value) < math.inf:
+            return float(value)
+    raise BadValue("Give a number of seconds")
+
+
+def callback(value: Any) -> Callable[..., Any] | None:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise BadValue("Give a function, or None")
+    return value  # type: ignore[no-any-return]
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A dictionary by name."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise BadValue("Give a dictionary")
+    return dict(value)
+
+
+def text(value: Any) -> str:
+    """A word; a number is taken as its digits."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise BadValue("Give a string")
+    return str(value)
+
+
+def optional(check: Check) -> Check:
+    """What the other check takes, or None."""
+    return lambda value: None if value is None else check(value)
+
+
+def cache_folder(value: Any) -> Any:
+    """A folder; or None, True or "on" for the default one, and False or "off" for none."""
+    if value is None or isinstance(value, (str, os.PathLike, bool)) or value == 0:
+        return value
+    raise BadValue('Give a folder, or "off"')
+
+
+def folder_or_flag(value: Any) -> Path | None:
+    """A folder, or yes for the current one; None where the answer is no."""
+    if isinstance(value, (str, os.PathLike)) and str(value).upper() not in (*_YES, *_NO):
+        return Path(value)
+    with contextlib.suppress(BadValue):
+        return Path() if flag(value) else None
+    raise BadValue("Give a folder, True or False")
+
+
+def flag_or_auto(value: Any) -> bool | None:
+    """Yes or no; None for "AUTO"."""
+    if value is None or str(value).upper() == "AUTO":
+        return None
+    with contextlib.suppress(BadValue):
+        return flag(value)
+    raise BadValue('Give True, False or "AUTO"')
+
+
+def one_of(*names: str) -> Check:
+    """One of these words."""
+    return lambda value: chosen(value, names)
+
+
+def chosen(value: Any, names: Iterable[str]) -> str:
+    """The value, which has to be one of these words; else BadValue lists them."""
+    known = list(names)
+    if value in known and isinstance(value, str):
+        return value
+    near = did_you_mean(value, known) if isinstance(value, str) else None
+    raise BadValue(f"{near or ''} It can be {', '.join(known)}".strip() if known else "There is none here")
+
+
+def _whole(value: Any) -> int | None:
+    """The number that a value says, if that is a whole one and not negative."""
+    said = isinstance(value, str) and value.isascii() and value.isdigit()
+    if said or (isinstance(value, int) and not isinstance(value, bool)):
+        return int(value) if int(value) >= 0 else None
+    return None
