@@ -134,14 +134,16 @@ def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:
 
 
 def _chosen(plan: Plan, index: OpIndex, made_by: Sequence[Maker], witness: Witness) -> list[Chosen]:
-    """The plan's groups in numbers."""
+    """The plan's groups in numbers. Their selectors are known unless the plan comes from a file."""
+    grown = plan.reasons.groups if isinstance(plan.reasons, Explanation) else [None] * len(plan.groups)
     number = {node.name: v for v, node in enumerate(index.nodes)}
     chosen = []
-    for group, (order, subject) in zip(plan.groups, made_by, strict=True):
+    for group, (order, subject), old in zip(plan.groups, made_by, grown, strict=True):
         missing = [name for name in group.nodes if name not in number]
         if missing:
             raise PartitionError(f"the plan's node {missing[0]!r} is not in the graph", where=f"subgraph {group.name!r}")
         members = sorted(number[name] for name in group.nodes)
         dedup = plan.dedup_inputs.get(group.name, True)
-        chosen.append(Chosen(order, group.index, group.device, members, group.name, Hooks(subject, witness), dedup))
+        selector = None if old is None else old.selector
+        chosen.append(Chosen(order, group.index, group.device, members, group.name, Hooks(subject, witness), dedup, selector))
     return chosen

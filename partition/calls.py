@@ -13,7 +13,7 @@ from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.types import Type
 from partition.bodies import Draft, build_body, draft_body, find_exits
-from partition.hooks import Hooks
+from partition.hooks import Chooser, Hooks
 from partition.names import op_names_in, with_own_names
 from partition.op_index import OpIndex
 
@@ -36,6 +36,8 @@ class Chosen:
     """The hooks that make its call."""
     dedup: bool = True
     """Does each outer value enter once?"""
+    selector: Chooser | None = None
+    """The selector that it grew by, or the pattern that it matched; None for a plan from a file."""
     made: Made | None = None
     """Its call, once it is made."""
 
@@ -90,7 +92,7 @@ class CallMaker:
         extra = hooks.review(body, chosen.index, first)
         if extra is None:
             return "review_subgraph"
-        node = hooks.create(body, chosen.index, first)
+        node = hooks.create(body, chosen.index, first, chosen.selector)
         if node is None:
             self._adjust(chosen)
             return "create_subgraph_node"
@@ -123,7 +125,7 @@ class CallMaker:
 
     def _adjust(self, chosen: Chosen) -> None:
         nodes = [self.index.nodes[v] for v in chosen.members]
-        made = chosen.hooks.adjust(nodes, chosen.index)
+        made = chosen.hooks.adjust(nodes, chosen.index, chosen.selector)
         self.adjusted.update((v, new) for v, old, new in zip(chosen.members, nodes, made, strict=True) if new is not old)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Hashable, Sequence
 import attrs
 
 from graph.errors import did_you_mean
+from graph.graph import Graph
 from graph.node import Node
 from partition import growth
+from partition.arguments import call_filter
 from partition.combine import Combined
 from partition.errors import PartitionError, raised
 from partition.evidence import Evidence, EvidenceOfWalk
@@ -74,7 +76,7 @@ def _matched(pattern: Pattern, hooks: Hooks, index: OpIndex, fixed: Groups, free
 
     matcher = Matcher(index, pattern, free, fixed, ask)
     groups = matcher.run()
-    return groups, Evidence(hooks.name, "pattern", repr(pattern), missed=matcher.missed)
+    return groups, Evidence(hooks.name, "pattern", repr(pattern), missed=matcher.missed, selector=pattern)
 
 
 def _labels(selector: SubgraphSelector, hooks: Hooks, index: OpIndex, free: list[bool]) -> list[Hashable | None] | None:
@@ -104,7 +106,7 @@ def _grown(
 ) -> tuple[Groups, Evidence]:
     """Growth of a stateless selector."""
     nodes = index.nodes
-    evidence = Evidence(hooks.name, how, repr(selector))
+    evidence = Evidence(hooks.name, how, repr(selector), selector=selector)
     accept = None
     if labels is None:
         labels = [
@@ -155,7 +157,7 @@ def _filtered(
     """What `filter` leaves of each group, split again where it no longer hangs together or would close a cycle."""
     color: list[int | None] = [None] * len(index)
     for k, group in enumerate(groups):
-        kept = set(map(id, filtered(selector, hooks, [index.nodes[v] for v in group])))
+        kept = set(map(id, filtered(selector, hooks, index.graph, [index.nodes[v] for v in group])))
         for v in group:
             if id(index.nodes[v]) in kept:
                 color[v] = k
@@ -168,10 +170,10 @@ def _filtered(
     return split(index.preds, color, accept, fixed)
 
 
-def filtered(selector: SubgraphSelector, hooks: Hooks, candidates: list[Node]) -> list[Node]:
+def filtered(selector: SubgraphSelector, hooks: Hooks, graph: Graph, candidates: list[Node]) -> list[Node]:
     """What `filter` keeps of the candidates; anything but a choice of them is an error."""
     first = candidates[0]
-    kept = hooks.call_for_list("filter", first, "a list of nodes", selector.filter, list(candidates))
+    kept = hooks.call_for_list("filter", first, "a list of nodes", call_filter, selector.filter, graph, list(candidates))
     seen: set[int] = set()
     known = set(map(id, candidates))
     for node in kept:
@@ -204,6 +206,7 @@ def _walked(
 ) -> tuple[Groups, Evidence]:
     evidence = Evidence(hooks.name, "walk", repr(selector))
     if labels is not None:
+        evidence.selector = selector
         evidence.labels = labels
         evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
         asked = LabelWalk(labels)
@@ -213,7 +216,7 @@ def _walked(
             groups = join_at_constants(index, groups, labels, fixed)
         return groups, evidence
     maker = WalkSelectors(selector, hooks, index, evidence)
-    writer: growth.WalkObserver = EvidenceOfWalk(evidence)
+    writer: growth.WalkObserver = EvidenceOfWalk(evidence, maker.latest)
     if observer is not None:
         writer = growth.BothObservers(writer, observer)
     groups = growth.walk(index.preds, free, maker, fixed, observer=writer, control=index.control)
@@ -251,13 +254,20 @@ class WalkSelectors:
         self.hooks = hooks
         self.nodes = index.nodes
         self.number = index.number
+        self.graph = index.graph
         self.unselected = evidence.unselected
+        self._latest = first
+
+    def latest(self) -> SubgraphSelector:
+        """The selector of the growth that runs."""
+        return self._latest
 
     def __call__(self) -> AskedSelector:
         made, self._first = self._first, None
         fresh = self.hooks.new_selector() if made is None else made
         if not isinstance(fresh, SubgraphSelector):
             raise self.hooks.error("create_subgraph_selector", None, "it returned a selector first, and then a Pattern")
+        self._latest = fresh
         return AskedSelector(fresh, self)
 
 
@@ -299,7 +309,7 @@ class AskedSelector:
         if not has_filter(self._selector):
             return candidates
         offered = [self._nodes[v] for v in candidates]
-        return [self._maker.number[node] for node in filtered(self._selector, self._hooks, offered)]
+        return [self._maker.number[node] for node in filtered(self._selector, self._hooks, self._maker.graph, offered)]
 
     def reset(self) -> None:
         self._hooks.call("reset", None, self._selector.reset)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from graph.graph import Graph
 from graph.node import Node
+from partition.arguments import call_filter
 from partition.selector import ContainOpSelector, Labeler, SubgraphSelector
 
 # ruff: noqa: C419  the lists are there so that every part is asked
@@ -49,8 +51,8 @@ class EitherSelector(Combined):
     def select_output(self, cur: Node, new: Node) -> bool:
         return any([part.select_output(cur, new) for part in self.parts])
 
-    def filter(self, candidates: list[Node]) -> list[Node]:
-        kept = {id(node) for part in self.parts for node in part.filter(list(candidates))}
+    def filter(self, candidates: list[Node], graph: Graph | None = None) -> list[Node]:
+        kept = {id(node) for part in self.parts for node in call_filter(part.filter, graph, list(candidates))}
         return [node for node in candidates if id(node) in kept]
 
     def labeler(self) -> Labeler | None:
@@ -75,8 +77,8 @@ class BothSelector(Combined):
     def select_output(self, cur: Node, new: Node) -> bool:
         return all([part.select_output(cur, new) for part in self.parts])
 
-    def filter(self, candidates: list[Node]) -> list[Node]:
-        kept = [{id(node) for node in part.filter(list(candidates))} for part in self.parts]
+    def filter(self, candidates: list[Node], graph: Graph | None = None) -> list[Node]:
+        kept = [{id(node) for node in call_filter(part.filter, graph, list(candidates))} for part in self.parts]
         return [node for node in candidates if all(id(node) in k for k in kept)]
 
     def labeler(self) -> Labeler | None:

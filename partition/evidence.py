@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import attrs
 
 from partition.growth import Repair, WalkObserver
 from partition.matcher import Missed
+from partition.pattern import Pattern
+from partition.selector import SubgraphSelector
 
 Edge = tuple[int, int]
 """Producer and consumer."""
@@ -47,15 +49,28 @@ class Evidence:
     """Nodes of subgraphs that a hook gave back, and which hook."""
     notes: list[str] = attrs.Factory(list)
     """What else there is to say."""
+    selector: SubgraphSelector | Pattern | None = None
+    """The one selector (or pattern) that chose all groups."""
+    selectors: dict[int, SubgraphSelector] = attrs.Factory(dict)
+    """By the first node of a group, the selector of its own that it grew by."""
     repairs: list[Repair] = attrs.Factory(list)
     """Subgraphs of growth "seed" that were split because they would have closed a cycle with another."""
+
+    def selector_of(self, group: Sequence[int]) -> SubgraphSelector | Pattern | None:
+        """What chose the group."""
+        return self.selectors.get(group[0], self.selector)
 
 
 class EvidenceOfWalk(WalkObserver):
     """Writes down what happens in a walk."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, latest: Callable[[], SubgraphSelector]) -> None:
+        """`latest`: the selector of the growth that runs."""
         self._evidence = evidence
+        self._latest = latest
+
+    def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
+        self._evidence.selectors.update((group[0], self._latest()) for group in groups)
 
     def refused(self, cur: int, new: int, direction: str) -> None:
         if direction == "input":

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from partition.arguments import takes
 from partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
 from partition.pattern import Pattern
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
 
 Answer = TypeVar("Answer")
+
+Chooser = SubgraphSelector | Pattern
+"""What chose a subgraph."""
 
 
 class Witness:
@@ -80,6 +85,7 @@ class Hooks:
         } | vars(subject).keys()
         self.sees_bodies = not self._own.isdisjoint(SEEING)
         """Is the property shown bodies, so that the types of their inputs matter?"""
+        self._takes_selector: dict[str, bool] = {}
 
     def overrides(self, hook: str) -> bool:
         """Does the property define this hook itself?"""
@@ -151,10 +157,10 @@ class Hooks:
             raise self.error(hook, node, "it returned one variable for two inputs")
         return made
 
-    def create(self, subgraph: Graph, index: int, node: Node) -> Node | None:
+    def create(self, subgraph: Graph, index: int, node: Node, selector: Chooser | None) -> Node | None:
         """The node that `create_subgraph_node` makes; None if it leaves the nodes as they were."""
         hook = "create_subgraph_node"
-        made = self.call(hook, node, self.property.create_subgraph_node, subgraph, index)
+        made = self.call(hook, node, self._with_selector(hook, selector), subgraph, index)
         if made is None:
             return None
         if not isinstance(made, Node):
@@ -163,12 +169,20 @@ class Hooks:
             raise self.error(hook, node, not_a("an op or a call", made))
         return made
 
-    def adjust(self, nodes: list[Node], index: int) -> list[Node]:
+    def _with_selector(self, hook: str, selector: Chooser | None) -> Callable[..., Any]:
+        """The hook; given the selector too if it has an argument of that name."""
+        function = getattr(self.property, hook)
+        if hook not in self._takes_selector:
+            self._takes_selector[hook] = takes(function, "selector")
+        return partial(function, selector=selector) if self._takes_selector[hook] else function
+
+    def adjust(self, nodes: list[Node], index: int, selector: Chooser | None) -> list[Node]:
         """The changed copies that `adjust_subgraph_node` returns; the nodes themselves if it leaves them as they were."""
         hook, kind = "adjust_subgraph_node", f"{len(nodes)} nodes"
+        function = self._with_selector(hook, selector)
 
         def ask() -> Iterable[Node]:
-            answer = self.property.adjust_subgraph_node(tuple(nodes), index)
+            answer = function(tuple(nodes), index)
             return nodes if answer is None else answer
 
         made = self.call_for_list(hook, nodes[0], kind, ask)

@@ -107,7 +107,7 @@ class Planner:
         groups, evidence = choose_groups(hooks, self.index, fixed, self.options.growth or subject.growth)
         self.witness.check(subject.name, "create_subgraph_selector (or its selector's)")
         self.evidence.append(evidence)
-        return self._named(number, hooks, self._limited(hooks, groups, evidence))
+        return self._named(number, hooks, self._limited(hooks, groups, evidence), evidence)
 
     def _limited(self, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[list[int]]:
         """The groups within the limits, by first node."""
@@ -131,7 +131,7 @@ class Planner:
             kept = sorted(ranked[:most], key=lambda group: group[0])
         return kept
 
-    def _named(self, number: int, hooks: Hooks, groups: list[list[int]]) -> list[Chosen]:
+    def _named(self, number: int, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[Chosen]:
         dedup = hooks.property.dedup_inputs if self.options.dedup_inputs is None else self.options.dedup_inputs
         affinity = self.index.affinity
         by_device: dict[str | None, Hooks] = {}
@@ -143,7 +143,7 @@ class Planner:
                 by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness)
             mine = by_device[device]
             name = unique(f"{mine.name}_{i}", self.taken)
-            chosen.append(Chosen(number, i, device, members, name, mine, dedup))
+            chosen.append(Chosen(number, i, device, members, name, mine, dedup, evidence.selector_of(members)))
         return chosen
 
     def _check(self, evidence: Evidence, chosen: list[Chosen]) -> list[int]:

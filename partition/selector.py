@@ -42,7 +42,9 @@ class SubgraphSelector:
         return False
 
     def filter(self, candidates: list[Node]) -> list[Node]:
-        """The last word: the candidates, in topological order, that are to stay."""
+        """The last word: the candidates, in topological order, that are to stay.
+
+        It may take the graph too: `filter(self, graph, candidates)`, as in MXNet, or `filter(self, candidates, graph=None)`."""
         return candidates
 
     def reset(self) -> None:
