@@ -50,7 +50,7 @@ from graph import (
     unregister_op,
     variable,
 )
-from graph.readers import load
+from graph.readers import load, mxnet_ops
 from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify
@@ -134,6 +134,7 @@ __all__ = [
     "list_backends",
     "list_passes",
     "load",
+    "mxnet_ops",
     "op",
     "optimize",
     "optimize_for",

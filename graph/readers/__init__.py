@@ -45,6 +45,20 @@ def load(
     return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir)
 
 
+def mxnet_ops(*names: str) -> frozenset[str]:
+    """The ONNX ops that do what these MXNet ops do, for a selector: `ContainOpSelector(mxnet_ops("Convolution", "Activation"))`.
+
+    The table is that of the reader of MXNet's symbols. An MXNet op that ONNX has under several names, by a parameter of
+    MXNet's (`Activation`, `Pooling`), gives all of them.
+
+    >>> sorted(mxnet_ops("Convolution", "BatchNorm", "elemwise_add"))
+    ['Add', 'BatchNormalization', 'Conv']
+    """
+    from graph.readers.mxnet import onnx_ops
+
+    return onnx_ops(names)
+
+
 def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]], inline: bool) -> Graph:
     """The graph read once more with other input shapes."""
     from graph.readers.onnx import load_onnx

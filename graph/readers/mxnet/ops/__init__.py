@@ -20,7 +20,7 @@ from graph.readers.mxnet.ops import (
     sorting,
     unary,
 )
-from graph.readers.mxnet.ops.registry import converter, converter_of
+from graph.readers.mxnet.ops.registry import converter, converter_of, onnx_ops
 
 __all__ = [
     "Conversion",
@@ -34,6 +34,7 @@ __all__ = [
     "joining",
     "linear",
     "norm",
+    "onnx_ops",
     "outputs",
     "pooling",
     "reduce",

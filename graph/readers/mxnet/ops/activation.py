@@ -16,12 +16,12 @@ ACTIVATIONS = {
 }
 
 
-@converter("Activation", "act_type")
+@converter("Activation", "act_type", onnx=" ".join(ACTIVATIONS.values()))
 def activation(c: Conversion) -> NodeEntry:
     return c.result(ACTIVATIONS[c.params.choice("act_type", tuple(ACTIVATIONS))], c.inputs[0])
 
 
-@converter("LeakyReLU", "act_type slope lower_bound upper_bound", inputs=(1, 2))
+@converter("LeakyReLU", "act_type slope lower_bound upper_bound", inputs=(1, 2), onnx="LeakyRelu PRelu Elu Selu Gelu")
 def leaky_relu(c: Conversion) -> NodeEntry:
     data, params = c.inputs[0], c.params
     kind = params.choice("act_type", ("leaky", "prelu", "elu", "selu", "gelu", "rrelu"), "leaky")
@@ -48,7 +48,7 @@ def _slopes(c: Conversion) -> NodeEntry:
     return c.helper("slopes", "Reshape", gamma, shape)
 
 
-@converter("hard_sigmoid", "alpha beta")
+@converter("hard_sigmoid", "alpha beta", onnx="HardSigmoid")
 def hard_sigmoid(c: Conversion) -> NodeEntry:
     params = c.params
     return c.result(
@@ -56,7 +56,10 @@ def hard_sigmoid(c: Conversion) -> NodeEntry:
     )
 
 
-@converter("softmax softmin log_softmax", "axis temperature dtype use_length", inputs=(1, 2))
+SOFTMAXES = {"softmax": "Softmax", "softmin": "Softmax", "log_softmax": "LogSoftmax"}
+
+
+@converter(" ".join(SOFTMAXES), "axis temperature dtype use_length", inputs=(1, 2), onnx=SOFTMAXES)
 def softmax(c: Conversion) -> NodeEntry:
     data, params = c.inputs[0], c.params
     axis = params.integer("axis", -1)
@@ -68,7 +71,7 @@ def softmax(c: Conversion) -> NodeEntry:
         data = c.helper("cooled", "Div", data, c.like("temperature", params.number("temperature"), data))
     if "dtype" in params:
         data = c.cast("cast", data, params.dtype("dtype", "float32"))
-    op = "LogSoftmax" if c.kind == "log_softmax" else "Softmax"
+    op = SOFTMAXES[c.kind]
     if len(c.inputs) == 1:
         return c.result(op, data, axis=axis)
     mask = _within_length(c, data, c.inputs[1], c.axis(axis, c.rank(data)))
@@ -87,7 +90,7 @@ def _within_length(c: Conversion, data: NodeEntry, length: NodeEntry, axis: int)
     return c.helper("mask", "Less", c.helper("positions", "Reshape", steps, shape), column)
 
 
-@converter("SoftmaxActivation", "mode")
+@converter("SoftmaxActivation", "mode", onnx="Softmax")
 def softmax_activation(c: Conversion) -> NodeEntry:
     if c.params.choice("mode", ("instance", "channel"), "instance") == "channel":
         return c.result("Softmax", c.inputs[0], axis=1)

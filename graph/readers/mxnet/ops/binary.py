@@ -4,6 +4,8 @@ MXNet's comparisons and logical ops give ones and zeros in the dtype of their in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import register
@@ -15,14 +17,24 @@ COMPARISONS = {
 }  # fmt: skip
 """ONNX's comparison, and whether its answer is turned round."""
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
+EXTREMES = {"maximum": "Max", "minimum": "Min"}
+ONNX = {
+    **ARITHMETIC, **LOGICAL, **EXTREMES, "power": "Pow", **{what: op for what, (op, turned) in COMPARISONS.items() if not turned},
+}  # fmt: skip
+"""By the name that all spellings share, ONNX's op."""
+
+
+def onnx_of(shared: Mapping[str, str]) -> dict[str, str]:
+    """By each spelling ONNX's op, where one says what the MXNet op does; `shared`: the name that all spellings of an op share."""
+    return {spelling: ONNX[what] for spelling, what in shared.items() if what in ONNX}
 
 
 def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
     """One of MXNet's binary ops by the name that all its spellings share."""
     if what in ARITHMETIC:
         return c.result(ARITHMETIC[what], a, b)
-    if what in ("maximum", "minimum"):
-        return c.result("Max" if what == "maximum" else "Min", a, b)
+    if what in EXTREMES:
+        return c.result(EXTREMES[what], a, b)
     if what == "power":
         return c.result("Pow", a, b)
     if what == "hypot":
@@ -87,4 +99,4 @@ def _binary(c: Conversion) -> NodeEntry:
     return arithmetic(c, _WHAT[c.kind], *c.inputs)
 
 
-register(" ".join(_WHAT), _binary, inputs=2)
+register(" ".join(_WHAT), _binary, inputs=2, onnx=onnx_of(_WHAT))

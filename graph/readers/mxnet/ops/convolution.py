@@ -18,7 +18,7 @@ def bias_of(c: Conversion, default: bool = False) -> NodeEntry | None:
     return None if without else c.inputs[2]
 
 
-@converter("Convolution Convolution_v1", WINDOW, inputs=(2, 3))
+@converter("Convolution Convolution_v1", WINDOW, inputs=(2, 3), onnx="Conv")
 def convolution(c: Conversion) -> NodeEntry:
     kernel = kernel_of(c)
     space = len(kernel)
@@ -41,7 +41,7 @@ def convolution(c: Conversion) -> NodeEntry:
     return c.result("Conv", data, weight, bias, shape=shape, **window)
 
 
-@converter("Deconvolution", f"{WINDOW} adj target_shape", inputs=(2, 3))
+@converter("Deconvolution", f"{WINDOW} adj target_shape", inputs=(2, 3), onnx="ConvTranspose")
 def deconvolution(c: Conversion) -> NodeEntry:
     kernel = kernel_of(c)
     space = len(kernel)

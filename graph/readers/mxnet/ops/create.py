@@ -18,7 +18,7 @@ def filled(c: Conversion, shape: NodeEntry, value: float, dtype: str) -> NodeEnt
     return c.result("ConstantOfShape", shape, value=np.asarray([value], numpy_dtype(dtype)))
 
 
-@converter("_zeros _ones _full _zeros_without_dtype", "shape dtype value", inputs=0)
+@converter("_zeros _ones _full _zeros_without_dtype", "shape dtype value", inputs=0, onnx="ConstantOfShape")
 def full(c: Conversion) -> NodeEntry:
     shape = c.params.integers("shape")
     if not shape or min(shape) < 1:
@@ -27,13 +27,13 @@ def full(c: Conversion) -> NodeEntry:
     return filled(c, c.integers("shape", shape), value, c.params.dtype("dtype", "float32"))
 
 
-@converter("zeros_like ones_like")
+@converter("zeros_like ones_like", onnx="ConstantOfShape")
 def full_like(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     return filled(c, shape_of(c, "shape", data), float(c.kind == "ones_like"), c.dtype(data))
 
 
-@converter("_arange", "start stop step repeat infer_range dtype", inputs=0)
+@converter("_arange", "start stop step repeat infer_range dtype", inputs=0, onnx="Range")
 def arange(c: Conversion) -> NodeEntry:
     params = c.params
     start, step = params.scalar("start", 0.0), params.scalar("step", 1.0)
@@ -61,7 +61,7 @@ def _steps(c: Conversion, start: float, step: float, count: NodeEntry, dtype: st
     return c.result("Add", scaled, c.constant("start", start, dtype))
 
 
-@converter("_contrib_arange_like", "start step repeat axis")
+@converter("_contrib_arange_like", "start step repeat axis", onnx="Range")
 def arange_like(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     rank, dtype, axis = c.rank(data), c.dtype(data), c.params.optional_integer("axis")
@@ -77,7 +77,7 @@ def arange_like(c: Conversion) -> NodeEntry:
     return c.result("Reshape", shifted, shape)
 
 
-@converter("_eye", "N M k dtype", inputs=0)
+@converter("_eye", "N M k dtype", inputs=0, onnx="EyeLike")
 def eye(c: Conversion) -> NodeEntry:
     rows = c.params.integer("N", least=1)
     columns = c.params.integer("M", 0, least=0) or rows
@@ -87,11 +87,11 @@ def eye(c: Conversion) -> NodeEntry:
     return c.result("EyeLike", zeros, k=c.params.integer("k", 0))
 
 
-@converter("shape_array")
+@converter("shape_array", onnx="Shape")
 def shape_array(c: Conversion) -> NodeEntry:
     return c.result("Shape", c.inputs[0])
 
 
-@converter("size_array")
+@converter("size_array", onnx="Size")
 def size_array(c: Conversion) -> NodeEntry:
     return c.result("Reshape", c.helper("size", "Size", c.inputs[0]), c.integers("one", [1]))

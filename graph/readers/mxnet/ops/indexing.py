@@ -29,13 +29,13 @@ def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: s
     return c.helper("clipped", "Clip", index, c.constant("first", 0, "int64"), last)
 
 
-@converter("Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic", inputs=2)
+@converter("Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic", inputs=2, onnx="Gather")
 def embedding(c: Conversion) -> NodeEntry:
     index, weight = c.inputs
     return c.result("Gather", weight, bounded(c, index, weight, 0, "clip"), axis=0)
 
 
-@converter("take", "axis mode", inputs=2)
+@converter("take", "axis mode", inputs=2, onnx="Gather")
 def take(c: Conversion) -> NodeEntry:
     data, index = c.inputs
     mode = c.params.choice("mode", ("clip", "wrap", "raise"), "clip")
@@ -45,7 +45,7 @@ def take(c: Conversion) -> NodeEntry:
     return c.result("Gather", data, bounded(c, index, data, axis, mode), axis=axis)
 
 
-@converter("pick choose_element_0index", "axis keepdims mode", inputs=2)
+@converter("pick choose_element_0index", "axis keepdims mode", inputs=2, onnx="GatherElements")
 def pick(c: Conversion) -> NodeEntry:
     """One element along an axis, for each position of the others."""
     data, index = c.inputs
@@ -61,7 +61,7 @@ def pick(c: Conversion) -> NodeEntry:
     return c.result("Squeeze", found, axes)
 
 
-@converter("gather_nd", inputs=2)
+@converter("gather_nd", inputs=2, onnx="GatherND")
 def gather_nd(c: Conversion) -> NodeEntry:
     """MXNet has the coordinates along the first axis of the index, ONNX along the last."""
     data, index = c.inputs
@@ -70,7 +70,7 @@ def gather_nd(c: Conversion) -> NodeEntry:
     return c.result("GatherND", data, last)
 
 
-@converter("one_hot", "depth on_value off_value dtype")
+@converter("one_hot", "depth on_value off_value dtype", onnx="OneHot")
 def one_hot(c: Conversion) -> NodeEntry:
     """An index that lies outside gives a row without a one, as with ONNX only those beyond the end do."""
     depth = c.constant("depth", c.params.integer("depth", least=1), "int64")
@@ -86,13 +86,13 @@ def one_hot(c: Conversion) -> NodeEntry:
     return c.result("Cast", hot, to=dtype)
 
 
-@converter("ROIPooling", "pooled_size spatial_scale", inputs=2)
+@converter("ROIPooling", "pooled_size spatial_scale", inputs=2, onnx="MaxRoiPool")
 def roi_pooling(c: Conversion) -> NodeEntry:
     size, scale = c.params.sizes("pooled_size", 2, None), c.params.number("spatial_scale")
     return c.result("MaxRoiPool", *c.inputs, pooled_shape=size, spatial_scale=scale)
 
 
-@converter("_contrib_ROIAlign", "pooled_size spatial_scale sample_ratio position_sensitive aligned", inputs=2)
+@converter("_contrib_ROIAlign", "pooled_size spatial_scale sample_ratio position_sensitive aligned", inputs=2, onnx="RoiAlign")
 def roi_align(c: Conversion) -> NodeEntry:
     data, rois = c.inputs
     if c.params.boolean("position_sensitive"):

@@ -10,12 +10,12 @@ from graph.readers.mxnet.ops.registry import converter
 from graph.readers.mxnet.ops.sizes import Part, SizeOf, shape_of, shape_value, size_at
 
 
-@converter("Concat concat _rnn_param_concat", "dim", inputs=(1, None))
+@converter("Concat concat _rnn_param_concat", "dim", inputs=(1, None), onnx="Concat")
 def concat(c: Conversion) -> NodeEntry:
     return c.result("Concat", *c.inputs, axis=c.params.integer("dim", 1))
 
 
-@converter("stack", "axis", inputs=(1, None))
+@converter("stack", "axis", inputs=(1, None), onnx="Concat")
 def stack(c: Conversion) -> NodeEntry:
     axis = c.params.integer("axis", 0)
     axes = c.integers("axis", [axis])
@@ -23,12 +23,12 @@ def stack(c: Conversion) -> NodeEntry:
     return c.result("Concat", *parts, axis=axis)
 
 
-@converter("add_n ElementWiseSum", inputs=(1, None))
+@converter("add_n ElementWiseSum", inputs=(1, None), onnx="Sum")
 def add_n(c: Conversion) -> NodeEntry:
     return c.result("Sum", *c.inputs)
 
 
-@converter("where", inputs=3)
+@converter("where", inputs=3, onnx="Where")
 def where(c: Conversion) -> NodeEntry:
     condition, yes, no = c.inputs
     truth = c.cast("truth", condition, "bool")
@@ -37,7 +37,7 @@ def where(c: Conversion) -> NodeEntry:
     return c.result("Where", truth, yes, no)
 
 
-@converter("amp_multicast", "num_outputs cast_narrow", inputs=(1, None))
+@converter("amp_multicast", "num_outputs cast_narrow", inputs=(1, None), onnx="Cast")
 def amp_multicast(c: Conversion) -> tuple[NodeEntry, ...]:
     """All inputs in the widest of their dtypes, or the narrowest."""
     order = ["float16", "float32", "float64"]
@@ -50,7 +50,7 @@ def amp_multicast(c: Conversion) -> tuple[NodeEntry, ...]:
     return (first, *(c.extra(i, "Cast", entry, to=dtype) for i, entry in enumerate(c.inputs[1:], 1)))
 
 
-@converter("tile", "reps")
+@converter("tile", "reps", onnx="Tile")
 def tile(c: Conversion) -> NodeEntry:
     data, reps = c.inputs[0], c.params.integers("reps")
     rank = c.rank(data)
@@ -82,7 +82,7 @@ def repeat(c: Conversion) -> NodeEntry:
     return c.result("Reshape", tiled, shape_value(c, "shape", parts, infer=True))
 
 
-@converter("broadcast_to", "shape")
+@converter("broadcast_to", "shape", onnx="Expand")
 def broadcast_to(c: Conversion) -> NodeEntry:
     shape = c.params.integers("shape")
     if not shape or min(shape) < 0 or len(shape) != c.rank(c.inputs[0]):
@@ -90,7 +90,7 @@ def broadcast_to(c: Conversion) -> NodeEntry:
     return _expanded(c, [size or 1 for size in shape])
 
 
-@converter("broadcast_axis broadcast_axes", "axis size")
+@converter("broadcast_axis broadcast_axes", "axis size", onnx="Expand")
 def broadcast_axis(c: Conversion) -> NodeEntry:
     rank = c.rank(c.inputs[0])
     axes, sizes = c.axes(c.params.integers("axis"), rank), c.params.integers("size")
@@ -100,7 +100,7 @@ def broadcast_axis(c: Conversion) -> NodeEntry:
     return _expanded(c, [wanted.get(axis, 1) for axis in range(rank)])
 
 
-@converter("broadcast_like", "lhs_axes rhs_axes", inputs=2)
+@converter("broadcast_like", "lhs_axes rhs_axes", inputs=2, onnx="Expand")
 def broadcast_like(c: Conversion) -> NodeEntry:
     data, like = c.inputs
     if "lhs_axes" not in c.params and "rhs_axes" not in c.params:

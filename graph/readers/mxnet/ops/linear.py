@@ -8,7 +8,7 @@ from graph.readers.mxnet.ops.convolution import bias_of
 from graph.readers.mxnet.ops.registry import converter
 
 
-@converter("FullyConnected", "num_hidden no_bias flatten", inputs=(2, 3))
+@converter("FullyConnected", "num_hidden no_bias flatten", inputs=(2, 3), onnx="Gemm MatMul")
 def fully_connected(c: Conversion) -> NodeEntry:
     data, weight = c.inputs[:2]
     bias, hidden = bias_of(c), c.params.integer("num_hidden", least=1)
@@ -23,7 +23,7 @@ def fully_connected(c: Conversion) -> NodeEntry:
     return c.result("Gemm", data, weight, bias, transB=1, shape=(None, hidden))
 
 
-@converter("dot", "transpose_a transpose_b", inputs=2)
+@converter("dot", "transpose_a transpose_b", inputs=2, onnx="MatMul")
 def dot(c: Conversion) -> NodeEntry:
     """The last axis of the left side with the first one of the right side; vectors and matrices."""
     left, right = c.inputs
@@ -41,7 +41,7 @@ def dot(c: Conversion) -> NodeEntry:
     return c.result("MatMul", left, right)
 
 
-@converter("batch_dot", "transpose_a transpose_b", inputs=2)
+@converter("batch_dot", "transpose_a transpose_b", inputs=2, onnx="MatMul")
 def batch_dot(c: Conversion) -> NodeEntry:
     return c.result("MatMul", *_sides(c))
 
@@ -58,7 +58,7 @@ def _sides(c: Conversion) -> list[NodeEntry]:
     return sides
 
 
-@converter("linalg_gemm2 _linalg_gemm2", "transpose_a transpose_b alpha axis", inputs=2)
+@converter("linalg_gemm2 _linalg_gemm2", "transpose_a transpose_b alpha axis", inputs=2, onnx="MatMul")
 def gemm2(c: Conversion) -> NodeEntry:
     alpha = _alpha(c)
     if alpha == 1:
@@ -67,7 +67,7 @@ def gemm2(c: Conversion) -> NodeEntry:
     return c.result("Mul", product, c.like("alpha", alpha, product))
 
 
-@converter("linalg_gemm _linalg_gemm", "transpose_a transpose_b alpha beta axis", inputs=3)
+@converter("linalg_gemm _linalg_gemm", "transpose_a transpose_b alpha beta axis", inputs=3, onnx="MatMul")
 def gemm(c: Conversion) -> NodeEntry:
     product = c.helper("product", "MatMul", *_sides(c))
     scaled = c.helper("scaled", "Mul", product, c.like("alpha", _alpha(c), product))

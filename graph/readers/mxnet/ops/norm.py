@@ -16,7 +16,7 @@ MOST_GROUPS = 65_536
 BATCH_NORM = "eps fix_gamma use_global_stats output_mean_var axis"
 
 
-@converter("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm", BATCH_NORM, inputs=5)
+@converter("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm", BATCH_NORM, inputs=5, onnx="BatchNormalization")
 def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
     data, gamma, beta, mean, variance = c.inputs
     eps = c.params.number("eps", 1e-3)
@@ -52,7 +52,7 @@ def _ones(c: Conversion, gamma: NodeEntry, mean: NodeEntry) -> NodeEntry:
     return c.helper("ones", "Expand", one, c.helper("channels", "Shape", mean))
 
 
-@converter("LayerNorm", "axis eps output_mean_var", inputs=3)
+@converter("LayerNorm", "axis eps output_mean_var", inputs=3, onnx="LayerNormalization")
 def layer_norm(c: Conversion) -> tuple[NodeEntry, ...]:
     data, gamma, beta = c.inputs
     eps = c.params.number("eps", 1e-5)
@@ -78,12 +78,12 @@ def _statistics(c: Conversion, data: NodeEntry, axes: NodeEntry, eps: float) -> 
     return mean, c.extra(2, "Sqrt", c.helper("shifted", "Add", variance, c.like("eps", eps, data)))
 
 
-@converter("InstanceNorm", "eps", inputs=3)
+@converter("InstanceNorm", "eps", inputs=3, onnx="InstanceNormalization")
 def instance_norm(c: Conversion) -> NodeEntry:
     return c.result("InstanceNormalization", *c.inputs, epsilon=c.params.number("eps", 1e-3))
 
 
-@converter("GroupNorm", "num_groups eps output_mean_var", inputs=3)
+@converter("GroupNorm", "num_groups eps output_mean_var", inputs=3, onnx="InstanceNormalization")
 def group_norm(c: Conversion) -> NodeEntry:
     """Said by InstanceNormalization: the scale of ONNX's GroupNormalization changed, and engines differ."""
     if c.params.boolean("output_mean_var"):
@@ -122,7 +122,7 @@ def l2_normalization(c: Conversion) -> NodeEntry:
     return c.result("Div", data, c.helper("length", "Sqrt", shifted))
 
 
-@converter("LRN", "alpha beta knorm nsize")
+@converter("LRN", "alpha beta knorm nsize", onnx="LRN")
 def lrn(c: Conversion) -> NodeEntry:
     params = c.params
     return c.result(

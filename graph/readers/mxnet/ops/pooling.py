@@ -17,7 +17,7 @@ PARAMS = "kernel pool_type global_pool pooling_convention stride pad p_value cou
 KINDS = ("max", "avg", "sum", "lp")
 
 
-@converter("Pooling", PARAMS)
+@converter("Pooling", PARAMS, onnx="MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool")
 def pooling(c: Conversion) -> NodeEntry:
     rank = len(c.params.integers("kernel")) + 2
     if "layout" in c.params and rank == 2:
@@ -123,7 +123,7 @@ class _Pooling:
         return end
 
 
-@converter("_contrib_AdaptiveAvgPooling2D", "output_size")
+@converter("_contrib_AdaptiveAvgPooling2D", "output_size", onnx="AveragePool GlobalAveragePool")
 def adaptive_average(c: Conversion) -> NodeEntry:
     wanted = c.params.integers("output_size", (1, 1))
     wanted = wanted * 2 if len(wanted) == 1 else wanted

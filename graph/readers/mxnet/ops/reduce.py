@@ -14,7 +14,7 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
-@converter(" ".join(REDUCTIONS), "axis keepdims exclude")
+@converter(" ".join(REDUCTIONS), "axis keepdims exclude", onnx=REDUCTIONS)
 def reduction(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     if c.kind.startswith("nan"):
@@ -24,7 +24,7 @@ def reduction(c: Conversion) -> NodeEntry:
     return _reduced(c, REDUCTIONS[c.kind], data, axes)
 
 
-@converter("norm", "ord axis out_dtype keepdims")
+@converter("norm", "ord axis out_dtype keepdims", onnx="ReduceL1 ReduceL2")
 def norm(c: Conversion) -> NodeEntry:
     data, order = c.inputs[0], c.params.integer("ord", 2)
     axes = c.params.integers("axis")
@@ -58,7 +58,10 @@ def _reduced(c: Conversion, op: str, data: NodeEntry, axes: list[int] | None) ->
     return c.result(op, data, c.integers("axes", axes), keepdims=int(keep))
 
 
-@converter("argmax argmin argmax_channel", "axis keepdims")
+_ARG = {"argmax": "ArgMax", "argmin": "ArgMin", "argmax_channel": "ArgMax"}
+
+
+@converter(" ".join(_ARG), "axis keepdims", onnx=_ARG)
 def arg_extreme(c: Conversion) -> NodeEntry:
     """The position of the extreme, in the dtype of the data."""
     data = c.inputs[0]
@@ -74,10 +77,7 @@ def arg_extreme(c: Conversion) -> NodeEntry:
     return c.result("Cast", found, to=c.dtype(data))
 
 
-_ARG = {"argmax": "ArgMax", "argmin": "ArgMin", "argmax_channel": "ArgMax"}
-
-
-@converter("cumsum _np_cumsum", "axis dtype")
+@converter("cumsum _np_cumsum", "axis dtype", onnx="CumSum")
 def cumsum(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     if "dtype" in c.params:
@@ -88,7 +88,7 @@ def cumsum(c: Conversion) -> NodeEntry:
     return c.result("CumSum", data, c.constant("axis", axis, "int64"))
 
 
-@converter("moments", "axes keepdims")
+@converter("moments", "axes keepdims", onnx="ReduceMean")
 def moments(c: Conversion) -> tuple[NodeEntry, NodeEntry]:
     data = c.inputs[0]
     axes = c.integers("axes", c.axes(c.params.integers("axes"), c.rank(data)) or range(c.rank(data)))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
+from graph.errors import UnknownOp, did_you_mean
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
 
-__all__ = ["Converter", "converter", "converter_of", "register"]
+__all__ = ["Converter", "converter", "converter_of", "onnx_ops", "register"]
 
 Result = NodeEntry | tuple[NodeEntry, ...]
 """The value of the MXNet node, or its values."""
@@ -38,6 +39,8 @@ class Converter:
     """How many inputs it takes at most; None: any number."""
     labels: frozenset[int]
     """Inputs that only training reads."""
+    onnx: tuple[str, ...] = ()
+    """The ONNX ops one of which does what the MXNet op does; empty where it takes several together."""
 
     def __call__(self, conversion: Conversion) -> tuple[NodeEntry, ...]:
         """The values of the MXNet node."""
@@ -66,17 +69,24 @@ def register(
     params: str = "",
     inputs: int | tuple[int, int | None] = 1,
     labels: Iterable[int] = (),
+    onnx: str | Mapping[str, str] = "",
 ) -> None:
-    """Add a row for each of these ops; names in `ops` and `params` are separated by blanks."""
+    """Add a row for each of these ops. Names in `ops`, `params` and `onnx` are separated by blanks; `onnx` may differ by op."""
     least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
-    row = Converter(convert, frozenset(params.split()), least, most, frozenset(labels))
-    _table.update(dict.fromkeys(ops.split(), row))
+    for name in ops.split():
+        said = onnx if isinstance(onnx, str) else onnx.get(name, "")
+        _table[name] = Converter(convert, frozenset(params.split()), least, most, frozenset(labels), tuple(said.split()))
 
 
 def converter(
-    ops: str, params: str = "", inputs: int | tuple[int, int | None] = 1, labels: Iterable[int] = ()
+    ops: str,
+    params: str = "",
+    inputs: int | tuple[int, int | None] = 1,
+    labels: Iterable[int] = (),
+    onnx: str | Mapping[str, str] = "",
 ) -> Callable[[Convert], Convert]:
-    """The function under this line reads these MXNet ops, honours these parameters, and takes so many inputs.
+    """The function under this line reads these MXNet ops, honours these parameters, and takes so many inputs. `onnx` names the
+    ONNX ops that `graph.readers.mxnet_ops` gives for them.
 
     >>> @converter("my_swish", "beta")
     ... def swish(c):
@@ -86,7 +96,7 @@ def converter(
     """
 
     def add(convert: Convert) -> Convert:
-        register(ops, convert, params, inputs, labels)
+        register(ops, convert, params, inputs, labels, onnx)
         return convert
 
     return add
@@ -95,3 +105,21 @@ def converter(
 def converter_of(op: str) -> Converter | None:
     """The op's row, if there is one."""
     return _table.get(op)
+
+
+def onnx_ops(names: Iterable[str]) -> frozenset[str]:
+    """The ONNX ops that do what these MXNet ops do."""
+    found: set[str] = set()
+    for name in names:
+        row = _table.get(name)
+        if row is None:
+            hint = did_you_mean(str(name), _table) or "docs/from-mxnet.md lists what is read"
+            raise UnknownOp(f"there is no MXNet op {name!r} that is read", where="mxnet_ops", remedy=hint)
+        if not row.onnx:
+            raise UnknownOp(
+                f"no single ONNX op does what MXNet's {name} does",
+                where="mxnet_ops",
+                remedy="Look at what pt.load makes of a symbol with this op, and name those ops",
+            )
+        found.update(row.onnx)
+    return frozenset(found)

@@ -10,12 +10,12 @@ from graph.readers.mxnet.ops.registry import converter
 from graph.readers.mxnet.ops.sizes import Part, SizeOf, shape_of, shape_value, size_at
 
 
-@converter("Flatten flatten")
+@converter("Flatten flatten", onnx="Flatten")
 def flatten(c: Conversion) -> NodeEntry:
     return c.result("Flatten", c.inputs[0], axis=1, shape=(None, None))
 
 
-@converter("Reshape reshape", "shape reverse target_shape keep_highest")
+@converter("Reshape reshape", "shape reverse target_shape keep_highest", onnx="Reshape")
 def reshape(c: Conversion) -> NodeEntry:
     data, params = c.inputs[0], c.params
     if not params.integers("shape") and params.integers("target_shape"):
@@ -99,7 +99,7 @@ class _Decoded:
         self.parts += [first, second]
 
 
-@converter("reshape_like", "lhs_begin lhs_end rhs_begin rhs_end", inputs=2)
+@converter("reshape_like", "lhs_begin lhs_end rhs_begin rhs_end", inputs=2, onnx="Reshape")
 def reshape_like(c: Conversion) -> NodeEntry:
     left, right = c.inputs
     if not any(name in c.params for name in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")):
@@ -118,7 +118,7 @@ def _span(c: Conversion, side: str, rank: int) -> tuple[int, int]:
     return (begin, end) if 0 <= begin <= end <= rank else c.fail(f"{side} has no axes {begin} to {end}")
 
 
-@converter("transpose", "axes")
+@converter("transpose", "axes", onnx="Transpose")
 def transpose(c: Conversion) -> NodeEntry:
     perm = c.params.integers("axes")
     if not perm:
@@ -128,7 +128,7 @@ def transpose(c: Conversion) -> NodeEntry:
     return c.result("Transpose", c.inputs[0], perm=found)
 
 
-@converter("SwapAxis swapaxes", "dim1 dim2")
+@converter("SwapAxis swapaxes", "dim1 dim2", onnx="Transpose")
 def swap_axes(c: Conversion) -> NodeEntry:
     rank = c.rank(c.inputs[0])
     a, b = (c.axis(c.params.integer(name, 0), rank) for name in ("dim1", "dim2"))
@@ -137,12 +137,12 @@ def swap_axes(c: Conversion) -> NodeEntry:
     return c.result("Transpose", c.inputs[0], perm=perm)
 
 
-@converter("expand_dims", "axis")
+@converter("expand_dims", "axis", onnx="Unsqueeze")
 def expand_dims(c: Conversion) -> NodeEntry:
     return c.result("Unsqueeze", c.inputs[0], c.integers("axis", [c.params.integer("axis")]))
 
 
-@converter("squeeze", "axis")
+@converter("squeeze", "axis", onnx="Squeeze")
 def squeeze(c: Conversion) -> NodeEntry:
     data, rank = c.inputs[0], c.rank(c.inputs[0])
     dims = c.dims(data)
@@ -156,9 +156,10 @@ def squeeze(c: Conversion) -> NodeEntry:
     return c.result("Squeeze", data, c.integers("axes", axes)) if axes else c.result("Identity", data)
 
 
-@converter("depth_to_space space_to_depth", "block_size")
+BLOCKS = {"depth_to_space": "DepthToSpace", "space_to_depth": "SpaceToDepth"}
+
+
+@converter(" ".join(BLOCKS), "block_size", onnx=BLOCKS)
 def blocks(c: Conversion) -> NodeEntry:
     size = c.params.integer("block_size", least=1)
-    return c.result(
-        "DepthToSpace" if c.kind == "depth_to_space" else "SpaceToDepth", c.inputs[0], blocksize=size
-    )
+    return c.result(BLOCKS[c.kind], c.inputs[0], blocksize=size)

@@ -10,7 +10,7 @@ from graph.readers.mxnet.ops.registry import converter
 from graph.readers.mxnet.ops.sizes import shape_value, size_at
 
 
-@converter("UpSampling", "scale num_filter sample_type multi_input_mode", inputs=(1, None))
+@converter("UpSampling", "scale num_filter sample_type multi_input_mode", inputs=(1, None), onnx="Resize ConvTranspose")
 def upsampling(c: Conversion) -> NodeEntry:
     scale = c.params.integer("scale", least=1)
     if c.params.choice("sample_type", ("nearest", "bilinear")) == "bilinear":
@@ -67,7 +67,7 @@ _ROUNDINGS = {
 RESIZE = "height width scale_height scale_width mode align_corners"
 
 
-@converter("_contrib_BilinearResize2D", RESIZE, inputs=(1, 2))
+@converter("_contrib_BilinearResize2D", RESIZE, inputs=(1, 2), onnx="Resize")
 def bilinear_resize(c: Conversion) -> NodeEntry:
     data, params = c.inputs[0], c.params
     where = "align_corners" if params.boolean("align_corners", True) else "half_pixel"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph.node import NodeEntry
 from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.binary import arithmetic
+from graph.readers.mxnet.ops.binary import arithmetic, onnx_of
 from graph.readers.mxnet.ops.registry import register
 
 SPELLINGS = {
@@ -56,5 +56,5 @@ def _left(c: Conversion) -> NodeEntry:
     return arithmetic(c, _LEFT[c.kind], _number(c), c.inputs[0])
 
 
-register(" ".join(_RIGHT), _right, "scalar is_int")
-register(" ".join(_LEFT), _left, "scalar is_int")
+register(" ".join(_RIGHT), _right, "scalar is_int", onnx=onnx_of(_RIGHT))
+register(" ".join(_LEFT), _left, "scalar is_int", onnx=onnx_of(_LEFT))

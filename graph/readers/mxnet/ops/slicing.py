@@ -26,7 +26,7 @@ def cut(
     return c.result("Slice", c.inputs[0], *bounds, c.integers("steps", steps) if steps else None)
 
 
-@converter("slice crop", "begin end step")
+@converter("slice crop", "begin end step", onnx="Slice")
 def slice_(c: Conversion) -> NodeEntry:
     begin, end, step = (c.params.optional_integers(name) for name in ("begin", "end", "step"))
     if not begin or len(begin) != len(end) or (step and len(step) != len(begin)):
@@ -39,13 +39,13 @@ def slice_(c: Conversion) -> NodeEntry:
     return cut(c, starts, ends, range(len(begin)), steps if any(s != 1 for s in steps) else ())
 
 
-@converter("slice_axis", "axis begin end")
+@converter("slice_axis", "axis begin end", onnx="Slice")
 def slice_axis(c: Conversion) -> NodeEntry:
     end = c.params.optional_integer("end")
     return cut(c, [c.params.integer("begin")], [END if end is None else end], [c.params.integer("axis")])
 
 
-@converter("slice_like", "axes", inputs=2)
+@converter("slice_like", "axes", inputs=2, onnx="Slice")
 def slice_like(c: Conversion) -> NodeEntry:
     data, like = c.inputs
     given = c.params.integers("axes") or tuple(range(c.rank(data)))
@@ -54,7 +54,7 @@ def slice_like(c: Conversion) -> NodeEntry:
     return c.result("Slice", data, c.integers("starts", [0] * len(axes)), ends, c.integers("axes", axes))
 
 
-@converter("reverse flip", "axis")
+@converter("reverse flip", "axis", onnx="Slice")
 def reverse(c: Conversion) -> NodeEntry:
     axes = c.params.integers("axis")
     if not axes:
@@ -62,13 +62,13 @@ def reverse(c: Conversion) -> NodeEntry:
     return cut(c, [END] * len(axes), [-END] * len(axes), axes, [-1] * len(axes))
 
 
-@converter("SliceChannel split", "num_outputs axis squeeze_axis")
+@converter("SliceChannel split", "num_outputs axis squeeze_axis", onnx="Split")
 def split(c: Conversion) -> tuple[NodeEntry, ...]:
     count, axis = c.params.integer("num_outputs", least=1), c.params.integer("axis", 1)
     return _parts(c, axis, _even(c, "num_outputs", count, axis), count)
 
 
-@converter("_split_v2", "indices axis squeeze_axis sections")
+@converter("_split_v2", "indices axis squeeze_axis sections", onnx="Split")
 def split_at(c: Conversion) -> tuple[NodeEntry, ...]:
     axis, count = c.params.integer("axis", 1), c.params.integer("sections", 0, least=0)
     if count:
@@ -105,7 +105,7 @@ def _parts(c: Conversion, axis: int, sizes: list[int] | None, count: int) -> tup
     return (first, *(c.extra(i, "Squeeze", part, axes) for i, part in enumerate(parts[1:], 1)))
 
 
-@converter("Crop", "offset h_w center_crop", inputs=(1, 2))
+@converter("Crop", "offset h_w center_crop", inputs=(1, 2), onnx="Slice")
 def crop(c: Conversion) -> NodeEntry:
     """Height and width cut to h_w, or to those of the second input."""
     if len(c.inputs) == 2:
@@ -122,7 +122,7 @@ def crop(c: Conversion) -> NodeEntry:
     return cut(c, offset, [o + s for o, s in zip(offset, sizes, strict=True)], [2, 3])
 
 
-@converter("Pad pad", "mode pad_width constant_value")
+@converter("Pad pad", "mode pad_width constant_value", onnx="Pad")
 def pad(c: Conversion) -> NodeEntry:
     data, mode = c.inputs[0], c.params.choice("mode", ("constant", "edge", "reflect"))
     width = c.params.integers("pad_width")

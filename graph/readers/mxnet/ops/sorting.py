@@ -24,7 +24,7 @@ def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, Node
     return data, values, positions, axis
 
 
-@converter("topk", "axis k ret_typ is_ascend dtype")
+@converter("topk", "axis k ret_typ is_ascend dtype", onnx="TopK")
 def topk(c: Conversion) -> NodeEntry | tuple[NodeEntry, NodeEntry]:
     kind = c.params.choice("ret_typ", ("indices", "value", "both", "mask"), "indices")
     count = max(c.params.integer("k", 1), 0)
@@ -43,13 +43,13 @@ def topk(c: Conversion) -> NodeEntry | tuple[NodeEntry, NodeEntry]:
     return c.result("ScatterElements", zeros, positions, ones, axis=axis)
 
 
-@converter("sort", "axis is_ascend")
+@converter("sort", "axis is_ascend", onnx="TopK")
 def sort(c: Conversion) -> NodeEntry:
     _, values, _, _ = _ranked(c, 0, c.params.boolean("is_ascend", True))
     return c.result("Identity", values)
 
 
-@converter("argsort", "axis is_ascend dtype")
+@converter("argsort", "axis is_ascend dtype", onnx="TopK")
 def argsort(c: Conversion) -> NodeEntry:
     _, _, positions, _ = _ranked(c, 0, c.params.boolean("is_ascend", True))
     return c.result("Cast", positions, to=c.params.dtype("dtype", "float32"))

@@ -21,7 +21,7 @@ def _same(c: Conversion) -> NodeEntry:
     return c.result(SAME_MEANING[c.kind], c.inputs[0])
 
 
-register(" ".join(SAME_MEANING), _same)
+register(" ".join(SAME_MEANING), _same, onnx=SAME_MEANING)
 
 
 @converter("square")
@@ -49,12 +49,12 @@ def logarithm(c: Conversion) -> NodeEntry:
     return c.result("Div", natural, c.like("base", math.log(LOG_BASES[c.kind]), c.inputs[0]))
 
 
-@converter("log1p")
+@converter("log1p", onnx="Log")
 def log1p(c: Conversion) -> NodeEntry:
     return c.result("Log", c.helper("plus_one", "Add", c.inputs[0], c.like("one", 1, c.inputs[0])))
 
 
-@converter("expm1")
+@converter("expm1", onnx="Exp")
 def expm1(c: Conversion) -> NodeEntry:
     return c.result("Sub", c.helper("exp", "Exp", c.inputs[0]), c.like("one", 1, c.inputs[0]))
 
@@ -95,7 +95,7 @@ def logical_not(c: Conversion) -> NodeEntry:
     return c.result("Cast", c.helper("is_zero", "Equal", data, c.like("zero", 0, data)), to=c.dtype(data))
 
 
-@converter("clip", "a_min a_max")
+@converter("clip", "a_min a_max", onnx="Clip")
 def clip(c: Conversion) -> NodeEntry:
     data = c.inputs[0]
     low, high = (c.params.number(name) for name in ("a_min", "a_max"))
@@ -118,7 +118,7 @@ def smooth_l1(c: Conversion) -> NodeEntry:
     )
 
 
-@converter("Cast cast amp_cast", "dtype")
+@converter("Cast cast amp_cast", "dtype", onnx="Cast")
 def cast(c: Conversion) -> NodeEntry:
     if "dtype" not in c.params:
         c.params.fail("dtype", "given")
