@@ -78,7 +78,7 @@ def compile(  # noqa: A001  the contract's name
 def _prepared(graph: Graph, shapes: Mapping[str, Sequence[Dim]] | None, name: str | None, optimize: bool) -> Graph:
     """The graph with types."""
     graph = graph if name is None else graph.evolve(name=name)
-    graph = apply_pass(graph, "InferShape", shapes=shapes, strict=shapes is not None, verify=False)
+    graph = apply_pass(graph, "InferShape", shapes=shapes, strict=shapes is not None, check_declared=True, verify=False)
     return optimized(graph) if optimize else graph
 
 

@@ -22,15 +22,18 @@ class OutputCheck:
     def __init__(self, body: Graph) -> None:
         self._body = body
         self._layouts = [_layout(entry) for entry in body.outputs]
+        """By output the dtype, and the sizes where all are known; else its type, if some are."""
 
     def fits(self, made: Any) -> bool:
         """Are they arrays of the dtypes and sizes that the body states?"""
         if type(made) not in (list, tuple) or len(made) != len(self._layouts):
             return False
-        for value, (dtype, shape) in zip(made, self._layouts):
+        for value, (dtype, shape, partly) in zip(made, self._layouts):
             if dtype is None:
                 continue
             if type(value) is not np.ndarray or value.dtype != dtype or (shape is not None and value.shape != shape):
+                return False
+            if partly is not None and not _agrees(value, partly):
                 return False
         return True
 
@@ -44,27 +47,39 @@ class OutputCheck:
 
     def checked(self, made: Any, inputs: Sequence[Any], where: str) -> list[Any]:
         """The outputs as plain arrays; RunError for what is none, or of another dtype, or of other sizes than must come of these
-        inputs. (Sizes that a model states wrongly where only the data decides are no device's fault.)"""
+        inputs, or than the model declares."""
         values = [_plain(value, entry, where) for value, entry in zip(self.counted(made, where), self._body.outputs)]
         if not self.fits(values):
             self._check_sizes(values, inputs, where)
         return values
 
     def _check_sizes(self, values: Sequence[Any], inputs: Sequence[Any], where: str) -> None:
-        for i, (value, entry) in enumerate(zip(values, _inferred(self._body, inputs).outputs)):
+        for value, entry in zip(values, _inferred(self._body, inputs).outputs):
             layout = array_layout(entry.type)
-            if layout is None:
-                self._layouts[i] = self._layouts[i][0], None
-            elif value.shape != layout[1]:
+            if layout is not None and value.shape != layout[1]:
                 cause = f"it returned sizes {list(value.shape)} for output {entry.name!r}, which is {entry.type}"
                 raise RunError(cause, where=where)
+        for value, entry in zip(values, self._body.outputs):
+            if isinstance(entry.type, TensorType) and not _agrees(value, entry.type):
+                cause = f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs"
+                raise RunError(cause, where=where, remedy="Correct the declared type, or leave it out of the model")
 
 
-def _layout(entry: NodeEntry) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
-    """Dtype and sizes of an output, None where they may be any."""
-    if not isinstance(entry.type, TensorType):
-        return None, None
-    return numpy_dtype(entry.type.dtype), (array_layout(entry.type) or (None, None))[1]
+def _layout(entry: NodeEntry) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None, TensorType | None]:
+    kind = entry.type
+    if not isinstance(kind, TensorType):
+        return None, None, None
+    sizes = (array_layout(kind) or (None, None))[1]
+    return numpy_dtype(kind.dtype), sizes, kind if sizes is None and kind.shape is not None else None
+
+
+def _agrees(value: Any, kind: TensorType) -> bool:
+    """Has the array the sizes that are known?"""
+    if kind.shape is None:
+        return True
+    return len(kind.shape) == value.ndim and all(
+        not isinstance(size, int) or size == found for size, found in zip(kind.shape, value.shape)
+    )
 
 
 def _plain(value: Any, entry: NodeEntry, where: str) -> Any:

@@ -13,6 +13,7 @@ from accelerators.rules import Forbid, Pin, Rules, resolve_rules
 from accelerators.support import SupportTable
 from graph.graph import Graph
 from passes.infer import infer
+from passes.views import TypeView
 
 
 @at_a_device()
@@ -23,7 +24,7 @@ def query(
 
     `pin={"conv.*": device}` forces nodes whose whole name matches, `forbid={"Softmax": device}` excludes an op or such nodes."""
     asked = parse_devices(devices)
-    return place(live_part(typed(checked_graph(graph, "query"))), asked, pin, forbid)
+    return place(live_part(_checked_types(checked_graph(graph, "query"))), asked, pin, forbid)
 
 
 def place(
@@ -95,6 +96,11 @@ def typed(graph: Graph) -> Graph:
     """The graph with the types of its values, as far as they follow."""
     known = all(made is not None for node in graph.nodes for made, name in zip(node.output_types, node.output_names) if name)
     return graph if known else infer(graph, strict=False)
+
+
+def _checked_types(graph: Graph) -> Graph:
+    """The same, and declared types are held against what follows, unless InferShape has done so."""
+    return graph if isinstance(graph.attrs.get("shape"), TypeView) else infer(graph, strict=False, check_declared=True)
 
 
 def live_part(graph: Graph) -> Graph:

@@ -19,6 +19,7 @@ from accelerators.interface import CompiledSubgraph, ProfileRow
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.types import TensorType
+from passes.contradictions import DeclaredMismatch
 from passes.infer import infer
 
 KEPT = 8
@@ -78,7 +79,7 @@ class SpecializedSubgraph(CompiledSubgraph):
             try:
                 made = kept.ready(self.graph, self._compile)
             except Exception as error:
-                if not self._handed_over(kept):
+                if isinstance(error, DeclaredMismatch) or not self._handed_over(kept):
                     raise
                 return self._run_instead(shapes, error, inputs, out)
             self._trim()
@@ -164,7 +165,7 @@ class _Kept:
                 start = time.perf_counter()
                 given = dict(zip((node.name for node in graph.inputs), self.shapes, strict=True))
                 try:
-                    made = compile_static(infer(graph, given, strict=False))
+                    made = compile_static(infer(graph, given, strict=False, check_declared=True))
                 except Exception as error:
                     self._error = error
                     raise

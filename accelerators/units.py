@@ -23,6 +23,7 @@ from accelerators.registry import accelerator as accelerator_named
 from accelerators.specialized import SpecializedSubgraph, is_static
 from graph.errors import PartitaError
 from graph.graph import Graph
+from passes.infer import infer
 
 
 @attrs.define(slots=True, eq=False)
@@ -112,7 +113,8 @@ def guarded_run(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence
 def compile_unit(
     name: str, device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
 ) -> Unit:
-    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError.
+    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. So does a
+    type in the body that is not what follows: kernels have the sizes that an op computes, whatever a file declares.
 
     Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
     all of the body at any size, or else to `reference`."""
@@ -133,6 +135,7 @@ def _compiled(
     device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]]
 ) -> CompiledSubgraph:
     accelerator = device.accelerator
+    infer(body, strict=False, check_declared=True)
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
         return compile_cached(accelerator, graph, config, lambda: _compile_now(accelerator, graph, config))

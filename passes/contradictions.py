@@ -10,6 +10,8 @@ from graph.errors import TypeMismatch
 
 REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"
 
+DECLARED = "Correct the declared type, or leave it out: it follows by itself. InferShape with strict=False puts in what follows"
+
 
 def contradiction(complaints: str, graph: Any) -> TypeMismatch | None:
     """The first complaint that contradicts what is known, as an error; None if there is none.
@@ -25,6 +27,19 @@ def contradiction(complaints: str, graph: Any) -> TypeMismatch | None:
             return _mismatch(line)
     return None
 
+
+class DeclaredMismatch(TypeMismatch):
+    """What a graph declares of a value is not what follows."""
+
+
+def refuted(complaints: str) -> frozenset[str] | None:
+    """The names of the nodes of which ONNX says that a declared type is not what it inferred; None if it says that of none."""
+    lines = [line for line in complaints.splitlines() if _CLAIM.search(line)]
+    return frozenset(name for line in lines for name in _NODE.findall(line)) if lines else None
+
+
+_CLAIM = re.compile(r"differs? (in .* )?from existing|and existing shape differ|existing=|existing output type")
+"""What ONNX writes where a type was there before it inferred another one."""
 
 # A Constant without a name stands in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
 _NODE = re.compile(r"\(op_type:[^,()]*, node name: (.*?)\): ")

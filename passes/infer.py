@@ -21,22 +21,32 @@ from graph.types import Dim, Type, require_shapes
 from passes.bodies import has_bodies, holds_body
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant
-from passes.contradictions import REMEDY, contradiction
+from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
 from passes.opaque import answering, hide
 from passes.symbols import bound, generated, map_types, merged
 
 SHOWN = 1024
 """Constants of at most this many bytes are shown to the inference, which may compute shapes from them."""
 
+ROUNDS = 4
+"""So often declared types that contradict what follows are left out; what still contradicts then leaves out all of them."""
 
-def infer(g: Graph, shapes: Mapping[str, Sequence[Dim]] | None = None, strict: bool = True) -> Graph:
+
+def infer(
+    g: Graph,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    strict: bool = True,
+    check_declared: bool | None = None,
+) -> Graph:
     """The graph with the types that follow from those of its inputs, in bodies and calls too.
 
     `shapes` gives shapes of inputs; a size given for a symbol holds wherever the symbol stands. What contradicts is an error
-    that names the node; without `strict` the types that do not follow stay unknown."""
+    that names the node; without `strict` the types that do not follow stay unknown. A type that the graph declares for a value
+    is a claim: with `check_declared` (by default as `strict`) it is an error that another one follows, which otherwise takes
+    its place."""
     if shapes:
         g = _with_shapes(g, shapes)
-    inference = _Inference(strict, g.opsets)
+    inference = _Inference(strict, strict if check_declared is None else check_declared, g.opsets)
     typed = inference.run(g)
     if not inference.variants:
         return typed
@@ -72,8 +82,9 @@ def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
 class _Inference:
     """One run, with the nodes that are hidden from ONNX and what was found for them."""
 
-    def __init__(self, strict: bool, opsets: Mapping[str, int]) -> None:
+    def __init__(self, strict: bool, check_declared: bool, opsets: Mapping[str, int]) -> None:
         self.strict = strict
+        self.check_declared = check_declared
         self.opsets = opsets
         self.hidden: list[Node] = []
         self.variants: dict[Graph, dict[Any, Graph]] = {}
@@ -81,29 +92,53 @@ class _Inference:
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
         """The graph typed, the bodies of its calls aside; `constants` are inputs whose values are known here."""
-        from graph.writers.onnx import to_model
-
         shown = _without_bound_types(hide(g, _is_ours, self.hidden))
         if constants:
             shown = _with_constants(shown, constants)
-        with collector_paused():
-            model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
-            proto = self._inferred(model)
-            del model
-            return self._typed(g, proto.graph, None)
+        with collector_paused(), answering(self._outputs):
+            for _ in range(ROUNDS):
+                proto, names = self._inferred(shown)
+                if names is None:
+                    return self._typed(g, proto.graph, None)
+                shown = _without_declared(shown, names)
+            proto = self._inferred(_without_declared(shown, frozenset()))[0]
+            return self._typed(_without_declared(g, frozenset()), proto.graph, None)
 
-    def _inferred(self, model: Any) -> Any:
+    def _inferred(self, shown: Graph) -> tuple[Any, frozenset[str] | None]:
+        """ONNX's copy of the graph with types, and the names of the nodes whose declared types contradict what follows; None
+        where none do."""
         from onnx.shape_inference import InferenceError, infer_shapes
 
-        with answering(self._outputs):
-            try:
-                return infer_shapes(model, data_prop=True, strict_mode=self.strict)
-            except InferenceError as error:
-                proto = infer_shapes(model, data_prop=True)
-                found = contradiction(str(error), proto.graph)
-                if found is not None:
-                    raise found from error
-                return proto
+        from graph.writers.onnx import to_model
+
+        model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
+        try:
+            return infer_shapes(model, data_prop=True, strict_mode=True), None
+        except InferenceError as error:
+            complaints = str(error)
+        proto = infer_shapes(model, data_prop=True)
+        names = refuted(complaints)
+        if names is not None:
+            if self.check_declared:
+                raise self._refutation(shown, names, complaints)
+            return proto, names
+        error_found = contradiction(complaints, proto.graph) if self.strict else None
+        if error_found is not None:
+            raise error_found
+        return proto, None
+
+    def _refutation(self, shown: Graph, names: frozenset[str], complaints: str) -> TypeMismatch:
+        """The error for the first of these nodes whose declared types are not what follows."""
+        from onnx.shape_inference import infer_shapes
+
+        from graph.writers.onnx import to_model
+
+        model = to_model(_without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
+        try:
+            self._typed(shown, infer_shapes(model, data_prop=True).graph, None)
+        except DeclaredMismatch as error:
+            return error
+        return DeclaredMismatch(complaints, remedy=DECLARED)
 
     def _typed(self, g: Graph, proto: Any, outer: Mapping[Node, Type | None] | None) -> Graph:
         """The graph with the types from ONNX's copy of it; `outer` are those of a body's inputs.
@@ -147,12 +182,12 @@ class _Inference:
         try:
             return merged(declared, found)
         except TypeMismatch as error:
-            if not self.strict:
-                return declared
-            raise TypeMismatch(
+            if not self.check_declared:
+                return found
+            raise DeclaredMismatch(
                 f"the value {node.output_names[i]!r} is declared {declared}, and {found} follows",
                 where=f"node {node.name!r} ({node.op})",
-                remedy=REMEDY,
+                remedy=DECLARED,
             ) from error
 
     def _with_bodies(self, node: Node, made: Node, proto: Any) -> Node:
@@ -179,6 +214,8 @@ class _Inference:
             mine = custom_op(node.op, node.domain)
             assert mine is not None
             return mine.infer(inputs, node.attrs, len(node.output_names))
+        except DeclaredMismatch:
+            raise
         except TypeMismatch as error:
             if not self.strict:
                 return ()
@@ -212,10 +249,23 @@ class _Inference:
         key = tuple(inputs), tuple((i, a.tobytes()) for i, a in shown.items())
         known = self.variants.setdefault(body, {})
         if key not in known:
-            types = {old: _bound_input(node, old, new) for old, new in zip(body.inputs, inputs, strict=True)}
+            types = {old: self._bound_input(node, old, new) for old, new in zip(body.inputs, inputs, strict=True)}
             typed = self.run(_with_input_types(body, types), shown)
             known[key] = map_types(typed, dict.fromkeys(generated(typed, inputs)))
         return [entry.type for entry in known[key].outputs]
+
+    def _bound_input(self, call: Node, variable: Node, given: Type | None) -> Type | None:
+        """What the body declares of its input and what the call gives it, together."""
+        try:
+            return merged(variable[0].type, given)
+        except TypeMismatch as error:
+            if not self.check_declared:
+                return given
+            raise DeclaredMismatch(
+                f"the body's input {variable.name!r} is declared {variable[0].type} and gets {given}",
+                where=f"node {call.name!r} ({call.op})",
+                remedy=DECLARED,
+            ) from error
 
 
 def _is_ours(node: Node) -> bool:
@@ -226,21 +276,25 @@ def _is_shape(array: np.ndarray[Any, Any]) -> bool:
     return array.dtype == np.int64 and array.nbytes <= SHOWN
 
 
-def _bound_input(call: Node, variable: Node, known: Type | None) -> Type | None:
-    try:
-        return merged(variable[0].type, known)
-    except TypeMismatch as error:
-        raise TypeMismatch(
-            f"the body's input {variable.name!r} is declared {variable[0].type} and gets {known}",
-            where=f"node {call.name!r} ({call.op})",
-            remedy=REMEDY,
-        ) from error
-
-
 def _with_input_types(g: Graph, types: Mapping[Node, Type | None]) -> Graph:
     def visit(node: Node, rewriter: Rewriter) -> None:
         changed = node in types and types[node] != node[0].type
         rewriter.keep(node, node.evolve(output_types=(types[node],)) if changed else None)
+
+    return rewrite(g, visit)
+
+
+def _without_declared(g: Graph, names: frozenset[str]) -> Graph:
+    """The graph with no types stated for the outputs of the ops of these names and of all in their bodies; without names, of
+    all ops."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        chosen = not names or node.name in names
+        changes = {"output_types": (None,) * len(node.output_names)} if chosen and node.is_op else {}
+        made = rewriter.rebuilt(node, **changes)
+        if node.attrs and node.bodies:
+            made = map_bodies(made, lambda body: _without_declared(body, frozenset() if chosen else names))
+        rewriter.keep(node, made)
 
     return rewrite(g, visit)
 

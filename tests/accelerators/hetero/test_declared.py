@@ -1,0 +1,148 @@
+"""Types that a file declares are claims: held against what follows, wherever they stand, before anything is compiled."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import partita as pt
+from accelerators.device_list import parse_devices
+from accelerators.errors import CompileError
+from accelerators.units import compile_unit
+from graph.readers.nnvm import from_nnvm_json
+from graph.writers.nnvm import to_nnvm_json
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+
+NETS = {
+    "Relu": ("float[1,4,8] x", "y = Relu(x)", (1, 4, 8)),
+    "MatMul": ("float[2,3] x, float[3,4] w", "y = MatMul(x, w)", (2, 4)),
+    "Conv": ("float[1,2,8,8] x, float[4,2,3,3] w", "y = Conv(x, w)", (1, 4, 6, 6)),
+    "Slice": ("float[8,4] x", "a = Constant<value=int64[1]{1}>() b = Constant<value=int64[1]{5}>() y = Slice(x, a, b)", (4, 4)),
+    "Gather": ("float[8,4] x", "i = Constant<value=int64[2]{1,5}>() y = Gather(x, i)", (2, 4)),
+    "Concat": ("float[2,4] x", "y = Concat<axis=0>(x, x)", (4, 4)),
+    "Reshape": ("float[2,4] x", "s = Constant<value=int64[2]{4,-1}>() y = Reshape(x, s)", (4, 2)),
+    "Transpose": ("float[2,4] x", "y = Transpose(x)", (4, 2)),
+    "Split": ("float[4,4] x", "y, z = Split<num_outputs=2>(x)", (2, 4)),
+    "Pad": ("float[2,4] x", "p = Constant<value=int64[4]{0,1,0,1}>() y = Pad(x, p)", (2, 6)),
+    "Tile": ("float[2,4] x", "r = Constant<value=int64[2]{1,3}>() y = Tile(x, r)", (2, 12)),
+    "Expand": ("float[1,4] x", "s = Constant<value=int64[2]{3,4}>() y = Expand(x, s)", (3, 4)),
+    "Resize": (
+        "float[1,1,2,4] x",
+        "s = Constant<value=float[4]{1,1,2,2}>() y = Resize<mode=\"nearest\",coordinate_transformation_mode=\"asymmetric\","
+        "nearest_mode=\"floor\">(x, , s)",
+        (1, 1, 4, 8),
+    ),
+    "ReduceSum": ("float[2,4] x", "a = Constant<value=int64[1]{1}>() y = ReduceSum(x, a)", (2, 1)),
+    "MaxPool": ("float[1,1,8,8] x", "y = MaxPool<kernel_shape=[2,2],strides=[2,2]>(x)", (1, 1, 4, 4)),
+    "Softmax": ("float[2,4] x", "y = Softmax(x)", (2, 4)),
+}  # fmt: skip
+
+
+def loaded(inputs: str, outputs: str, body: str) -> pt.Graph:
+    return pt.load(onnx.parser.parse_model(f"{HEAD} g ({inputs}) => ({outputs}) {{ {body} }}"))
+
+
+def lies(shape: tuple[int, ...]) -> list[str]:
+    """Larger, much larger, smaller, a rank more, a rank less, another element type, and a size beside a symbol."""
+    *front, last = shape
+    shapes = [(*front, last + 1), (*front, 4000 * last), (*front, last - 1), (1, *shape), shape[1:]]
+    typed = [f"float{list(made)}" for made in shapes] + [f"double{list(shape)}"]
+    return [*typed, f"float[{', '.join(['N'] * len(front))}, {last + 7}]"]
+
+
+@pytest.mark.parametrize("op", NETS)
+def test_a_declared_output_is_held_against_what_the_op_computes(op):
+    inputs, body, shape = NETS[op]
+    right = loaded(inputs, f"float{list(shape)} y", body)
+    assert pt.apply_pass(right, "InferShape").attrs["shape"]["y"] == shape
+    for lie in lies(shape):
+        graph = loaded(inputs, f"{lie} y", body)
+        said = rf"node '.*' \({op}\): the value 'y' is declared .*, and float32{re.escape(str(list(shape)))} follows"
+        for ask in (
+            lambda graph=graph: pt.apply_pass(graph, "InferShape"),
+            lambda graph=graph: pt.query(graph, "cpu"),
+            lambda graph=graph: pt.compile(graph, "cpu"),
+            lambda graph=graph: pt.compile(graph, "reference"),
+        ):
+            with pytest.raises(pt.PartitaError, match=said):
+                ask()
+        loose = pt.apply_pass(graph, "InferShape", strict=False)
+        assert loose.attrs["shape"]["y"] == shape, "what follows takes the place of what is declared"
+
+
+def test_a_value_between_ops():
+    text = f"{HEAD} g (float[1,4,8] x) => (float y) <float[1,4,4000] a> {{ a = Relu(x) y = ReduceSum<keepdims=0>(a) }}"
+    with pytest.raises(pt.PartitaError, match=r"'a' is declared float32\[1, 4, 4000\], and float32\[1, 4, 8\] follows"):
+        pt.compile(pt.load(onnx.parser.parse_model(text)), "cpu")
+
+
+def test_a_value_in_a_body():
+    g = pt.parse(
+        """
+        graph net(x: float32[2], c: bool[]) -> (z) {
+          z = If(c) { then_branch=graph t(p) -> (u) { u = Neg(p) : float32[5] },
+                      else_branch=graph e(p) -> (v) { v = Abs(p) : float32[5] } } captures(x)
+        }
+        """
+    )
+    for strict in (True, False):
+        with pytest.raises(pt.PartitaError, match=r"is declared float32\[5\], and float32\[2\] follows"):
+            pt.apply_pass(g, "InferShape", strict=strict, check_declared=True)
+    loose = pt.apply_pass(g, "InferShape", strict=False)
+    assert [str(body.outputs[0].type) for _, body in loose["z"].bodies] == ["float32[2]"] * 2
+
+
+CALLS = {
+    "input": "func f(a: float32[7]) -> (b) { b = Relu(a) }\n graph g(x: float32[3]) -> (y) { y = call f(x) }",
+    "inside": "func f(a) -> (b) { b = Relu(a) : float32[7] }\n graph g(x: float32[3]) -> (y) { y = call f(x) }",
+    "output": "func f(a) -> (b) { b = Relu(a) }\n graph g(x: float32[3]) -> (y) { y = call f(x) : float32[7] }",
+}
+
+
+@pytest.mark.parametrize("where", CALLS)
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_what_a_call_declares(where, device):
+    g = pt.parse(CALLS[where])
+    with pytest.raises(pt.PartitaError, match=r"declared float32\[7\],? and (float32\[3\] follows|gets float32\[3\])"):
+        pt.compile(g, device)
+    assert str(pt.apply_pass(g, "InferShape", strict=False).outputs[0].type) == "float32[3]"
+
+
+def test_nnvms_json():
+    g = pt.parse("graph g(x: float32[3]) -> (y) { y = Relu(x) : float32[7] }")
+    read = from_nnvm_json(to_nnvm_json(g))
+    assert str(read.outputs[0].type) == "float32[7]"
+    with pytest.raises(pt.PartitaError, match=r"'y' is declared float32\[7\], and float32\[3\] follows"):
+        pt.compile(read, "cpu")
+
+
+def test_a_chain_of_lies_that_agree_with_one_another():
+    lines = "\n".join(f"y{i} = Relu({f'y{i - 1}' if i else 'x'}) : float32[9]" for i in range(40))
+    g = pt.parse(f"graph g(x: float32[3]) -> (y39) {{ {lines} }}")
+    with pytest.raises(pt.PartitaError, match=r"'y0' is declared float32\[9\], and float32\[3\] follows"):
+        pt.compile(g, "cpu")
+    loose = pt.apply_pass(g, "InferShape", strict=False)
+    assert not any("9" in str(node[0].type) for node in loose.nodes)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_size_that_comes_with_the_inputs(device):
+    graph = loaded("float[N,4] x", "float[7,4] y", "y = Relu(x)")
+    model = pt.compile(graph, device)
+    assert model(np.ones((7, 4), np.float32))[0].shape == (7, 4)
+    with pytest.raises(pt.RunError, match=r"the value 'y' is declared float32\[7, 4\], and .*\[1, 4\]"):
+        model(np.ones((1, 4), np.float32))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_body_that_is_compiled_by_itself(device):
+    """A package or a plan hands over bodies with types of their own."""
+    body = pt.parse("graph g(x: float32[3]) -> (y) { y = Relu(x) : float32[7000] }")
+    one = parse_devices(device)[0]
+    with pytest.raises(CompileError, match=r"'y' is declared float32\[7000\], and float32\[3\] follows"):
+        compile_unit("u", one, body, one.accelerator.full_config({}))
