@@ -24,6 +24,7 @@ from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
 from passes.opaque import answering, hide
 from passes.symbols import bound, generated, map_types, merged
+from passes.windows import is_miscounted, windowed_types
 
 SHOWN = 1024
 """Constants of at most this many bytes are shown to the inference, which may compute shapes from them."""
@@ -92,7 +93,7 @@ class _Inference:
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
         """The graph typed, the bodies of its calls aside; `constants` are inputs whose values are known here."""
-        shown = _without_bound_types(hide(g, _is_ours, self.hidden))
+        shown = _without_bound_types(hide(g, self._is_ours, self.hidden))
         if constants:
             shown = _with_constants(shown, constants)
         with collector_paused(), answering(self._outputs):
@@ -202,6 +203,15 @@ class _Inference:
             return made
         return made.evolve(attrs=attributes)
 
+    def _is_ours(self, node: Node) -> bool:
+        """Is the node kept from ONNX's inference?"""
+        return (
+            node.subgraph is not None
+            or is_fragile(node)
+            or is_miscounted(node)
+            or custom_op(node.op, node.domain) is not None
+        )
+
     def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node."""
         node = self.hidden[key]
@@ -211,6 +221,8 @@ class _Inference:
                 return self._call(node, node.subgraph, inputs)
             if is_fragile(node):
                 return self._alone(node, inputs)
+            if is_miscounted(node):
+                return windowed_types(node, inputs)
             mine = custom_op(node.op, node.domain)
             assert mine is not None
             return mine.infer(inputs, node.attrs, len(node.output_names))
@@ -266,10 +278,6 @@ class _Inference:
                 where=f"node {call.name!r} ({call.op})",
                 remedy=DECLARED,
             ) from error
-
-
-def _is_ours(node: Node) -> bool:
-    return node.subgraph is not None or is_fragile(node) or custom_op(node.op, node.domain) is not None
 
 
 def _is_shape(array: np.ndarray[Any, Any]) -> bool:

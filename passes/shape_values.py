@@ -110,9 +110,13 @@ def _slice(values: ShapeValues, node: Node, version: int) -> Vector | None:
     steps = ints(node, 4, "") if len(node.inputs) > 4 and node.inputs[4] is not None else [1]
     if starts is None or ends is None or steps is None or not len(starts) == len(ends) == len(steps) == 1:
         return None
-    # ONNX clamps as Python does, save that an end before the first element cannot be said by a negative number.
+    if not steps[0]:
+        return None
+    # ONNX clamps as Python does, save that a range that runs backwards begins at the first element at the least, and that an end
+    # before the first element cannot be said by a negative number.
+    start = max(starts[0], -len(vector)) if steps[0] < 0 else starts[0]
     end = None if steps[0] < 0 and ends[0] < -len(vector) else ends[0]
-    return vector[starts[0] : end : steps[0]] if steps[0] else None
+    return vector[start : end : steps[0]]
 
 
 def _concat(values: ShapeValues, node: Node, version: int) -> Vector | None:

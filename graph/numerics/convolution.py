@@ -171,7 +171,7 @@ def _transposed_padding(
     if output_shape:
         wanted: Sequence[int] = list(output_shape)[-n:]
     elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [i * s for i, s in zip(sizes, strides)]
+        wanted = [min(i * s, f + e) for i, s, f, e in zip(sizes, strides, full, extra)]
     else:
         pads = (0,) * (2 * n) if auto_pad == "VALID" or not pads else pads
         return pads[:n], pads[n:]

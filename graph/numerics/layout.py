@@ -109,13 +109,15 @@ def cut(
     axes: np.ndarray | None = None,
     steps: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A strided range along each of the axes; out of range bounds are clamped as Python clamps them."""
+    """A strided range along each of the axes. Bounds out of range are clamped as Python clamps them, save that a range that runs
+    backwards from before the first element begins at the first."""
     starts, ends = np.ravel(starts), np.ravel(ends)
     axes = np.arange(len(starts)) if axes is None else np.ravel(axes)
     steps = np.ones(len(starts), np.int64) if steps is None else np.ravel(steps)
     ranges = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps):
-        ranges[axis] = slice(int(start), int(end), int(step))
+        first = max(int(start), -x.shape[axis]) if step < 0 else int(start)
+        ranges[axis] = slice(first, int(end), int(step))
     return x[tuple(ranges)]
 
 

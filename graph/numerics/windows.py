@@ -80,7 +80,8 @@ def window(
             o - 1 if (o - 1) * s >= size + b else o for o, s, size, b in zip(outputs, strides, sizes, before)
         ]
     else:
-        outputs = [r // s + 1 for r, s in zip(room, strides)]
+        # A kernel that is larger than the data has one window, if a whole stride would not fit into what it lacks.
+        outputs = [int(r / s) + 1 for r, s in zip(room, strides)]
     return Window(tuple(kernel), strides, dilations, before, after, tuple(max(o, 0) for o in outputs))
 
 

@@ -1,0 +1,88 @@
+"""The sizes of windowed ops where ONNX's inference is wrong: what is computed has other ones.
+
+In ceil mode it counts a window of a pool that would begin in the padding, and rounds up where the padding is automatic. Of a
+transposed convolution that pads by itself it adds the output padding, which is part of what the padding takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from graph.errors import TypeMismatch
+from graph.node import Node
+from graph.numerics.windows import extent, window
+from graph.types import Dim, TensorType, Type
+
+_POOLS = frozenset(("MaxPool", "AveragePool", "LpPool"))
+_SAME = ("SAME_UPPER", "SAME_LOWER")
+
+
+def is_miscounted(node: Node) -> bool:
+    """Is the node one whose windows ONNX's inference may count wrongly?"""
+    if node.domain or not node.attrs:
+        return False
+    if node.op in _POOLS:
+        return bool(node.attrs.get("ceil_mode", 0))
+    if node.op != "ConvTranspose" or node.attrs.get("output_shape"):
+        return False
+    return _auto_pad(node) in _SAME and any(node.attrs.get("output_padding") or ())
+
+
+def windowed_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+    """The types of the node's outputs: of a pool the values, and the indices of the maxima."""
+    given = [kind if isinstance(kind, TensorType) else None for kind in inputs]
+    if not given or given[0] is None:
+        return ()
+    shape = None
+    if given[0].shape is not None:
+        shape = _pooled(node, given[0].shape) if node.op in _POOLS else _spread(node, given)
+    return (attrs.evolve(given[0], shape=shape), TensorType("int64", shape))[: len(node.output_names)]
+
+
+def _pooled(node: Node, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    kernel = node.attrs["kernel_shape"]
+    rest = _geometry(node, shape, len(kernel))
+    if min(kernel) < 1:
+        raise TypeMismatch(f"a kernel of {list(kernel)} has no places")
+    # Each axis is counted by itself; of one whose size is unknown nothing is said.
+    sizes = [size if isinstance(size, int) else 1 for size in shape[2:]]
+    counted = window(sizes, kernel, rest["strides"], rest["dilations"], rest["pads"], _auto_pad(node), 1).outputs
+    return (*shape[:2], *[count if isinstance(size, int) else None for size, count in zip(shape[2:], counted)])
+
+
+def _spread(node: Node, given: Sequence[TensorType | None]) -> tuple[Dim, ...] | None:
+    x, w = given[0], given[1] if len(given) > 1 else None
+    assert x is not None and x.shape is not None
+    if w is None or w.shape is None or len(w.shape) != len(x.shape) or len(x.shape) < 3:
+        return None
+    n = len(x.shape) - 2
+    rest = _geometry(node, x.shape, n)
+    strides, dilations = rest["strides"] or (1,) * n, rest["dilations"] or (1,) * n
+    extra = node.attrs["output_padding"]
+    if len(extra) != n:
+        raise TypeMismatch(f"output_padding has {len(extra)} numbers for {n} axes")
+    made: list[Dim] = []
+    for size, kernel, stride, dilation, more in zip(x.shape[2:], w.shape[2:], strides, dilations, extra, strict=True):
+        known = isinstance(size, int) and isinstance(kernel, int) and size > 0
+        whole = (size - 1) * stride + extent(kernel, dilation) + more if known else None  # type: ignore[operator, arg-type]
+        made.append(None if whole is None else min(size * stride, whole))  # type: ignore[operator]
+    channels = w.shape[1]
+    made_channels = channels * node.attrs.get("group", 1) if isinstance(channels, int) else None
+    return (x.shape[0], made_channels, *made)
+
+
+def _geometry(node: Node, shape: tuple[Dim, ...], n: int) -> Mapping[str, Any]:
+    """Strides, dilations and padding, which have to fit the axes."""
+    found = {key: node.attrs.get(key) for key in ("strides", "dilations", "pads")}
+    if len(shape) != n + 2 or any(value and len(value) != n * (1 + (key == "pads")) for key, value in found.items()):
+        raise TypeMismatch(f"the shape {list(shape)} does not fit a kernel of {n} axes and {found}")
+    if min(found["strides"] or (1,)) < 1 or min(found["dilations"] or (1,)) < 1:
+        raise TypeMismatch(f"strides and dilations are 1 or more, not {found}")
+    return found
+
+
+def _auto_pad(node: Node) -> str:
+    value = node.attrs.get("auto_pad", "NOTSET")
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,143 @@
+"""What inference says of sizes is what comes out: ONNX's node tests, random attributes, and the cases that ONNX gets wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph import Graph, TensorType, constant, op, variable
+from graph.interpret import interpret
+from graph.readers.onnx import load_onnx
+from graph.rewrite import Rewriter, rewrite
+from passes.infer import infer
+from tests.numerics.driver import from_proto
+from tests.passes.node_models import node_tests
+from tests.passes.shape_cases import outcome
+
+
+def without_types(g: Graph) -> Graph:
+    def visit(node: Any, rewriter: Rewriter) -> None:
+        rewriter.keep(
+            node,
+            rewriter.rebuilt(node, output_types=(None,) * len(node.output_names)) if node.is_op else None,
+        )
+
+    return rewrite(g, visit)
+
+
+def test_onnxs_node_tests() -> None:
+    wrong = []
+    compared = 0
+    for case in node_tests():
+        inferred = infer(without_types(load_onnx(case.model)), strict=False)
+        for _, outputs in case.data_sets:
+            for entry, data in zip(inferred.outputs, outputs, strict=True):
+                value, kind = from_proto(data), entry.type
+                if isinstance(value, np.ndarray) and isinstance(kind, TensorType):
+                    compared += 1
+                    if not says(kind, value):
+                        wrong.append(
+                            f"{case.name}: {kind} inferred, {value.dtype}{list(value.shape)} computed"
+                        )
+    assert not wrong and compared > 1500
+
+
+def says(kind: TensorType, value: np.ndarray[Any, Any]) -> bool:
+    """Is the array of that type?"""
+    dtype = "string" if value.dtype.kind in "OSU" else value.dtype.name
+    if dtype != kind.dtype or kind.shape is None:
+        return dtype == kind.dtype
+    return len(kind.shape) == value.ndim and all(
+        not isinstance(size, int) or size == n for size, n in zip(kind.shape, value.shape, strict=True)
+    )
+
+
+def check(first: int, count: int) -> None:
+    found = [outcome(seed) for seed in range(first, first + count)]
+    wrong = [
+        f"seed {seed}: {said}" for seed, said in enumerate(found, first) if said not in ("right", "refused")
+    ]
+    assert not wrong and found.count("right") > 0.95 * count
+
+
+def test_random_attributes() -> None:
+    check(0, 400)
+
+
+@pytest.mark.slow
+def test_many_random_attributes() -> None:
+    check(10_000, 4000)
+
+
+def sizes(g: Graph, *arrays: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """The first output's inferred shape, and the computed one."""
+    kind = infer(g).outputs[0].type
+    assert isinstance(kind, TensorType)
+    return kind.shape, interpret(g, list(arrays))[0].shape
+
+
+@pytest.mark.parametrize("version", [11, 18, 19, 21, 22])
+@pytest.mark.parametrize("name", ["MaxPool", "AveragePool", "LpPool"])
+def test_no_window_of_a_pool_begins_in_the_padding(name: str, version: int) -> None:
+    if name == "LpPool" and version < 18:
+        pytest.skip("LpPool has no ceil_mode yet")
+    x = variable("x", "float32", ("N", 2, 9))
+    pool = {"kernel_shape": [2], "strides": [2], "pads": [0, 1], "ceil_mode": 1}
+    shape = [("N", 2, 5), (1, 2, 5)]
+    g = Graph([op(name, x, opset=version, **pool)], opsets={"": version})
+    assert list(sizes(g, np.zeros((1, 2, 9), np.float32))) == shape
+    narrow = Graph(
+        [op(name, x, opset=version, **{**pool, "pads": [1, 1], "strides": [3]})], opsets={"": version}
+    )
+    assert list(sizes(narrow, np.zeros((1, 2, 9), np.float32))) == [("N", 2, 4), (1, 2, 4)]
+    last = Graph(
+        [op(name, x, opset=version, **{**pool, "kernel_shape": [1], "strides": [3], "pads": [0, 1]})],
+        opsets={"": version},
+    )
+    assert list(sizes(last, np.zeros((1, 2, 9), np.float32))) == [("N", 2, 3), (1, 2, 3)], (
+        "ONNX says 4 below opset 22"
+    )
+
+
+def test_a_pool_of_unknown_sizes() -> None:
+    x = variable("x", "float32", ("N", 2, "H", 7))
+    y = op("MaxPool", x, n_outputs=2, opset=18, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    made = infer(Graph(list(y.outputs), opsets={"": 18}))
+    for entry, dtype in zip(made.outputs, ("float32", "int64"), strict=True):
+        kind = entry.type
+        assert isinstance(kind, TensorType) and kind.dtype == dtype and kind.shape is not None
+        assert (kind.shape[:2], kind.shape[3]) == (("N", 2), 4) and not isinstance(kind.shape[2], int)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kernel", "length"),
+    [
+        ({"auto_pad": "SAME_UPPER", "strides": [3]}, 1, 25),
+        ({"auto_pad": "SAME_LOWER", "output_padding": [1], "strides": [2]}, 3, 18),
+        ({"auto_pad": "SAME_UPPER", "output_padding": [1]}, 2, 9),
+    ],
+)
+def test_a_transposed_convolution_that_pads_by_itself(
+    attributes: dict[str, Any], kernel: int, length: int
+) -> None:
+    x = variable("x", "float32", ("N", 1, 9))
+    w = constant(np.ones((1, 2, kernel), np.float32), "w")
+    g = Graph([op("ConvTranspose", x, w, **attributes)])
+    assert sizes(g, np.zeros((1, 1, 9), np.float32)) == (("N", 2, length), (1, 2, length))
+
+
+def test_a_kernel_that_is_larger_than_the_data() -> None:
+    x = variable("x", "float32", (1, 1, 3))
+    g = Graph([op("MaxPool", x, kernel_shape=[4], strides=[2])])
+    assert sizes(g, np.zeros((1, 1, 3), np.float32)) == ((1, 1, 1), (1, 1, 1)), (
+        "onnxruntime has one window too"
+    )
+
+
+def test_a_range_that_runs_backwards_from_before_the_first_element() -> None:
+    x = variable("x", "float32", (3,))
+    bounds = [constant(np.array([v], np.int64), f"c{i}") for i, v in enumerate((-5, -(2**63), 0, -1))]
+    g = Graph([op("Slice", x, *bounds)])
+    assert sizes(g, np.zeros(3, np.float32)) == ((1,), (1,)), "the first element, as ONNX clamps it"
