@@ -45,7 +45,7 @@ class Aside:
         return self._offsets[id(array)], array.nbytes
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class EngineModel:
     """A model without functions. Inputs are called x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: no name can harm an engine."""
 
