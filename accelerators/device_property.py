@@ -32,7 +32,16 @@ class DeviceProperty(SubgraphProperty):
 
     def create_subgraph_selector(self) -> SubgraphSelector:
         """All nodes that the device supports."""
-        return ContainOpSelector(self._supported)
+        return SupportedOps(self._support)
 
-    def _supported(self, node: Node) -> bool:
-        return self._support.get(node.name) is True
+
+class SupportedOps(ContainOpSelector):
+    """The ops that a device said yes to; it gives the device's reasons for the others."""
+
+    def __init__(self, support: Support) -> None:
+        super().__init__(lambda node: support.get(node.name) is True)
+        self._support = support
+
+    def why_not(self, node: Node) -> str | None:
+        answer = self._support.get(node.name)
+        return answer if isinstance(answer, str) else None

@@ -15,8 +15,9 @@ from partition.combine import Combined
 from partition.errors import PartitionError, raised
 from partition.evidence import Evidence, EvidenceOfWalk
 from partition.growth.labels import Accept
-from partition.hooks import Hooks
+from partition.hooks import Chooser, Hooks
 from partition.matcher import Matcher
+from partition.notes import notes_on
 from partition.op_index import OpIndex
 from partition.pattern import Pattern
 from partition.selector import ContainOpSelector, SubgraphSelector
@@ -47,6 +48,14 @@ def choose_groups(
     """The groups that the property wants of what the `fixed` ones left, and how they came about."""
     check_growth(how)
     selector = hooks.new_selector()
+    groups, evidence = _chosen(selector, hooks, index, fixed, how, watchers)
+    evidence.notes += hooks.call("op_names", None, lambda: list(notes_on(selector, index, groups)))
+    return groups, evidence
+
+
+def _chosen(
+    selector: Chooser, hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None, watchers: Watchers
+) -> tuple[Groups, Evidence]:
     free = list(index.offered)
     for group in fixed:
         for v in group:

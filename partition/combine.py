@@ -6,7 +6,7 @@ all that it would see alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from graph.graph import Graph
 from graph.node import Node
@@ -27,6 +27,9 @@ class Combined(SubgraphSelector):
     def reset(self) -> None:
         for part in self.parts:
             part.reset()
+
+    def op_names(self) -> Iterable[str]:
+        return dict.fromkeys(name for part in self.parts for name in part.op_names())
 
     def _labelers(self) -> list[Labeler] | None:
         """Those of the parts, if each has one."""
@@ -61,6 +64,10 @@ class EitherSelector(Combined):
             return None  # two ways to be equal joined are not one
         return lambda node: True if any([labeler(node) for labeler in labelers]) else None
 
+    def why_not(self, node: Node) -> str | None:
+        reasons = [reason for part in self.parts if (reason := part.why_not(node)) is not None]
+        return "; ".join(reasons) if len(reasons) == len(self.parts) else None
+
     def __repr__(self) -> str:
         return f"({' | '.join(map(repr, self.parts))})"
 
@@ -84,6 +91,9 @@ class BothSelector(Combined):
     def labeler(self) -> Labeler | None:
         labelers = self._labelers()
         return None if labelers is None else lambda node: _joint([labeler(node) for labeler in labelers])
+
+    def why_not(self, node: Node) -> str | None:
+        return next((reason for part in self.parts if (reason := part.why_not(node)) is not None), None)
 
     def __repr__(self) -> str:
         return f"({' & '.join(map(repr, self.parts))})"

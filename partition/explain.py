@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graph.node import Node
 from partition.calls import Chosen
 from partition.evidence import Evidence
 from partition.op_index import OpIndex
 from partition.plans import Border, Outside
+from partition.selector import SubgraphSelector
 
 Reason = tuple[str, str]
 """The rule, and the reason in words."""
@@ -155,7 +157,15 @@ class Explanation:
             affinity = self.index.affinity[other]
             text = f"{node.name!r} is on {affinity}" if affinity else f"{node.name!r} has no affinity"
             return "device", text if inner is None else f"{text}, {self.name(inner)!r} on {self.index.affinity[inner]}"
-        return "unsupported", f"{evidence.property!r} does not take {node.name!r} ({node.op})"
+        reason = None if evidence.selector is None else self._why_not(evidence, node)
+        return "unsupported", reason or f"{evidence.property!r} does not take {node.name!r} ({node.op})"
+
+    @staticmethod
+    def _why_not(evidence: Evidence, node: Node) -> str | None:
+        """The selector's own reason."""
+        selector = evidence.selector
+        reason = selector.why_not(node) if isinstance(selector, SubgraphSelector) else None
+        return None if reason is None else f"{evidence.property!r} does not run {node.name!r}: {reason}"
 
     def _missed(self, evidence: Evidence, v: int) -> Reason:
         missed = evidence.missed.get(v)

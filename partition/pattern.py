@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -88,6 +88,10 @@ class Pattern:
                 "a pattern needs a part that is not optional", where=repr(self), remedy='Write Pattern("Conv", "Relu?")'
             )
 
+    def op_names(self) -> list[str]:
+        """The names of all ops that it looks for."""
+        return sorted({f"{domain}::{op}" if domain else op for part in self.parts for domain, op in _ops_in(part)})
+
     @property
     def most_nodes(self) -> int:
         """How many nodes a match has at most."""
@@ -95,6 +99,14 @@ class Pattern:
 
     def __repr__(self) -> str:
         return f"Pattern({', '.join(map(repr, self._written))}{', shared=True' if self.shared else ''})"
+
+
+def _ops_in(part: Part) -> Iterator[tuple[str, str]]:
+    yield from part.ops or ()
+    for operand in part.operands:
+        if isinstance(operand, tuple):
+            for inner in operand:
+                yield from _ops_in(inner)
 
 
 def _most_nodes(part: Part) -> int:

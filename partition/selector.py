@@ -47,8 +47,16 @@ class SubgraphSelector:
         It may take the graph too: `filter(self, graph, candidates)`, as in MXNet, or `filter(self, candidates, graph=None)`."""
         return candidates
 
+    def why_not(self, node: Node) -> str | None:
+        """Why `select` says no to the node, in words for the report; None: there is nothing to add to that."""
+        return None
+
     def reset(self) -> None:
         """Called before a second growth from the same seed (the first closed a cycle). Forget what was seen since `select`."""
+
+    def op_names(self) -> Iterable[str]:
+        """The names of ops that it looks for, if it does: the report notes those that no op has."""
+        return ()
 
     def labeler(self) -> Labeler | None:
         """If every answer is "both nodes have the same label", what labels them: then no edge needs to be asked about."""
@@ -101,6 +109,9 @@ class ContainOpSelector(SubgraphSelector):
         if ops is not None and not callable(ops):
             self.ops = frozenset(domain_and_op(name) for name in ops)
 
+    def op_names(self) -> Iterable[str]:
+        return () if self.ops is None else sorted(f"{domain}::{op}" if domain else op for domain, op in self.ops)
+
     @property
     def by_affinity(self) -> bool:
         """Does it go by the seed's affinity?"""
@@ -137,8 +148,7 @@ class ContainOpSelector(SubgraphSelector):
     def __repr__(self) -> str:
         if self.ops is None:
             return f"ContainOpSelector({'' if self.predicate is None else self.predicate!r})"
-        names = sorted(f"{domain}::{op}" if domain else op for domain, op in self.ops)
-        return f"ContainOpSelector({{{', '.join(map(repr, names))}}})"
+        return f"ContainOpSelector({{{', '.join(map(repr, self.op_names()))}}})"
 
 
 def domain_and_op(name: str) -> tuple[str, str]:

@@ -99,6 +99,11 @@ def unregister_op(op: str, domain: str) -> None:
         raise GraphError(f"no op {op!r} is declared in domain {domain!r}")
 
 
+def custom_names(domain: str) -> frozenset[str]:
+    """The names of the user's ops of a domain."""
+    return frozenset(op for op, theirs in _registered if theirs == domain)
+
+
 def custom_op(op: str | None, domain: str) -> CustomOp | None:
     """The user's op of that name, if there is one."""
     return _registered.get((domain, op)) if op and domain else None

@@ -89,6 +89,23 @@ def newest_versions() -> dict[str, int]:
     return {domain: last for domain, (_, last) in onnx.defs.C.schema_version_map().items()}
 
 
+@cache
+def _onnx_names() -> dict[str, frozenset[str]]:
+    import onnx.defs
+
+    found: dict[str, set[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault(schema.domain, set()).add(schema.name)
+    return {domain: frozenset(names) for domain, names in found.items()}
+
+
+def op_names(domain: str) -> frozenset[str]:
+    """The names of all ops of a domain, of whatever version, that ONNX or the user declares."""
+    from graph.ops.custom import custom_names
+
+    return _onnx_names().get(domain, frozenset()) | custom_names(domain)
+
+
 def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
     """The op at this version of its domain, or None if neither ONNX nor the user declares it."""
     from graph.ops.custom import custom_op
