@@ -130,8 +130,9 @@ class CompiledModel:
         return Outputs(made, self._names)
 
     def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:
-        """The same on another thread: `.result()` of the future waits for the outputs. Inputs are checked here and now, and must
-        not change until then. Waits while the queue is full."""
+        """The same on another thread: `.result(timeout)` of the future waits for the outputs, `.cancel()` takes back a call that
+        has not begun. Inputs are checked here and now, and must not change until then. While the queue is full it waits, or
+        raises QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout."""
         arrays = self._checker.arrays(args, named)
         return self._queue().submit(lambda: self._run(arrays, out))
 
@@ -173,7 +174,8 @@ class CompiledModel:
                 raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
             if self._requests is None:
                 running = self.settings.requests or self.properties.optimal_requests
-                self._requests = RequestQueue(running, self.settings.queue or 2 * running)
+                waiting = self.settings.queue or 2 * running
+                self._requests = RequestQueue(running, waiting, self.settings.limit, self.settings.full == "error")
             return self._requests
 
     # -- what it is --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import atexit
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from accelerators.forking import renewed_in_children
@@ -76,3 +76,8 @@ def at_a_device() -> Iterator[None]:
 
 
 atexit.register(door.close)
+
+
+def before_the_door_closes(action: Callable[[], None]) -> None:
+    """Call it when the interpreter ends, while all threads may still use devices."""
+    atexit.register(action)

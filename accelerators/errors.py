@@ -36,6 +36,14 @@ class CompileError(AcceleratorError):
     """A device took a subgraph and then could not compile or load it."""
 
 
+class QueueFull(AcceleratorError):
+    """As many requests run and wait as may: the caller asked for an error rather than to wait for room."""
+
+
+class RequestTimeout(AcceleratorError):
+    """A request was not done within its time limit."""
+
+
 class InputError(AcceleratorError):
     """The arrays given to a model do not fit its inputs."""
 

@@ -10,7 +10,7 @@ import attrs
 
 from accelerators.device_list import HETERO, Device
 from accelerators.errors import BadConfig, UnknownDevice, UnknownKey
-from accelerators.keys import Key, flag_or_auto, folder_or_flag, optional, positive
+from accelerators.keys import Key, flag_or_auto, folder_or_flag, one_of, optional, positive, seconds
 from graph.errors import did_you_mean
 
 
@@ -24,6 +24,10 @@ class HeteroSettings:
     """NUM_REQUESTS: how many asynchronous requests run at once; None: as many as are worth it."""
     queue: int | None = None
     """QUEUE_SIZE: how many more may wait before `start` does; None: twice the requests."""
+    full: str = "wait"
+    """QUEUE_FULL: what `start` does while the queue is full: "wait" for room, or raise an "error"."""
+    limit: float | None = None
+    """REQUEST_SECONDS: how long a request may take, from `start` on; None: as long as it takes."""
     parallel: bool | None = None
     """PARALLEL: do independent subgraphs run side by side? None (AUTO): where it is measured to be faster."""
 
@@ -82,6 +86,8 @@ HETERO_KEYS = {
     "HETERO_DUMP_GRAPH_DOT": Key(False, folder_or_flag, names_files=True),
     "NUM_REQUESTS": Key(None, optional(positive)),
     "QUEUE_SIZE": Key(None, optional(positive)),
+    "QUEUE_FULL": Key("wait", one_of("wait", "error")),
+    "REQUEST_SECONDS": Key(None, optional(seconds)),
     "PARALLEL": Key("AUTO", flag_or_auto),
 }
 """The keys that hold for the compiled model as a whole."""
@@ -90,5 +96,14 @@ _FIELDS = {
     "HETERO_DUMP_GRAPH_DOT": "dot_folder",
     "NUM_REQUESTS": "requests",
     "QUEUE_SIZE": "queue",
+    "QUEUE_FULL": "full",
+    "REQUEST_SECONDS": "limit",
     "PARALLEL": "parallel",
 }
+
+
+def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
+    """The settings that a file states, by field name. What may name files is not read from there."""
+    names = {field: name for name, field in _FIELDS.items()}
+    values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
+    return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})
