@@ -17,6 +17,7 @@ from accelerators.onnxruntime import hazards
 from accelerators.query import Support
 from graph.graph import Graph
 from graph.lazy import lazy
+from graph.nested import graphs_in
 from graph.node import Node
 
 CPU = "CPUExecutionProvider"
@@ -90,6 +91,10 @@ class OnnxRuntimeAccelerator(Accelerator):
     def _compiled(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         from accelerators.onnxruntime.session import CompiledSession
 
+        for node in (node for inner in graphs_in(graph) for node in inner.nodes):
+            refused = hazards.refused(node, graph) if node.op == "EPContext" else None
+            if refused is not None:
+                raise CompileError(refused, where=f"device 'onnxruntime', node {node.name!r}")
         make = self._session_maker(model, config)
         try:
             return CompiledSession(model, graph, make, config["PERF_COUNT"])

@@ -17,6 +17,8 @@ Hazard = Callable[[Node], "str | None"]
 
 def refused(node: Node, graph: Graph) -> str | None:
     """Why the node had better run elsewhere, if it had."""
+    if node.op == "EPContext":
+        return "EPContext holds or names code that an engine compiled, which no graph may bring along"
     hazard = _HAZARDS.get(node.op or "") if not node.domain else None
     return None if hazard is None else hazard(node)
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from accelerators.compiled_model import CompiledModel
-from accelerators.interface import CompiledSubgraph
+from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.package.arrays import WEIGHTS, ArrayWriter
 from accelerators.package.container import checked_key, writing
 from accelerators.package.plan import plan_of, skeleton
@@ -80,7 +80,7 @@ class _Exporting:
             "device": unit.device.label,
             "ops": list(unit.ops),
             "identity": dict(accelerator.identity(unit.config)),
-            "config": _plain(unit.config),
+            "config": _travelling(accelerator, unit.config),
             "body": self.member(f"bodies/{number}.onnx", self.onnx(body)),
             "whole": whole,
             "code": self.member(f"code/{number}", self.code(unit, compiled)) if own_form else None,
@@ -104,6 +104,7 @@ class _Exporting:
         return bytes(model.SerializeToString())
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that may travel: plain values, and no folders."""
-    return {k: v for k, v in config.items() if k != "CACHE_DIR" and (v is None or isinstance(v, (str, int, float, bool)))}
+def _travelling(accelerator: Accelerator, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that may travel: plain values of keys that name no files."""
+    allowed = {name for name, key in accelerator.keys().items() if not key.names_files}
+    return {k: v for k, v in config.items() if k in allowed and (v is None or isinstance(v, (str, int, float, bool)))}

@@ -20,7 +20,7 @@ from accelerators.package.container import Package, checked_key
 from accelerators.package.errors import PackageError
 from accelerators.package.plan import graph_of
 from accelerators.package.report import ImportedReport
-from accelerators.settings import HeteroSettings, read_config
+from accelerators.settings import read_config, settings_of_file
 from accelerators.units import Unit, compile_unit
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -76,7 +76,7 @@ class _Importing:
         units = {name: attrs.evolve(by_number[number], name=name) for name, number in numbers.items()}
         report = ImportedReport(self.report, tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
-        settings = HeteroSettings(**self.package.manifest["settings"])
+        settings = settings_of_file(self.package.manifest["settings"], f"{self.package.where}, settings")
         return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(numbers, by_number))
 
     def measuring(self, numbers: Mapping[str, int], units: Mapping[int, Unit]) -> dict[str, Unit]:
@@ -112,15 +112,33 @@ class _Importing:
         asked = read_config({}, list(every.values())).by_device
         made = {label: dict(values) for label, values in given.items()}
         for row in self.rows:
-            known = made.get(row["device"], {})
-            for key, value in row["config"].items():
-                if key in known and known[key] == asked[row["device"]][key]:
-                    known[key] = value
+            if row["device"] in made:
+                known = made[row["device"]]
+                for name, value in self.stated(row, every[row["device"]]).items():
+                    if known[name] == asked[row["device"]][name]:
+                        known[name] = value
         return made
+
+    def stated(self, row: Row, device: Device) -> dict[str, Any]:
+        """The configuration that the file gives a subgraph, checked. A file names no files: see docs/deploy.md."""
+        keys, where = device.accelerator.keys(), f"{self.package.where}, subgraph {row['name']!r}"
+        for name in row["config"]:
+            if name in keys and keys[name].names_files:
+                cause = f"it gives device {device.label!r} a value for {name}, which may name files, folders or code"
+                own = f"config={{{device.label!r}: {{{name!r}: ...}}}}"
+                remedy = f"Do not trust the file. If you want it so, say it yourself: {own}"
+                raise PackageError(cause, where=where, remedy=remedy)
+        try:
+            return {name: keys[name].read(name, value, where) for name, value in row["config"].items() if name in keys}
+        except BadConfig as error:
+            raise PackageError(error.cause, where=where, remedy="Export the model again") from error
 
     def unit(self, row: Row, device: Device | None, values: Mapping[str, Mapping[str, Any]]) -> Unit | None:
         """One subgraph; None if it does not fit, which is noted."""
         body = self.onnx(row["body"])
+        if row["code"] is not None and device is not None and device.accelerator.travels_as_body:
+            cause = f"subgraph {row['name']!r} has code, and what {device.label!r} compiles travels without"
+            raise PackageError(cause, where=self.package.where, remedy="Do not trust the file")
         body = body.evolve(name=row["name"]) if not body.name else body
         if device is None:
             others = self.others()

@@ -124,14 +124,14 @@ def test_a_request_that_hangs_ends_at_its_limit_and_so_do_those_behind_it(slow):
     assert m.start(X).result(20) is not None, "once the device returns, the thread serves again"
 
 
-def test_waiting_for_room_counts_as_well(slow):
-    m, gate = slow(REQUEST_SECONDS=0.2, QUEUE_SIZE=1)
-    futures = [m.start(X)]
-    gate.wait_for_one()
-    with pytest.raises(pt.RequestTimeout, match="there was no room in the queue for 0.2 s"):
-        for _ in range(3):
-            futures.append(m.start(X))
-    gate.open()
+def test_waiting_for_room_counts_as_well():
+    leave = threading.Event()
+    queue = requests.RequestQueue(1, 0, limit=0.2)
+    first = queue.submit(lambda: leave.wait(30))
+    with pytest.raises(pt.RequestTimeout, match=r"start: there was no room in the queue for 0.2 s"):
+        queue.submit(lambda: None)
+    leave.set()
+    assert isinstance(first.exception(20), pt.RequestTimeout)
 
 
 def test_close_waits_for_a_device_that_hangs_no_longer_than_the_limit(slow):
