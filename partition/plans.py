@@ -153,7 +153,7 @@ class Plan:
         """The plan that `to_json` wrote."""
         try:
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PartitionError(f"this is no JSON: {error}", where="Plan.from_json") from error
         if not isinstance(content, dict) or content.get("partita_plan") != VERSION:
             raise PartitionError(
@@ -163,7 +163,7 @@ class Plan:
             )
         try:
             return cls._from_content(content)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             remedy = "Make it again with plan(g, ...)"
             raise PartitionError(f"the plan is damaged: {error}", where="Plan.from_json", remedy=remedy) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,12 @@ import numpy as np
 
 from accelerators.errors import InputError
 from graph.errors import ReadError
+from graph.readers.arrays import NUMBERS, ZIP, read_npy, read_npz
 from graph.types import TensorType, Type
 from partita.cli.images import IMAGES, read_image
+
+_KINDS = NUMBERS + "cSU"
+"""The kinds of element types that an input may have: text too."""
 
 Specs = Sequence[tuple[str, Type | None]]
 """Names and types of the inputs."""
@@ -66,16 +69,15 @@ def _read(
 def _numpy(path: str) -> Any:
     """The array of a .npy file, or the arrays of a .npz file. Nothing is unpickled."""
     try:
-        made = np.load(path, allow_pickle=False)
-        if isinstance(made, np.ndarray):
-            return made
-        with made:
-            return {name: made[name] for name in made.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, SyntaxError) as error:
+        content = Path(path).read_bytes()
+        if content[: len(ZIP)] == ZIP:
+            return dict(read_npz(content, path, _KINDS))
+        return read_npy(content, path, _KINDS)
+    except (OSError, ReadError) as error:
+        cause = error.cause if isinstance(error, ReadError) else error.strerror or str(error)
+        inside = (error.where if isinstance(error, ReadError) else None) or path
         kinds = f".npy, .npz, {', '.join(sorted(IMAGES))}"
-        raise ReadError(
-            f"no array can be read from it: {error}", where=path, remedy=f"Give one of {kinds}"
-        ) from error
+        raise ReadError(f"no array can be read from it: {cause}", where=inside, remedy=f"Give one of {kinds}") from error
 
 
 def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, Any]:

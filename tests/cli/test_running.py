@@ -107,7 +107,7 @@ def test_an_image_without_pillow(partita: Command, model: str, monkeypatch: pyte
         (".", ".: it is a directory"),
         ("bad.npy", "bad.npy: no array can be read from it"),
         ("bad.npz", "bad.npz: no array can be read from it"),
-        ("pickled.npy", "pickled.npy: no array can be read from it: Object arrays cannot be loaded"),
+        ("pickled.npy", "pickled.npy: no array can be read from it: the array holds object, not numbers"),
         (
             "wrong.npz",
             "wrong.npz: it holds 'a', and there is no such input\n  Its inputs are x: float32[1, 3, 8, 8].",

@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 import os
 import struct
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from graph.errors import PartitaError, ReadError
+from graph.readers.arrays import ZIP, read_npz
 from graph.types import dtype_name, numpy_dtype
 
 __all__ = ["DTYPES", "read_params"]
@@ -85,7 +83,7 @@ def _mapped(path: Path) -> memoryview:
 
 
 def _from_bytes(data: memoryview, where: str) -> dict[str, Array]:
-    named = _npz(data, where) if bytes(data[:4]) == b"PK\x03\x04" else _Reader(data, where).arrays()
+    named = read_npz(data, where) if bytes(data[:4]) == ZIP else _Reader(data, where).arrays()
     return _bare_names(named, where)
 
 
@@ -209,36 +207,3 @@ class _Reader:
                 "It was saved before it was initialized, or the file is damaged",
             )
         return tuple(dims)
-
-
-def _npz(data: memoryview, where: str) -> Iterator[tuple[str, Array]]:
-    """The arrays of a NumPy archive; pickled objects are refused."""
-    try:
-        with zipfile.ZipFile(BytesIO(data)) as archive:
-            for member in archive.namelist():
-                yield member.removesuffix(".npy"), _npy(archive.read(member), f"{where}, array {member!r}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        raise ReadError(f"the archive is damaged: {error}", where=where) from error
-
-
-def _npy(content: bytes, where: str) -> Array:
-    stream = BytesIO(content)
-    try:
-        version = np.lib.format.read_magic(stream)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, dtype = read(stream)
-        if dtype.kind not in "biufV" or dtype.hasobject:
-            raise ReadError(f"the array holds {dtype}, not numbers", where=where)
-        if dtype.kind == "V":  # how NumPy itself writes bfloat16
-            dtype = numpy_dtype("bfloat16") if dtype.itemsize == 2 else dtype
-        array: Array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(
-            shape, order="F" if fortran else "C"
-        )
-        dtype_name(array.dtype)
-    except (ValueError, EOFError, TypeError, PartitaError) as error:
-        if isinstance(error, ReadError):
-            raise
-        raise ReadError(f"the array is damaged: {error}", where=where) from error
-    return array.astype(dtype.newbyteorder("="))

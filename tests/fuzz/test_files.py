@@ -1,0 +1,205 @@
+"""Files made wrong, for every reader, in a few seconds; `python -m tests.fuzz.files` goes on for as long as one likes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from graph.readers.arrays import read_npy, read_npz
+from tests.fuzz.files.__main__ import Campaign
+from tests.fuzz.files.mutations import bytes_changed, json_changed, text_changed
+from tests.fuzz.files.readers import READERS, Reader, mutated
+
+FEW = {"cache": 15}
+"""Readers that compile, and for which the quick test has fewer files."""
+
+
+@pytest.fixture(scope="module")
+def campaign():
+    made = Campaign()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_files_made_wrong(name: str, campaign: Campaign) -> None:
+    if name == "image":
+        pytest.importorskip("PIL")
+    before = len(campaign.tally.findings)
+    campaign.try_seeds(name, 1000, FEW.get(name, 80))
+    assert campaign.tally.findings[before:] == []
+    assert campaign.tally.read[name] > 0, "some damage does not matter; here nothing was read at all"
+
+
+def test_a_seed_makes_the_same_file_again() -> None:
+    for name in ("text", "plan", "npy"):
+        assert mutated(name, 5) == mutated(name, 5) != mutated(name, 6)
+
+
+def test_changes_change() -> None:
+    rng = random.Random(1)
+    data = json.dumps({"a": [1, 2, {"b": None}], "c": "word"}).encode()
+    for change in (bytes_changed, json_changed, text_changed):
+        assert len({change(data, rng) for _ in range(50)}) > 30
+
+
+FENCE = """
+import sys
+from pathlib import Path
+from graph.errors import ReadError
+from tests.fuzz.files.child import Tester
+from tests.fuzz.files.readers import READERS, Reader
+
+def bad(folder):
+    {body}
+
+READERS["bad"] = Reader(lambda: [{{"f": b"1"}}], lambda files, rng: files, lambda folder: None)
+tester = Tester(Path(sys.argv[1]))
+tester.tried("bad", {{"f": b"1"}})
+READERS["bad"] = Reader(lambda: [{{"f": b"1"}}], lambda files, rng: files, bad)
+print(tester.tried("bad", {{"f": b"1"}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("open('/etc/hostname').close()", "it did what it may not: open '/etc/hostname'"),
+        ("open(folder / '..' / '..' / 'x', 'w').close()", "it did what it may not: open"),
+        ("import subprocess; subprocess.run(['true'])", "it did what it may not: subprocess.Popen"),
+        ("import ctypes; ctypes.CDLL('libm.so.6')", "it did what it may not: ctypes.dlopen"),
+        ("import os; os.rename('/tmp/none1', '/tmp/none2')", "it did what it may not: os.rename"),
+        ("bytearray(600 << 20)", "MemoryError"),
+        ("raise KeyError('x')", "KeyError: 'x'"),
+        ("raise ReadError(' ')", "an error that says nothing"),
+        ("raise ReadError('the file is damaged')", "None"),
+        ("open(folder / 'f').close()", "None"),
+    ],
+)
+def test_the_fence_sees_what_a_reader_may_not_do(body: str, told: str, tmp_path: Path) -> None:
+    code = FENCE.format(body=body)
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": root},
+    )  # fmt: skip
+    assert done.stdout.startswith((f"('{told}", f'("{told}', f"({told}")), done.stdout + done.stderr[-2000:]
+
+
+def test_a_crash_is_told_and_the_next_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child ends at one file (here: by a request that no child understands) and the campaign goes on."""
+    made = Campaign(shrinks=False)
+    try:
+        answer = made._child.ask({"reader": "no such reader", "first": 0, "count": 1}, 60)
+        assert answer.end == "crashed" and "KeyError" in answer.printed
+        made.try_seeds("text", 0, 5)
+        assert made.tally.tried["text"] == 5
+    finally:
+        made.close()
+
+
+def test_a_finding_is_cut_down(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Campaign()
+    monkeypatch.setitem(READERS, "cut", Reader(lambda: [{"f": bytes(500) + b"!" + bytes(500)}], lambda files, rng: files, print))
+    monkeypatch.setattr(made, "_fails", lambda name, files, kind: b"!" in files["f"])
+    made._report("cut", 1, "ValueError: it broke (f.py:1)")
+    made.close()
+    assert "-- cut, seed 1: ValueError: it broke" in (out := capsys.readouterr().out)
+    assert "f, 1 bytes: b'!'" in out
+
+
+# -- what these tests found ------------------------------------------------------------------------------
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6).reshape(2, 3), np.zeros((0, 4), "float32"), np.array(True), np.asfortranarray(np.eye(3))]
+)
+def test_arrays_are_read_as_numpy_reads_them(array: np.ndarray) -> None:
+    np.testing.assert_array_equal(read_npy(npy(array), "a"), array)
+    ((name, found),) = read_npz(npz(x=array), "a")
+    np.testing.assert_array_equal(found, array)
+    assert name == "x" and found.dtype == array.dtype and found.flags.writeable
+
+
+def test_another_byte_order_becomes_this_machines() -> None:
+    array = np.arange(5, dtype=">i4")
+    found = read_npy(npy(array), "a")
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype.isnative
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"'shape': (6,), }", b"'shape': (6,),  ", "was never closed|invalid syntax"),
+        (b"(6,)", b"(9,)", "takes 72 bytes, and there are 48"),
+        (b"(6,)", b"(-6)", "its sizes are -6"),
+        (b"<i8", b"|O8", "the array holds object, not numbers"),
+        (b"<i8", b"<q9", "the array is damaged"),
+        (b"False", b"'no' ", "its order is 'no'"),
+        (b"\x93NUMPY", b"\x93NUMPI", "does not begin as NumPy's files do"),
+    ],
+)
+def test_damaged_arrays(old: bytes, new: bytes, message: str) -> None:
+    data = npy(np.arange(6))
+    assert old in data
+    with pytest.raises(pt.PartitaError, match=message):
+        read_npy(data.replace(old, new), "a")
+
+
+def test_an_array_larger_than_its_file_takes_no_memory() -> None:
+    data = npy(np.arange(6)).replace(b"(6,), }          ", b"(99999999999,), }")
+    with pytest.raises(pt.PartitaError, match="takes 799,999,999,992 bytes, and there are 48"):
+        read_npy(data, "a")
+
+
+def test_damaged_archives() -> None:
+    data = bytearray(npz(x=np.arange(5000)))
+    data[60:64] = b"\xff\xff\xff\xff"
+    with pytest.raises(pt.PartitaError, match="the archive is damaged"):
+        list(read_npz(bytes(data), "a"))
+    with pytest.raises(pt.PartitaError, match="the archive is damaged"):
+        list(read_npz(b"PK\x03\x04" + npz(x=np.arange(3))[60:], "a"))
+
+
+def test_an_archive_that_unpacks_to_much_more_is_refused() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as member:
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    with pytest.raises(pt.PartitaError, match=r"its arrays would take 314,572,800 bytes, for a file of \d+,\d+\n.*savez"):
+        list(read_npz(file.getvalue(), "a"))
+
+
+def test_a_plan_with_words_for_numbers_is_damaged() -> None:
+    from tests.fuzz.files.readers import planned
+
+    content = json.loads(planned()[1])
+    for odd in ("subgraph_1", float("inf"), None):
+        content["groups"][0]["index"] = odd
+        with pytest.raises(pt.PartitaError, match="the plan is damaged"):
+            pt.Plan.from_json(json.dumps(content))
+    with pytest.raises(pt.PartitaError, match="this is no JSON"):
+        pt.Plan.from_json("[" * 100_000)
