@@ -58,7 +58,7 @@ class Span:
     start_us: float
     """When it began: after the steps before it."""
     real_us: float
-    """How long it took."""
+    """How long it took: the sum of its rows."""
     rows: tuple[Row, ...]
     """What is known of its inside."""
 
@@ -76,11 +76,13 @@ class Profile:
     inputs: str
     """What it was run on: "the inputs given", "the last call", or "inputs made up"."""
     total_us: float
-    """Microseconds of all steps."""
+    """Microseconds of all rows."""
     spans: tuple[Span, ...]
     """The steps in order."""
     not_run: tuple[Row, ...]
     """Nodes that no output needs."""
+    elapsed_us: float = 0.0
+    """Microseconds that the steps took on our own clock: the rows, and what the devices do around them without telling."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -93,6 +95,7 @@ class Profile:
             "model": self.model,
             "inputs": self.inputs,
             "total_us": self.total_us,
+            "elapsed_us": self.elapsed_us,
             "rows": [attrs.asdict(row) for row in self.rows],
         }
 
@@ -125,7 +128,8 @@ class Profile:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(f"{self.model} ({self.inputs})"), caption=f"total: {self.total_us:,.0f} µs")
+        caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
+        table = Table(title=Text(f"{self.model} ({self.inputs})"), caption=caption)
         for title in ("subgraph", "#", "node", "status", "layer_type", "real µs", "cpu µs", "device", "exec_type"):
             table.add_column(title, justify="right" if title in ("#", "real µs", "cpu µs") else "left", overflow="fold")
         rows = self.rows if slowest is None else sorted(self.rows, key=lambda row: -row.real_us)[:slowest]
@@ -168,8 +172,10 @@ class Measurement:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.total_us = 0.0
+        """The sum of the rows so far."""
         self.elapsed_us = 0.0
-        """How long the steps took so far; what measuring itself takes between them does not count."""
+        """How long the steps took so far on our clock; what measuring itself takes between them does not count."""
 
     def __call__(self, step: Step, run: Callable[[], None]) -> None:
         """Run one step under the clock, and read the device's rows before another run overwrites them."""
@@ -186,13 +192,15 @@ class Measurement:
             way = f"host to {label}" if step.up else f"{label} to host"
             rows = (Row("", 1, step.name, EXECUTED, "Copy", real_us, cpu_us, label, way),)
             name = f"copy {step.name}"
-        self.spans.append(Span(name, label, self.elapsed_us, real_us, rows))
+        inside_us = sum(row.real_us for row in rows)
+        self.spans.append(Span(name, label, self.total_us, inside_us, rows))
+        self.total_us += inside_us
         self.elapsed_us += real_us
 
     def profile(self, model: str, inputs: str, dead: Sequence[Node]) -> Profile:
         """The run as a profile."""
         rows = [Row("", i, node.name, NOT_RUN, node.op or "", 0.0, 0.0, "", "") for i, node in enumerate(dead, 1)]
-        return Profile(model, inputs, self.elapsed_us, tuple(self.spans), tuple(rows))
+        return Profile(model, inputs, self.total_us, tuple(self.spans), tuple(rows), self.elapsed_us)
 
 
 def _unit_rows(step: RunStep, told: Sequence[ProfileRow], real_us: float, cpu_us: float) -> tuple[Row, ...]:

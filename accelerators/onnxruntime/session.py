@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ class CompiledSession(CompiledSubgraph):
         """One run. The engine's own output arrays are the caller's, unless `out` has room for a large one."""
         try:
             if self._profile is not None:
-                return self._profile.run(lambda session: self._run(session, inputs, out))
+                again = partial(self._run, inputs=inputs, out=None)
+                return self._profile.run(partial(self._run, inputs=inputs, out=out), again)
             return self._run(self._session, inputs, out)
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
             from accelerators.onnxruntime.device import reason
@@ -114,7 +116,8 @@ def _takes(target: Any) -> bool:
 
 
 class _Profile:
-    """Sessions that write profiles. onnxruntime gives a profile only when it ends, so that each reading needs a new session."""
+    """Sessions that write profiles. onnxruntime gives a profile only when it ends, so that each reading needs a new session. It
+    is made when the rows are read, which nobody measures, and runs once on the same inputs, to be warm."""
 
     def __init__(self, model: EngineModel, make: Callable[[str | None], Session]) -> None:
         self._model = model
@@ -122,26 +125,27 @@ class _Profile:
         self._folder = tempfile.TemporaryDirectory(prefix="partita-profile-")
         self._guard = Guard()
         self._rows: Sequence[ProfileRow] = ()
-        self._ran = False
-        self._session: Session | None = self._fresh()
+        self._again: Callable[[Session], Any] | None = None
+        self._session = self._fresh()
 
     def _fresh(self) -> Session:
         return self._make(str(Path(self._folder.name) / "run"))
 
-    def run(self, action: Callable[[Session], Any]) -> Any:
-        """One run at a time, so that the last one can be told."""
+    def run(self, action: Callable[[Session], Any], again: Callable[[Session], Any]) -> Any:
+        """One run at a time, so that the last one can be told. `again` is the same run, for a new session."""
         with self._guard.lock:
-            if self._session is None:
-                self._session = self._fresh()
-            self._ran = True
-            return action(self._session)
+            made = action(self._session)
+            self._again = again
+            return made
 
     def rows(self) -> Sequence[ProfileRow]:
         """The rows of the last run."""
         with self._guard.lock:
-            if self._ran and self._session is not None:
+            if self._again is not None:
                 path = Path(self._session.end_profiling())
                 self._rows = rows_of_last_run(path.read_text("utf-8"), self._model)
                 path.unlink()
-                self._session, self._ran = None, False
+                self._session = self._fresh()
+                self._again(self._session)
+                self._again = None
             return self._rows

@@ -12,7 +12,9 @@ import numpy as np
 
 from accelerators.engines.model import EngineModel
 from accelerators.errors import CompileError, RunError
+from accelerators.forking import Guard
 from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
 
@@ -39,6 +41,10 @@ class CompiledRequests(CompiledSubgraph):
         self._engine = engine
         self._compiled = compiled
         self._perf_count = perf_count
+        self._graph = graph
+        self._owners: Owners | None = None
+        self._times = Times()
+        self._guard = Guard()
         self._inputs = _numbers(compiled.inputs, len(graph.inputs))
         self._shapes = [_large_static(port, entry.type) for port, entry in zip(compiled.outputs, graph.outputs, strict=True)]
         self._free: deque[_Request] = deque()
@@ -53,7 +59,7 @@ class CompiledRequests(CompiledSubgraph):
         try:
             made = request.run(inputs, out)
             if self._perf_count:
-                self._last.rows = self._rows(request)
+                self._last.told = self._noted(request.request.profiling_info)
         except RuntimeError as error:
             from accelerators.openvino.device import reason
 
@@ -61,21 +67,22 @@ class CompiledRequests(CompiledSubgraph):
         self._free.append(request)
         return made
 
-    def _rows(self, request: _Request) -> Sequence[ProfileRow]:
-        rows, seen = [], set()
-        for info in request.request.profiling_info:
-            node = self.model.node_of(info.node_name)
-            title = info.node_name if node is None else node.name
-            status = str(info.status).rpartition(".")[2]
-            real, cpu = info.real_time.total_seconds() * 1e6, info.cpu_time.total_seconds() * 1e6
-            rows.append(ProfileRow(title, info.node_type, status, real, cpu, info.exec_type))
-            seen.add(node)
-        gone = [node for node in self.model.nodes if node not in seen]
-        return (*rows, *(ProfileRow(node.name, node.op or "", "OPTIMIZED_OUT", 0.0, 0.0, "") for node in gone))
-
     def profile_rows(self) -> Sequence[ProfileRow]:
         """The rows of this thread's last run."""
-        return getattr(self._last, "rows", ())
+        told = getattr(self._last, "told", None)
+        if told is None:
+            return ()
+        if self._owners is None:
+            self._owners = owners_of_layers(self._compiled, self.model, self._graph)
+        infos, times = told
+        return rows_of(infos, times, self._owners, self.model)
+
+    def _noted(self, infos: Sequence[Any]) -> tuple[Sequence[Any], Times]:
+        """With several streams each has counters of its own, and nobody tells whose these are: then they stay as they are."""
+        if int(self._compiled.get_property("NUM_STREAMS")) == 1:
+            with self._guard.lock:
+                self._times = self._times.after(infos)
+        return infos, self._times
 
     def export(self) -> bytes:
         """The engine's own compiled form."""

@@ -1,0 +1,78 @@
+"""openvino's profile as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accelerators.engines.model import EngineModel
+from accelerators.interface import ProfileRow
+from graph.graph import Graph
+from graph.node import Node
+
+Owners = Mapping[str, Node]
+"""By a layer's name, the node of the graph that it computes, or whose computation it prepares."""
+
+Microseconds = tuple[float, float]
+"""On the clock, and of processor time."""
+
+
+def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
+    """The engine's layers by name. It tells of a layer which ones it was made of; one that it adds of its own (a change of
+    layout, a part of an op that it took apart) belongs to what reads it. Linear."""
+    owners: dict[str, Node] = {f"x{number}": node for number, node in enumerate(graph.inputs)}
+    for layer in reversed(compiled.get_runtime_model().get_ordered_ops()):
+        name, info = layer.get_friendly_name(), layer.get_rt_info()
+        made_of = str(info["originalLayersNames"].value).split(",") if "originalLayersNames" in info else []
+        readers = [reader.get_node().get_friendly_name() for port in layer.outputs() for reader in port.get_target_inputs()]
+        known = [model.node_of(part) for part in (name, *made_of)] + [owners.get(reader) for reader in readers]
+        owner = next((node for node in known if node is not None), None)
+        if owner is not None:
+            owners.setdefault(name, owner)
+    return owners
+
+
+KEPT = 16
+"""From so many runs on, a layer's time is a mean: openvino tells whole microseconds, too coarse for differences of large sums."""
+
+
+class Times:
+    """The layers' times in the last run. openvino tells the mean of all runs, the slow first one too."""
+
+    def __init__(self, runs: int = 0, told: Mapping[str, Microseconds] | None = None, before: Times | None = None) -> None:
+        self.runs = runs
+        """How many runs the means are of."""
+        self._told = told or {}
+        self._before = before
+
+    def after(self, infos: Sequence[Any]) -> Times:
+        """What is told after one more run: the times since the run before, or since run number KEPT."""
+        before = self if self.runs <= KEPT or self._before is None else self._before
+        earlier = Times(before.runs, before._told)
+        return Times(self.runs + 1, {info.node_name: _microseconds(info) for info in infos}, earlier)
+
+    def of(self, info: Any) -> Microseconds:
+        """A layer's microseconds on the clock and of processor time."""
+        told, before = _microseconds(info), self._before
+        if before is None or info.node_name not in before._told:
+            return told
+        then, count = before._told[info.node_name], self.runs - before.runs
+        real, cpu = (max(0.0, (new * self.runs - old * before.runs) / count) for new, old in zip(told, then, strict=True))
+        return real, cpu
+
+
+def _microseconds(info: Any) -> Microseconds:
+    return info.real_time.total_seconds() * 1e6, info.cpu_time.total_seconds() * 1e6
+
+
+def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineModel) -> Sequence[ProfileRow]:
+    """A row for each layer, then one for each node that no layer bears the name of."""
+    rows, seen = [], set()
+    for info in infos:
+        node = owners.get(info.node_name) or model.node_of(info.node_name)
+        title = info.node_name if node is None else node.name
+        status = str(info.status).rpartition(".")[2]
+        rows.append(ProfileRow(title, info.node_type, status, *times.of(info), info.exec_type))
+        seen.add(node)
+    gone = [node for node in model.nodes if node not in seen]
+    return (*rows, *(ProfileRow(node.name, node.op or "", "OPTIMIZED_OUT", 0.0, 0.0, "") for node in gone))
