@@ -11,7 +11,7 @@ from graph.build import variable
 from graph.errors import PartitaError, TypeMismatch, did_you_mean
 from graph.graph import Graph
 from graph.names import unique
-from graph.node import Node
+from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
 from graph.ops.fragile import is_fragile
 from graph.pauses import collector_paused
@@ -19,6 +19,7 @@ from graph.protos import TypeReader
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Dim, Type, require_shapes
 from passes.bodies import has_bodies, holds_body
+from passes.bulky import bulky_nodes
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
@@ -88,6 +89,7 @@ class _Inference:
         self.check_declared = check_declared
         self.opsets = opsets
         self.hidden: list[Node] = []
+        self.bulky: set[str] = set()
         self.variants: dict[Graph, dict[Any, Graph]] = {}
         self.reader = TypeReader()
 
@@ -97,6 +99,7 @@ class _Inference:
         if constants:
             shown = _with_constants(shown, constants)
         with collector_paused(), answering(self._outputs):
+            shown = self._without_bulk(shown)
             for _ in range(ROUNDS):
                 proto, names = self._inferred(shown)
                 if names is None:
@@ -104,6 +107,20 @@ class _Inference:
                 shown = _without_declared(shown, names)
             proto = self._inferred(_without_declared(shown, frozenset()))[0]
             return self._typed(_without_declared(g, frozenset()), proto.graph, None)
+
+    def _without_bulk(self, shown: Graph) -> Graph:
+        """The graph with the nodes hidden of which ONNX would propagate long vectors. Where the types that are stated do not tell
+        which those are, they are inferred first, without propagation."""
+        from onnx.shape_inference import infer_shapes
+
+        from graph.writers.onnx import to_model
+
+        if not bulky_nodes(shown):
+            return shown
+        model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
+        names = bulky_nodes(self._typed(shown, infer_shapes(model).graph, None))
+        self.bulky |= names
+        return hide(shown, lambda node: node.name in names, self.hidden) if names else shown
 
     def _inferred(self, shown: Graph) -> tuple[Any, frozenset[str] | None]:
         """ONNX's copy of the graph with types, and the names of the nodes whose declared types contradict what follows; None
@@ -219,7 +236,7 @@ class _Inference:
         try:
             if node.subgraph is not None:
                 return self._call(node, node.subgraph, inputs)
-            if is_fragile(node):
+            if is_fragile(node) or node.name in self.bulky:
                 return self._alone(node, inputs)
             if is_miscounted(node):
                 return windowed_types(node, inputs)
@@ -240,17 +257,25 @@ class _Inference:
             ) from error
 
     def _alone(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-        """Infer a fragile op by itself, if the types of its inputs are known."""
-        from onnx.shape_inference import infer_shapes
+        """Infer an op by itself, without propagation, if the types of its inputs are known."""
+        from onnx.shape_inference import InferenceError, infer_shapes
 
         from graph.writers.onnx import to_model
 
-        if None in inputs:
+        if any(entry is not None and known is None for entry, known in zip(node.inputs, inputs, strict=False)):
             return ()
-        read = tuple([variable(f"x{i}", type=known)[0] for i, known in enumerate(inputs)])
-        untyped = node.evolve(inputs=read, output_types=(None,) * len(node.output_names))
+        read: list[NodeEntry | None] = []
+        for i, (entry, known) in enumerate(zip(node.inputs, inputs, strict=False)):
+            shown = entry is None or entry.node.value is not None
+            read.append(entry if shown else variable(f"x{i}", type=known)[0])
+        untyped = node.evolve(inputs=tuple(read), output_types=(None,) * len(node.output_names), after=())
         alone = Graph(untyped.outputs, opsets=self.opsets)
-        proto = infer_shapes(to_model(alone, elide_constants_above=SHOWN))
+        model = to_model(alone, elide_constants_above=SHOWN)
+        try:
+            proto = infer_shapes(model, strict_mode=self.strict)
+        except InferenceError as error:
+            proto = infer_shapes(model)
+            raise contradiction(str(error), proto.graph) or TypeMismatch(str(error)) from error
         return [entry.type for entry in self._typed(alone, proto.graph, None).outputs]
 
     def _call(self, node: Node, body: Graph, inputs: Sequence[Type | None]) -> Sequence[Type | None]:

@@ -26,7 +26,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
     from graph.writers.onnx.model import to_model
 
     try:
-        inferred = infer_shapes(to_model(graph, elide_constants_above=SHOWN, drop_control=True), data_prop=True)
+        inferred = infer_shapes(to_model(graph, elide_constants_above=SHOWN, drop_control=True))
     except InferenceError:
         return
     types = {item.name: item.type for item in inferred.graph.output if item.HasField("type")}

@@ -1,0 +1,81 @@
+"""Which nodes to keep from ONNX's propagation of values: it makes one dimension for each element of a vector of known length,
+whatever is in it. A file of 70 bytes with a vector of 30,000,000 numbers would take minutes and gigabytes.
+
+Shapes are computed with short vectors, and those alone are propagated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+
+LONGEST = 1024
+"""Vectors of more elements are not propagated."""
+
+RANK = 64
+"""So long is taken to be what Shape makes: the ranks of tensors are small."""
+
+_PROPAGATED = frozenset("Add Cast Concat Gather Mul Size Slice Squeeze Sub Unsqueeze MeanVarianceNormalization".split())
+"""The ops through which ONNX propagates values, and one that it takes for a body of such ops."""
+
+_READ = frozenset("ConstantOfShape Expand Range Reshape Resize Slice Tile".split())
+"""The ops whose own rules read a vector as a shape."""
+
+_OTHER = 0
+"""The bound of what is no vector: its elements are not propagated."""
+
+Bounds = dict[NodeEntry, int | None]
+"""By value, how many elements of it may be propagated at most; None where nothing bounds them."""
+
+
+def bulky_nodes(graph: Graph) -> set[str]:
+    """The names of the nodes, in bodies too, that read vectors which are long, or of which nothing says that they are short.
+
+    Linear. The types are taken for granted: ONNX reads no vector as longer than its type says."""
+    return set(_bulky(graph, {}))
+
+
+def _bulky(graph: Graph, outer: Mapping[Node, int | None]) -> Iterator[str]:
+    bounds: Bounds = {}
+    for node in graph.nodes:
+        if node.is_op and not node.domain and node.op in _PROPAGATED | _READ:
+            given = [_OTHER if entry is None else bounds.get(entry, _OTHER) for entry in node.inputs]
+            length = _length(node, given)
+            if length is None or length > LONGEST:
+                yield node.name
+            elif node.op in _PROPAGATED and _OTHER not in given:
+                bounds[node[0]] = length
+        for entry in node.outputs:
+            if entry not in bounds:
+                bounds[entry] = outer[node] if node in outer else _bound(entry)
+        for _, body in node.bodies if node.is_op and node.attrs else ():
+            inner = body.inputs[len(body.inputs) - len(node.captures) :]
+            captured = zip(inner, [bounds.get(entry, _OTHER) for entry in node.captures], strict=True)
+            yield from _bulky(body, dict(captured))
+
+
+def _length(node: Node, given: list[int | None]) -> int | None:
+    """How many elements the node's result may have, for the bounds of its inputs."""
+    known = [bound for bound in given if bound is not None]
+    if len(known) < len(given):
+        return None
+    return sum(known) if node.op == "Concat" else max(known, default=0)
+
+
+def _bound(entry: NodeEntry) -> int | None:
+    node, kind = entry.node, entry.type
+    if node.value is not None and isinstance(node.value, np.ndarray):
+        return node.value.size if node.value.ndim < 2 else _OTHER
+    if node.op in ("Shape", "Size") and not node.domain:
+        return RANK
+    if not isinstance(kind, TensorType):
+        return _OTHER if kind is not None else None
+    if kind.shape is None:
+        return None
+    if len(kind.shape) != 1:
+        return _OTHER if kind.shape else 1
+    return kind.shape[0] if isinstance(kind.shape[0], int) else None
