@@ -13,9 +13,11 @@ from typing import Any
 import attrs
 
 from accelerators.cache.waiting import work_until
+from accelerators.device_groups import DeviceGroups, given_back_because
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
 from accelerators.forking import Guard
+from accelerators.inlining import without_calls
 from accelerators.placement import Placement
 from accelerators.settings import Config
 from accelerators.units import Unit, compile_unit
@@ -23,8 +25,12 @@ from graph.build import is_made_call
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
+from graph.words import counted
 from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from passes import apply_pass
+
+SHOWN = 8
+"""So many nodes a note lists."""
 
 PATIENCE = 1.0
 """Seconds before a terminal is shown how compilation goes on."""
@@ -58,6 +64,8 @@ class Built:
     """What was placed anew."""
     partition: PartitionReport
     """How the graph was cut."""
+    notes: tuple[str, ...]
+    """What the devices' properties gave back, and where it went."""
 
 
 class Builder:
@@ -71,6 +79,7 @@ class Builder:
         """The nodes that must stay where they are: pinned ones, and calls that had their affinity."""
         self.strict = strict
         self.moves: list[Move] = []
+        self.notes: list[str] = []
 
     def build(self, graph: Graph) -> Built:
         """Partition and compile until every subgraph is compiled; each round excludes what failed."""
@@ -83,19 +92,51 @@ class Builder:
             failures = self._compile([call for call in calls if _task(call) not in done], done)
             if not failures:
                 units = {call.name: attrs.evolve(done[_task(call)], name=call.name) for call in calls}
-                return Built(graph, units, tuple(self.moves), report)
+                return Built(graph, units, tuple(self.moves), report, tuple(self.notes))
             graph = self._moved(graph, failures)
 
     def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
-        """Each device's ops in calls: by the device's own hooks, then plainly for what those leave."""
-        growth = "waves" if len(self.devices) == 1 else "largest"
+        """Each device's ops in calls, as the device's own property says: what it gives back goes to the next device, and is
+        grouped there. The calls of earlier devices stay, so that no device is asked more often than there are devices."""
         own = {label: _property_of(device) for label, device in self.devices.items()}
-        graph = graph.evolve(attrs={})
-        made = apply_pass(graph, "PartitionGraph", subgraph_property=AffinityProperty(own), growth=growth, verify=False)
-        report = made.attrs["partition_report"]
+        before = {node.name for node in graph.nodes if is_made_call(node)}
+        made = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))
+        report: PartitionReport = made.attrs["partition_report"]
+        labels = list(self.devices)
+        for i, label in enumerate(labels):
+            given_back = self._given_back(made, label, own[label])
+            if given_back:
+                later = set(labels[i + 1 :])
+                regrouped = [n.name for n in made.nodes if is_made_call(n) and n.affinity in later and n.name not in before]
+                plain = _with_affinities(without_calls(made, [regrouped]), given_back)
+                made = self._grouped(plain, DeviceGroups(own))
         if not all(map(is_made_call, filter(_is_op, made.nodes))):
-            made = apply_pass(made, "PartitionGraph", subgraph_property=AffinityProperty(), growth=growth, verify=False)
+            made = self._grouped(made, AffinityProperty())
         return made.evolve(nodes=(), attrs={"partition_report": report}), report
+
+    def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
+        growth = "waves" if len(self.devices) == 1 else "largest"
+        return apply_pass(graph, "PartitionGraph", subgraph_property=groups, growth=growth, verify=False)
+
+    def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
+        """By name, the next device of each op that the device's property gave back. What is forced onto the device stays."""
+        report: PartitionReport = graph.attrs["partition_report"]
+        by_reason: dict[str, list[str]] = {}
+        for outside in report.outside:
+            node = graph[outside.node]
+            if outside.rule in ("size", "hook") and node.affinity == label:
+                by_reason.setdefault(given_back_because(outside, own), []).append(node.name)
+        moved: dict[str, str] = {}
+        for reason, names in by_reason.items():
+            forced = [name for name in names if name in self.forced]
+            free = [name for name in names if name not in self.forced]
+            if forced:
+                self.notes.append(f"stays on {label}, where it was forced: {_listed(forced)}: {reason}")
+            if free:
+                to = self.placement.move(free, label, reason)
+                self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_listed(free)}: {reason}")
+                moved.update(to)
+        return moved
 
     def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[tuple[Node, CompileError]]:
         """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
@@ -141,6 +182,11 @@ class Builder:
         whole = {name for name in where if name in graph}
         failed = {call.name for call, _ in failures} - whole
         return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed), where)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{counted(len(names), 'op')} ({', '.join(names[:SHOWN])}{more})"
 
 
 def _property_of(device: Device) -> SubgraphProperty:

@@ -58,7 +58,7 @@ def compile(  # noqa: A001  the contract's name
     manual = any(_is_placed(node) for node in live.nodes)
     fixed = _affinities(live, devices, manual, pin, forbid)
     with remembering(devices, settings.by_device):
-        placement = place(live, devices, pin, forbid, fixed)
+        placement = place(live, devices, pin, forbid, fixed, settings.by_device)
     folder = settings.hetero.dot_folder
     if folder is not None and not manual:
         write_affinity_dot(folder, placement)
@@ -115,7 +115,7 @@ def _affinities(
 
 def _report(built: Built, placement: Placement, automatic: bool) -> CompileReport:
     rows = tuple(SubgraphRow(u.name, u.device.label, len(u.ops), u.seconds) for u in built.units.values())
-    notes = tuple(f"inlined: no device takes the call {name!r} whole" for name in placement.inlined)
+    notes = (*placement.notes, *built.notes)
     return CompileReport(built.graph.name, automatic, placement, built.moves, rows, built.partition, notes)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Self
 
 import attrs
 import numpy as np
@@ -120,6 +122,18 @@ class Accelerator:
     reads_views: ClassVar[bool] = False
     """May `import_` get a view of the file's memory, to which it may write, instead of bytes? It need not copy it then."""
 
+    last_resort: ClassVar[bool] = False
+    """Does it run nearly everything, and slowly? A call that another device takes in part is inlined rather than given to it."""
+
+    _supports_takes_config: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Whether `supports` has a third argument is settled here, once."""
+        super().__init_subclass__(**options)
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        named = [parameter for parameter in inspect.signature(cls.supports).parameters.values() if parameter.kind in kinds]
+        cls._supports_takes_config = len(named) > len(("self", "node", "graph"))
+
     def __init__(self) -> None:
         self._config: dict[str, Any] = {name: key.default for name, key in self.keys().items()}
 
@@ -129,14 +143,28 @@ class Accelerator:
         """The graph made friendlier to the device (other ops, fused ops); by default as it is."""
         return graph
 
+    def stages(self, graph: Graph) -> Iterable[Graph]:
+        """What `transform` makes of the graph, step by step, the last being its result; `query` goes back from one to the one
+        before. Say more than one where a step removes nodes next to nodes that another step replaces."""
+        return (self.transform(graph),)
+
     def supports(self, node: Any, graph: Graph) -> bool | str:
-        """True if the device runs this node of the (transformed) graph, else the reason why not."""
+        """True if the device runs this node of the (transformed) graph, else the reason why not.
+
+        While a user's configuration is asked about, `get_config` tells its values here, in `transform` and in `query`. A class
+        may also define `supports(node, graph, config)`: it is given a value for each key."""
         raise NotSupported(f"{type(self).__name__} does not define supports or query", remedy="Define supports(node, graph)")
+
+    def says(self, node: Any, graph: Graph) -> object:
+        """What `supports` answers, under the accelerator's own configuration."""
+        supports: Callable[..., object] = self.supports
+        return supports(node, graph, dict(self._config)) if self._supports_takes_config else supports(node, graph)
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
 
-        Runs `transform` on a copy; an original node is supported if every node that came of it is."""
+        Runs `transform` on a copy; an original node is supported if every node that came of it is. One that nothing is found of
+        is refused."""
         from accelerators.query import query_through_transform
 
         return query_through_transform(self, graph)
@@ -254,10 +282,20 @@ class Accelerator:
         """A value for every key: the given ones over the accelerator's own."""
         return {**self._config, **self.checked_config(values)}
 
-    def get_metric(self, key: str) -> Any:
+    def configured(self, values: Mapping[str, Any]) -> Self:
+        """A copy of the accelerator with these values, as `full_config` returns them, in place of its own: its `get_config` tells
+        them. The accelerator itself, if nothing differs. The copy shares all else that the accelerator holds."""
+        own = {**self._config, **values}
+        if own == self._config:
+            return self
+        made = copy.copy(self)
+        made._config = own
+        return made
+
+    def get_metric(self, key: str, config: Mapping[str, Any] | None = None) -> Any:
         """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,
-        OPTIMIZATION_CAPABILITIES, or one of the device's own."""
-        metrics = dict(self.metrics())
+        OPTIMIZATION_CAPABILITIES, or one of the device's own; as it is with `config`, such as another DEVICE_ID."""
+        metrics = dict(self.configured(self.checked_config(config or {})).metrics())
         metrics.setdefault("SUPPORTED_CONFIG_KEYS", self._offered())
         metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))
         return metrics[self._known(key, metrics, "metric", sorted(metrics), ("METRIC_KEY_", "METRIC_"))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accelerators.choosing import choose, unsupported
 from accelerators.device_list import Device, find_device
 from accelerators.errors import AcceleratorError
+from accelerators.inlining import without_calls
 from accelerators.rules import Rules
 from accelerators.support import SupportTable
 from graph.errors import GraphError, did_you_mean
@@ -39,12 +40,16 @@ class Placement(MutableMapping[str, str]):
         rules: Rules,
         where: dict[str, str],
         by_hand: Mapping[str, str],
-        inlined: tuple[str, ...] = (),
+        rounds: Sequence[Sequence[str]] = (),
+        notes: Sequence[str] = (),
     ) -> None:
         self.graph = table.graph
         """The graph that was asked about, with types, and without the calls in `inlined`."""
-        self.inlined = inlined
-        """The calls that no device takes whole: their bodies' nodes are placed one by one."""
+        self.inlined = tuple(name for names in rounds for name in names)
+        """The calls that no device takes whole, the last resort apart: their bodies' nodes are placed one by one."""
+        self.notes = tuple(notes)
+        """Which calls were inlined or kept whole, and on whose account."""
+        self._rounds = tuple(map(tuple, rounds))
         self._table = table
         self._devices = tuple(devices)
         self._rules = rules
@@ -119,7 +124,7 @@ class Placement(MutableMapping[str, str]):
 
     def apply(self, graph: Graph) -> Graph:
         """The graph, its op nodes copied, each with its device as affinity. Linear."""
-        graph = without_calls(graph, self.inlined)
+        graph = without_calls(graph, self._rounds)
         missing = [name for name in self._where if name not in graph]
         if missing:
             raise AcceleratorError(
@@ -174,13 +179,13 @@ class Placement(MutableMapping[str, str]):
         """Print the table."""
         import rich
 
-        rich.print(self.to_table())
+        rich.print(self.to_table(), *self.notes)
 
     def __str__(self) -> str:
         lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]
         lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
         lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
@@ -208,11 +213,3 @@ class Placement(MutableMapping[str, str]):
             return NoSuchNode(f"{name!r} is no op", where="placement", remedy=remedy)
         remedy = did_you_mean(str(name), self._where) or "It lists the op nodes that some output needs"
         return NoSuchNode(f"there is no op node {name!r}", where="placement", remedy=remedy)
-
-
-def without_calls(graph: Graph, names: Sequence[str]) -> Graph:
-    """The graph with the bodies of these calls in their places, of those that it has."""
-    from partition import inline_subgraphs
-
-    wanted = frozenset(names)
-    return inline_subgraphs(graph, lambda node: node.name in wanted) if wanted else graph

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from accelerators.choosing import choose, unsupported
 from accelerators.device_list import Device, parse_devices
 from accelerators.ending import at_a_device
 from accelerators.errors import AcceleratorError, NotSupported
-from accelerators.placement import Placement, without_calls
+from accelerators.inlining import inlined_with_owners, without_calls
+from accelerators.placement import Placement
 from accelerators.rules import Forbid, Pin, Rules, resolve_rules
+from accelerators.settings import read_config
 from accelerators.support import SupportTable
+from graph.build import is_made_call, may_inline
 from graph.graph import Graph
 from passes.infer import infer
 from passes.views import TypeView
@@ -18,13 +22,20 @@ from passes.views import TypeView
 
 @at_a_device()
 def query(
-    graph: Graph, devices: str | Sequence[str] | None = None, *, pin: Pin | None = None, forbid: Forbid | None = None
+    graph: Graph,
+    devices: str | Sequence[str] | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
 ) -> Placement:
     """Where HETERO would place each op: on the first of the devices that runs it. Affinities of the graph play no part.
 
-    `pin={"conv.*": device}` forces nodes whose whole name matches, `forbid={"Softmax": device}` excludes an op or such nodes."""
+    `config` is as for `compile`: devices answer for that configuration. `pin={"conv.*": device}` forces nodes whose whole name
+    matches, `forbid={"Softmax": device}` excludes an op or such nodes."""
     asked = parse_devices(devices)
-    return place(live_part(_checked_types(checked_graph(graph, "query"))), asked, pin, forbid)
+    settings = read_config(config, asked)
+    return place(live_part(_checked_types(checked_graph(graph, "query"))), asked, pin, forbid, by_device=settings.by_device)
 
 
 def place(
@@ -33,20 +44,22 @@ def place(
     pin: Pin | None = None,
     forbid: Forbid | None = None,
     fixed: Mapping[str, str] | None = None,
+    by_device: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Placement:
-    """The placement of a graph with types; `fixed` gives the devices of nodes that have theirs already.
+    """The placement of a graph with types; `fixed` gives the devices of nodes that have theirs already, `by_device` the
+    configurations.
 
-    Calls are placed whole, on the first device that takes all that is inside; what none takes is inlined."""
+    A call goes whole to the first device, the last resort apart, that takes all that is inside. One that none takes is inlined,
+    unless it insists on one piece, or only the last resort is asked."""
     fixed = fixed or {}
-    inlined: list[str] = []
+    calls = _Calls(devices, fixed)
     while True:
-        rules = resolve_rules(graph, devices, pin, forbid)
-        table = SupportTable(graph, devices)
-        homeless = _homeless_calls(graph, devices, table, rules, fixed)
+        rules = calls.extended(resolve_rules(graph, devices, pin, forbid, calls.names))
+        table = SupportTable(graph, devices, by_device)
+        homeless = calls.homeless(graph, table, rules)
         if not homeless:
             break
-        inlined += homeless
-        graph = typed(without_calls(graph, homeless))
+        graph = calls.inlined(graph, homeless, rules)
     where, refused = {}, []
     for node in graph.nodes:
         if node.is_op:
@@ -59,16 +72,86 @@ def place(
         raise unsupported(refused, devices, table, rules)
     by_hand = dict.fromkeys(fixed, "it had this affinity")
     by_hand.update((name, rule) for name, (_, rule) in rules.pinned.items())
-    placement = Placement(table, devices, rules, where, by_hand, tuple(inlined))
+    notes = [*calls.notes, *calls.kept_whole(graph, where, table, rules)]
+    placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes)
     _check_forced(placement, table, rules, fixed)
     return placement
 
 
-def _homeless_calls(
-    graph: Graph, devices: Sequence[Device], table: SupportTable, rules: Rules, fixed: Mapping[str, str]
-) -> list[str]:
-    calls = [node.name for node in graph.nodes if node.is_call and node.name not in fixed]
-    return [name for name in calls if choose(name, devices, table, rules) is None]
+class _Calls:
+    """What becomes of the calls of one graph."""
+
+    def __init__(self, devices: Sequence[Device], fixed: Mapping[str, str]) -> None:
+        self.devices = devices
+        self.preferred = [device for device in devices if not device.accelerator.last_resort] or list(devices)
+        """The devices that a call goes to whole: all but the last resort, if there is another."""
+        self.fixed = fixed
+        self.rounds: list[list[str]] = []
+        """The calls that were inlined, outer ones before those that came out of them."""
+        self.names: set[str] = set()
+        """Their names."""
+        self.notes: list[str] = []
+        """Why each of them was."""
+        self._forbidden: dict[str, dict[str, str]] = {}
+
+    def extended(self, rules: Rules) -> Rules:
+        """The rules, those that forbid a call a device holding for the ops that came out of it."""
+        forbidden = {name: dict(by_device) for name, by_device in rules.forbidden.items()}
+        for name, by_device in self._forbidden.items():
+            forbidden[name] = {**by_device, **forbidden.get(name, {})}
+        return Rules(rules.pinned, forbidden)
+
+    def homeless(self, graph: Graph, table: SupportTable, rules: Rules) -> list[str]:
+        """The calls to be inlined: none of the preferred devices takes them whole."""
+        return [
+            node.name
+            for node in graph.nodes
+            if node.is_call
+            and node.name not in self.fixed
+            and may_inline(node)
+            and choose(node.name, self.preferred, table, rules) is None
+            and self._note(node.name, table, rules)
+        ]
+
+    def _note(self, name: str, table: SupportTable, rules: Rules) -> bool:
+        reasons = _refusals(name, self.preferred, table, rules)
+        self.notes.append(f"inlined: no device takes the call {name!r} whole: {reasons}")
+        return True
+
+    def inlined(self, graph: Graph, names: Sequence[str], rules: Rules) -> Graph:
+        """The graph without these calls."""
+        if any(name in rules.forbidden for name in names):
+            _, owners = inlined_with_owners(graph, set(names), nested=False)
+            self._forbidden.update(
+                (name, dict(rules.forbidden[owner])) for name, owner in owners.items() if owner in rules.forbidden
+            )
+        self.rounds.append(list(names))
+        self.names.update(names)
+        return typed(without_calls(graph, [names]))
+
+    def kept_whole(self, graph: Graph, where: Mapping[str, str], table: SupportTable, rules: Rules) -> list[str]:
+        """A note on each call that would have been inlined, had it not insisted on one piece."""
+        labels = {device.label for device in self.preferred}
+        by_hand = any(node.name in self.fixed for node in graph.nodes if node.is_op and not is_made_call(node))
+        notes = []
+        for node in graph.nodes:
+            if not node.is_call or node.name in rules.pinned:
+                continue
+            if node.name in self.fixed:
+                if not by_hand:
+                    notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, by its affinity")
+            elif not may_inline(node) and where[node.name] not in labels:
+                reasons = _refusals(node.name, self.preferred, table, rules)
+                notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, for it says inline=False: {reasons}")
+        return notes
+
+
+def _refusals(name: str, devices: Sequence[Device], table: SupportTable, rules: Rules) -> str:
+    """What each of the devices says against the node."""
+    return "; ".join(
+        f"{device.label}: {rules.forbidden.get(name, {}).get(device.label) or table.refusals(device.label)[name]}"
+        for device in devices
+    )
 
 
 def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed: Mapping[str, str]) -> None:

@@ -2,49 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from accelerators.errors import AcceleratorError
+from accelerators.inlining import inlined_with_owners
+from accelerators.provenance import FUSED as FUSED
+from accelerators.provenance import Answer, Answers, carried_back, lost_calls, worse
+from graph.build import is_made_call
 from graph.graph import Graph
-from graph.nested import bodies_of, graphs_in
+from graph.nested import bodies_of
 from graph.node import Node
 
 if TYPE_CHECKING:
     from accelerators.interface import Accelerator
 
-FUSED = "partita.fused"
-"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
-the nodes in its body have kept their names."""
-
-Judge = Callable[[Node, Graph], "bool | str"]
+Judge = Callable[[Node, Graph], Answer]
 """An op of a graph: True, or the reason why not."""
 
-Support = dict[str, "bool | str"]
+Support = dict[str, Answer]
 """For each op node: True, or the reason why not."""
 
 
 def query_through_transform(device: Accelerator, graph: Graph) -> Support:
-    """Ask `device.supports` for each op of the transformed graph; linear in the graph.
+    """Ask `device.supports` for each op of the transformed graph; the answers go back to the original nodes, stage by stage.
 
-    An original node answers for itself where it survived, for the fused nodes that name it where it was fused, and else
-    (the transformation made it superfluous) as those that read it do."""
-    transformed = device.transform(graph)
-    answers: Support = {}
-    for node in transformed.nodes:
+    A call that the first stage inlined is supported if all that its body holds is. Linear in the graph and its calls' bodies."""
+    trail = [graph]
+    for made in _stages(device, graph):
+        lost = lost_calls(graph, made) if len(trail) == 1 else []
+        if lost:
+            return _query_inlined(device, graph, lost)
+        if made is not trail[-1]:
+            trail.append(made)
+    last = trail[-1]
+    answers: Answers = {node: _supported(device, node, last) for node in last.nodes if node.is_op}
+    for new, old in zip(reversed(trail), reversed(trail[:-1]), strict=False):
+        answers = carried_back(old, new, answers)
+    return {node.name: answers[node] for node in graph.nodes if node.is_op}
+
+
+def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
+    for made in device.stages(graph):
+        if not isinstance(made, Graph):
+            raise AcceleratorError(f"its transform returned {type(made).__name__}, not a Graph", where=f"device {device.name!r}")
+        yield made
+
+
+def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node]) -> Support:
+    """The answers where these calls are inlined: a function of the model is asked about in its place, what a partition made as
+    it will be compiled, which is alone."""
+    names = {call.name for call in lost}
+    flat, owners = inlined_with_owners(graph, names, nested=True)
+    answers = query_through_transform(device, flat)
+    inside: Support = {}
+    for node in flat.nodes:
+        owner = owners.get(node.name)
+        if owner is not None:
+            answer = answers[node.name]
+            inside[owner] = worse(inside.get(owner, True), True if answer is True else f"its body holds {node.name!r}: {answer}")
+    alone: dict[int, Answer] = {}
+    for call in lost:
+        if is_made_call(call):
+            assert call.subgraph is not None
+            if id(call.subgraph) not in alone:
+                alone[id(call.subgraph)] = first_refusal(device.query(call.subgraph), call.subgraph) or True
+            inside[call.name] = alone[id(call.subgraph)]
+    return {
+        node.name: inside.get(node.name, True) if node.name in names else answers[node.name] for node in graph.nodes if node.is_op
+    }
+
+
+NO_ANSWER = "its query gave no answer"
+
+
+def first_refusal(answers: Mapping[str, object], body: Graph) -> str | None:
+    """The first refusal of an op of the body, by the device's answers about it."""
+    for node in body.nodes:
         if node.is_op:
-            answer = _supported(device, node, transformed)
-            for name in (node.name, *(fused_names(node) if transformed is not graph else ())):
-                answers[name] = worse(answers.get(name, True), answer)
-    if transformed is not graph:
-        _answer_for_vanished(graph, answers)
-    return {node.name: answers[node.name] for node in graph.nodes if node.is_op}
+            answer = yes_or_why_not(answers.get(node.name, NO_ANSWER))
+            if answer is not True:
+                return f"its body holds {node.name!r}: {answer}"
+    return None
 
 
-def _supported(device: Accelerator, node: Node, graph: Graph) -> bool | str:
+def _supported(device: Accelerator, node: Node, graph: Graph) -> Answer:
     """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
-    answer = yes_or_why_not(device.supports(node, graph))
+    answer = yes_or_why_not(device.says(node, graph))
     if answer is True and not node.is_call:
         return refused_inside(node, lambda inner, body: _supported(device, inner, body)) or True
     return answer
@@ -60,33 +106,8 @@ def refused_inside(node: Node, judge: Judge) -> str | None:
     return None
 
 
-def yes_or_why_not(answer: object) -> bool | str:
+def yes_or_why_not(answer: object) -> Answer:
     """What a device answered: True, or a reason; one that gives none has a reason all the same."""
     if isinstance(answer, (bool, np.bool_)) and answer:
         return True
     return answer if isinstance(answer, str) and answer else "it does not say why"
-
-
-def fused_names(node: Node) -> list[str]:
-    """The names of the original nodes that this one replaces."""
-    listed = node.metadata.get(FUSED, "").splitlines()
-    bodies = () if node.subgraph is None else graphs_in(node.subgraph)
-    return listed + [inner.name for body in bodies for inner in body.nodes if inner.is_op]
-
-
-def worse(a: bool | str, b: bool | str) -> bool | str:
-    """The first refusal of two answers, if there is one."""
-    return a if a is not True else b
-
-
-def _answer_for_vanished(graph: Graph, answers: Support) -> None:
-    index = graph.index
-    known: dict[int, bool | str] = {}
-    for i in reversed(range(len(index))):
-        name = index.nodes[i].name
-        if name not in answers:
-            answer: bool | str = True
-            for reader in index.consumers[i]:
-                answer = worse(answer, known[reader])
-            answers[name] = answer
-        known[i] = answers[name]

@@ -27,6 +27,7 @@ class ReferenceAccelerator(Accelerator):
 
     name = "reference"
     travels_as_body = True
+    last_resort = True
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """Is there a numpy meaning of the op and of all that its bodies hold?"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -30,13 +30,16 @@ class Rules:
     """By node name, the devices that must not run it, each with the rule that says so."""
 
 
-def resolve_rules(graph: Graph, devices: Sequence[Device], pin: Pin | None, forbid: Forbid | None) -> Rules:
-    """The rules applied to the graph's ops. One that means no node, or two devices for one node, are errors."""
+def resolve_rules(
+    graph: Graph, devices: Sequence[Device], pin: Pin | None, forbid: Forbid | None, inlined: Collection[str] = ()
+) -> Rules:
+    """The rules applied to the graph's ops. One that means no node, or two devices for one node, are errors; one that means a
+    call which was `inlined` is none."""
     pinned: dict[str, tuple[str, str]] = {}
     for pattern, label in _rules(pin, "pin").items():
         where, rule = f"pin[{pattern!r}]", f"pin {pattern!r}"
         find_device(label, devices, where)
-        for name in _matching(graph, pattern, where):
+        for name in _matching(graph, pattern, where, inlined):
             before = pinned.setdefault(name, (label, rule))
             if before[0] != label:
                 cause = f"node {name!r} is pinned to {before[0]!r} already, by {before[1]}"
@@ -47,7 +50,7 @@ def resolve_rules(graph: Graph, devices: Sequence[Device], pin: Pin | None, forb
         labels = list(listed) if isinstance(listed, (list, tuple, set, frozenset)) else [listed]
         for label in labels:
             find_device(label, devices, where)
-        for name in _of_op(graph, key) or _matching(graph, key, where, op_will_do=True):
+        for name in _of_op(graph, key) or _matching(graph, key, where, inlined, op_will_do=True):
             forbidden.setdefault(name, {}).update(dict.fromkeys(labels, f"forbid {key!r}"))
     for name, (label, rule) in pinned.items():
         if label in forbidden.get(name, {}):
@@ -66,14 +69,16 @@ def _of_op(graph: Graph, key: str) -> list[str]:
     return [n.name for n in graph.nodes if n.is_op and key == (f"{n.domain}::{n.op}" if n.domain else n.op)]
 
 
-def _matching(graph: Graph, pattern: str, where: str, op_will_do: bool = False) -> list[str]:
+def _matching(
+    graph: Graph, pattern: str, where: str, inlined: Collection[str] = (), op_will_do: bool = False
+) -> list[str]:
     try:
         fits = re.compile(pattern).fullmatch
     except re.error as error:
         raise AcceleratorError(f"it is no regular expression: {error}", where=where) from error
     names = [node.name for node in graph.nodes if node.is_op]
     found = [name for name in names if fits(name)]
-    if not found and not (op_will_do and _is_known_op(graph, pattern)):
+    if not found and not any(map(fits, inlined)) and not (op_will_do and _is_known_op(graph, pattern)):
         known = {*names, *(n.op or "" for n in graph.nodes if op_will_do)}
         remedy = did_you_mean(pattern, known) or "It has to match a node's whole name"
         raise AcceleratorError("no op node has such a name", where=where, remedy=remedy)

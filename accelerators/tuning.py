@@ -76,4 +76,4 @@ def _tasks(units: tuple[Unit, ...]) -> Iterator[tuple[Unit, Graph]]:
             names = [node.name for node in unit.body.inputs]
             bodies = [infer(unit.body, dict(zip(names, sizes)), strict=False) for sizes in unit.compiled.sizes]
         for body in bodies:
-            yield unit, unit.device.accelerator.transform(body)
+            yield unit, unit.device.accelerator.configured(unit.config).transform(body)

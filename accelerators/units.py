@@ -146,13 +146,13 @@ def _compiled(
         choices = [(other.accelerator, {**values, **perf_count}) for other, values in stand_ins]
         for other, values in [*choices, (reference, reference.full_config(perf_count))]:
             with contextlib.suppress(PartitaError):
-                if other.dynamic_shapes and all(answer is True for answer in other.query(graph).values()):
+                if other.dynamic_shapes and all(answer is True for answer in other.configured(values).query(graph).values()):
                     return _compile_now(other, graph, values)
         return None
 
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
-    _check_cut(accelerator, body)
+    _check_cut(accelerator.configured(config), body)
     return SpecializedSubgraph(body, compile_static, stand_in)
 
 
@@ -164,7 +164,7 @@ def _check_cut(accelerator: Accelerator, body: Graph) -> None:
 
 
 def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-    shown = accelerator.transform(graph)
+    shown = accelerator.configured(config).transform(graph)
     if not isinstance(shown, Graph) or _border(shown) != _border(graph):
         raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
     made = accelerator.compile(shown, config)

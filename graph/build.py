@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graph.attributes import checked_attributes
 from graph.errors import GraphError, TypeMismatch
-from graph.node import CONSTANT, Node, NodeEntry, as_entry, frozen_attrs
+from graph.node import CONSTANT, NOTHING, Node, NodeEntry, as_entry, frozen_attrs
 from graph.types import Dim, TensorType, Type, dtype_name
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ CALL = "Call"
 
 CALL_DOMAIN = "partita"
 """The domain of subgraph calls that Partita makes."""
+
+
+INLINE = "partita.inline"
+"""The metadata key of a call that says whether `compile` may inline it: "no" where its maker insists on one piece."""
+
+NOT_INLINED: Mapping[str, str] = MappingProxyType({INLINE: "no"})
+"""The metadata of such a call."""
 
 
 def variable(
@@ -84,8 +92,16 @@ def op(
     )
 
 
-def call(subgraph: Graph, *inputs: Node | NodeEntry, name: str | None = None, attrs: Mapping[str, Any] | None = None) -> Node:
-    """A call of a subgraph; without inputs an unconnected one, which the partitioner (or `connect`) connects."""
+def call(
+    subgraph: Graph,
+    *inputs: Node | NodeEntry,
+    name: str | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    inline: bool = True,
+) -> Node:
+    """A call of a subgraph; without inputs an unconnected one, which the partitioner (or `connect`) connects.
+
+    `compile` inlines a call that no device takes whole, the last resort apart; with `inline=False` it stays in one piece."""
     if inputs and len(inputs) != len(subgraph.inputs):
         raise GraphError(
             f"the call has {len(inputs)} inputs and its body {len(subgraph.inputs)}", where=f"call {name or subgraph.name!r}"
@@ -100,12 +116,18 @@ def call(subgraph: Graph, *inputs: Node | NodeEntry, name: str | None = None, at
         tuple(entry.type for entry in subgraph.outputs),
         CALL_DOMAIN,
         subgraph=subgraph,
+        metadata=NOTHING if inline else NOT_INLINED,
     )
 
 
 def is_made_call(node: Node) -> bool:
     """Is it a call that a partition made, as opposed to a function of the model's own?"""
     return node.subgraph is not None and node.op == CALL and node.domain == CALL_DOMAIN
+
+
+def may_inline(call: Node) -> bool:
+    """May `compile` put the call's body in its place?"""
+    return call.metadata.get(INLINE) != "no"
 
 
 def _output_names(name: str | None, count: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from graph.build import NOT_INLINED
 from graph.errors import GraphError
 from graph.graph import Graph
 from graph.names import unique
@@ -121,6 +122,8 @@ class CallMaker:
             changes["name"] = chosen.name
         if extra:
             changes["attrs"] = {**node.attrs, **extra}
+        if node.subgraph is not None and not chosen.hooks.property.inline:
+            changes["metadata"] = {**node.metadata, **NOT_INLINED}
         return node.evolve(**changes) if changes else node
 
     def _adjust(self, chosen: Chosen) -> None:

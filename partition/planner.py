@@ -110,29 +110,35 @@ class Planner:
         return self._named(number, hooks, self._limited(hooks, groups, evidence), evidence)
 
     def _limited(self, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[list[int]]:
-        """The groups within the limits, by first node."""
-        options, subject = self.options, hooks.property
-        least = subject.min_subgraph_size if options.min_subgraph_size is None else options.min_subgraph_size
-        most = subject.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
-        _check_count(f"property {hooks.name!r}: min_subgraph_size", least)
-        _check_count(f"property {hooks.name!r}: max_subgraphs", most)
-        kept = groups if least <= 1 else [group for group in groups if len(group) >= least]
-        if least > 1:
-            for group in groups:
-                if len(group) < least:
-                    why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
-                    evidence.limited.update(dict.fromkeys(group, why))
-        kept = sorted(kept, key=lambda group: group[0])
+        """The groups within the limits of the properties that make their calls, by first node."""
+        by_maker: dict[SubgraphProperty, list[list[int]]] = {}
+        for group in groups:
+            device = common_affinity(self.index.affinity[v] for v in group)
+            by_maker.setdefault(hooks.property.for_device(device), []).append(group)
+        by_maker.setdefault(hooks.property, [])
+        kept = [group for maker, mine in by_maker.items() for group in self._within(maker, mine, evidence)]
+        return sorted(kept, key=lambda group: group[0])
+
+    def _within(self, maker: SubgraphProperty, groups: list[list[int]], evidence: Evidence) -> list[list[int]]:
+        """The groups within one property's limits; the evidence says of the others why not."""
+        options = self.options
+        least = maker.min_subgraph_size if options.min_subgraph_size is None else options.min_subgraph_size
+        most = maker.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
+        _check_count(f"property {maker.name!r}: min_subgraph_size", least)
+        _check_count(f"property {maker.name!r}: max_subgraphs", most)
+        for group in groups:
+            if len(group) < least:
+                why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
+                evidence.limited.update(dict.fromkeys(group, why))
+        kept = sorted((group for group in groups if len(group) >= least), key=lambda group: group[0])
         if most is not None and len(kept) > most:
-            ranked = sorted(kept, key=len, reverse=True)
-            for group in ranked[most:]:
+            kept.sort(key=len, reverse=True)
+            for group in kept[most:]:
                 why = f"of {counted(len(group), 'op')}, beyond max_subgraphs={most}"
                 evidence.limited.update(dict.fromkeys(group, why))
-            kept = sorted(ranked[:most], key=lambda group: group[0])
-        return kept
+        return kept[:most]
 
     def _named(self, number: int, hooks: Hooks, groups: list[list[int]], evidence: Evidence) -> list[Chosen]:
-        dedup = hooks.property.dedup_inputs if self.options.dedup_inputs is None else self.options.dedup_inputs
         affinity = self.index.affinity
         by_device: dict[str | None, Hooks] = {}
         chosen = []
@@ -143,6 +149,7 @@ class Planner:
                 by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness)
             mine = by_device[device]
             name = unique(f"{mine.name}_{i}", self.taken)
+            dedup = mine.property.dedup_inputs if self.options.dedup_inputs is None else self.options.dedup_inputs
             chosen.append(Chosen(number, i, device, members, name, mine, dedup, evidence.selector_of(members)))
         return chosen
 

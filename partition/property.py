@@ -31,6 +31,8 @@ class SubgraphProperty:
     """Subgraphs of fewer ops than this are left in the graph."""
     max_subgraphs: int | None = None
     """At most so many subgraphs: the largest ones, the earlier where they are equal."""
+    inline: bool = True
+    """May `compile` inline its calls where no device takes them whole, the last resort apart? False: each stays in one piece."""
     dedup_inputs: bool = True
     """Does a value that several nodes of a subgraph read enter it once? (It is the value that counts, never its name.)"""
     options: ClassVar[Sequence[str] | None] = None

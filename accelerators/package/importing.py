@@ -185,7 +185,8 @@ class _Importing:
             return None
         refused = []
         for device in devices:
-            reasons = [why_not for why_not in device.accelerator.query(body).values() if why_not is not True]
+            answers = device.accelerator.configured(values[device.label]).query(body)
+            reasons = [why_not for why_not in answers.values() if why_not is not True]
             if not reasons:
                 self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
                 config = values[device.label]

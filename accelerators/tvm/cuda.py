@@ -57,10 +57,11 @@ class CudaAccelerator(TvmAccelerator):
     def metrics(self) -> dict[str, Any]:
         """The GPU here, or the architecture that is compiled for."""
         here = gpu_arch()
+        index = int(self.get_config("DEVICE_ID"))
         return {
             "AVAILABLE_DEVICES": [str(i) for i in range(64) if exists(gpu(i))] if here else [],
             "FULL_DEVICE_NAME": f"TVM {version()} for "
-            + (f"{name_of(gpu(0))} ({here})" if here else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"),
+            + (f"{name_of(gpu(index))} ({here})" if here else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"),
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "INT8"],
         }
 

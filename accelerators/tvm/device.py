@@ -23,7 +23,7 @@ from accelerators.tvm.isolation import Isolation
 from accelerators.tvm.layouts.blocked import origins_of
 from accelerators.tvm.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.preparing import prepare
+from accelerators.tvm.preparing import prepared
 from accelerators.tvm.progress import Progress
 from accelerators.tvm.runtime import runtime, version
 from accelerators.tvm.support import supported, trials
@@ -57,7 +57,12 @@ class TvmAccelerator(Accelerator):
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts."""
-        return prepare(graph, self.supports)
+        *_, made = self.stages(graph)
+        return made
+
+    def stages(self, graph: Graph) -> Iterator[Graph]:
+        """The steps of `transform`."""
+        return prepared(graph, self.supports)
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """Does TVM compile the op, and compile it right?"""
@@ -77,7 +82,7 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        fused = self.fused(graph, machine)
+        fused = self.configured(config).fused(graph, machine)
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
@@ -118,7 +123,7 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.tuning import Tuner
 
         machine = self.machine(config)
-        fused = self.fused(graph, machine)
+        fused = self.configured(config).fused(graph, machine)
         bodies = [make_body(node.subgraph) for node in fused.nodes if node.is_call and node.subgraph is not None]
         Tuner(machine, config, deadline, shown).run(bodies)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from accelerators.query import FUSED
+from accelerators.provenance import FUSED
 from accelerators.tvm.parts import has_own_parts, own_parts
 from accelerators.tvm.single import alone
 from graph.build import CALL_DOMAIN
@@ -43,7 +43,7 @@ def expanded(node: Node, graph: Graph) -> Node | None:
         return None
     place = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
     inputs = tuple(place[name] for name in read)
-    return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node.name))
+    return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node))
 
 
 def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
@@ -68,11 +68,12 @@ def is_expanded(node: Node) -> bool:
     return node.op == EXPANDED and node.domain == CALL_DOMAIN
 
 
-def _marked(body: Graph, name: str) -> Graph:
-    """Each node says whose part it is."""
+def _marked(body: Graph, whole: Node) -> Graph:
+    """Each node says whose part it is; a part of a part, whose that is too."""
+    names = "\n".join(dict.fromkeys([whole.name, *whole.metadata.get(FUSED, "").splitlines()]))
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        rewriter.keep(node, rewriter.rebuilt(node, metadata={FUSED: name}) if node.is_op else node)
+        rewriter.keep(node, rewriter.rebuilt(node, metadata={FUSED: names}) if node.is_op else node)
 
     return rewrite(body, visit)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.query import FUSED
+from accelerators.provenance import FUSED
 from accelerators.tvm.templates.epilogue import static_shape
 from graph.build import constant, op
 from graph.graph import Graph

@@ -3,7 +3,7 @@ that TVM has only the parts of are taken apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
@@ -26,21 +26,39 @@ DEEPEST = 3
 Supports = Callable[[Node, Graph], "bool | str"]
 
 
-def prepare(graph: Graph, supports: Supports) -> Graph:
-    """The graph without calls, with what its constants and shapes settle settled."""
-    made = _settled(_empties_known(inline_calls(graph)))
+def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
+    """The graph without calls, then with what its constants and shapes settle settled, step by step."""
+    made = inline_calls(graph)
+    yield made
+    made = _empties_known(made)
+    yield made
+    made = yield from _settling(made)
     named = name_implied(made)
-    made = made if named is made else _settled(named)
+    if named is not made:
+        yield named
+        made = yield from _settling(named)
     for _ in range(DEEPEST):
         taken = _taken_apart(made, supports)
         if taken is made:
-            return made
-        made = _settled(taken)
+            return
+        yield taken
+        made = yield from _settling(taken)
+
+
+def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
+    made = _typed(graph)
+    yield made
+    for name in PASSES:
+        made = apply_pass(made, name, verify=False)
+        yield made
+    made = _typed(made)
+    yield made
     return made
 
 
 def _settled(graph: Graph) -> Graph:
-    return _typed(apply_pass(_typed(graph), PASSES, verify=False))
+    *_, made = _settling(graph)
+    return made
 
 
 def _typed(graph: Graph) -> Graph:

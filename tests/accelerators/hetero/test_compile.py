@@ -166,7 +166,8 @@ def test_a_call_without_is_placed_whole_or_inlined(alpha, beta):
     with device("soft", "Softmax"):
         m = pt.compile(with_call(None), "HETERO:alpha,soft")
         assert [u.ops for u in m.units] == [("a",), ("b",), ("c",), ("d",)]
-        assert m.report.notes == ("inlined: no device takes the call 'mine_0' whole",)
+        reasons = "alpha: its body holds 'b': alpha has no Softmax; soft: its body holds 'a': soft has no Relu"
+        assert m.report.notes == (f"inlined: no device takes the call 'mine_0' whole: {reasons}",)
         right(m, chain(), X)
 
 
@@ -182,7 +183,9 @@ def test_the_devices_own_property_makes_the_calls(beta):
         s = pt.op("Softmax", pt.op("Exp", pt.op("Relu", x, name="r"), name="e"), name="s")
         g = pt.Graph([pt.op("Exp", s, name="last")])
         m = pt.compile(g, "HETERO:alpha,beta")
-        assert [(u.name, u.device.label) for u in m.units] == [("my_0", "alpha"), ("beta_1", "beta"), ("alpha_0", "alpha")]
+        assert [(u.name, u.ops) for u in m.units] == [("my_0", ("r", "e")), ("beta_0", ("s", "last"))]
+        reason = "its property 'fancy' gave it back: create_subgraph_node returned None for its subgraph"
+        assert m.report.why("last") == f"last (Exp) is on beta\n  not on alpha: {reason}"
         right(m, g, X)
 
 

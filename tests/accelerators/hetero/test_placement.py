@@ -148,7 +148,8 @@ def test_a_call_is_placed_whole_or_inlined(alpha, beta):
         assert placement.inlined == ("h",)
         assert {n.name: n.affinity for n in placement.apply(g).nodes if n.is_op} == dict(placement)
         m = pt.compile(g, "HETERO:alpha,soft")
-        assert m.report.notes == ("inlined: no device takes the call 'h' whole",)
+        reasons = "alpha: its body holds 's2': alpha has no Softmax; soft: its body holds 'r2': soft has no Relu"
+        assert m.report.notes == (f"inlined: no device takes the call 'h' whole: {reasons}",)
         assert next(unit.name for unit in m.units) == "f"
     assert dict(pt.query(g, "HETERO:alpha,beta")) == {"f": "alpha", "h": "beta"}
 

@@ -1,0 +1,64 @@
+"""Calls put back as the ops of their bodies, and which op came out of which call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from graph.graph import Graph
+from graph.inline import inline_calls
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+
+_OWNER = "partita.owner"
+"""The metadata key that says, while calls are inlined, which call an op comes out of."""
+
+
+def without_calls(graph: Graph, rounds: Sequence[Sequence[str]]) -> Graph:
+    """The graph with the bodies of these calls in their places, of those that it has, one round after the other."""
+    from partition import inline_subgraphs
+
+    for names in rounds:
+        graph = inline_subgraphs(graph, list(names))
+    return graph
+
+
+def inlined_with_owners(graph: Graph, names: Collection[str], nested: bool) -> tuple[Graph, dict[str, str]]:
+    """The graph without these calls (and, if `nested`, without those in their bodies) -> for each op that comes out, by name, the
+    call that held it. Linear in the result."""
+    own = {node.name for node in graph.nodes if node.is_op and node.name not in names}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if node.name in names and made.subgraph is not None:
+            made = made.evolve(subgraph=_marked(made.subgraph, node.name, nested), metadata={**made.metadata, _OWNER: node.name})
+        rewriter.keep(node, made)
+
+    def goes(node: Node) -> bool:
+        return _OWNER in node.metadata and node.name not in own and (nested or node.name in names)
+
+    flat = inline_calls(rewrite(graph, visit), goes)
+    owners = {node.name: node.metadata[_OWNER] for node in flat.nodes if node.is_op and node.name not in own}
+    return rewrite(flat, _unmark), owners
+
+
+def _marked(body: Graph, owner: str, nested: bool) -> Graph:
+    """The body, each of its ops marked as the call's; also those in the bodies of calls inside, if they are to be inlined."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if not node.is_op:
+            rewriter.keep(node)
+            return
+        subgraph = node.subgraph
+        if subgraph is not None and nested:
+            subgraph = _marked(subgraph, owner, nested)
+        rewriter.keep(node, rewriter.rebuilt(node, subgraph=subgraph, metadata={**node.metadata, _OWNER: owner}))
+
+    return rewrite(body, visit)
+
+
+def _unmark(node: Node, rewriter: Rewriter) -> None:
+    if _OWNER not in node.metadata:
+        rewriter.keep(node)
+        return
+    metadata = {key: text for key, text in node.metadata.items() if key != _OWNER}
+    rewriter.keep(node, rewriter.rebuilt(node, metadata=metadata))

@@ -1,0 +1,263 @@
+"""Which nodes of a transformed graph each original node has become, and what follows for it from their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.node import Node, NodeEntry
+
+FUSED = "partita.fused"
+"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
+the nodes in its body have kept their names."""
+
+Answer = bool | str
+"""True, or the reason why not."""
+
+Answers = dict[Node, Answer]
+"""For each op."""
+
+
+def fused_names(node: Node) -> list[str]:
+    """The names of the original nodes that this one replaces."""
+    listed = node.metadata.get(FUSED, "").splitlines()
+    bodies = () if node.subgraph is None else graphs_in(node.subgraph)
+    return listed + [inner.name for body in bodies for inner in body.nodes if inner.is_op]
+
+
+def worse(a: Answer, b: Answer) -> Answer:
+    """The first refusal of two answers, if there is one."""
+    return a if a is not True else b
+
+
+def lost_calls(old: Graph, new: Graph) -> list[Node]:
+    """The calls of the old graph that the new one neither has nor lists as fused: they were inlined."""
+    calls = [node for node in old.nodes if node.is_call]
+    if not calls:
+        return []
+    known = {name for node in new.nodes if node.is_op for name in (node.name, *node.metadata.get(FUSED, "").splitlines())}
+    return [node for node in calls if node.name not in known]
+
+
+def carried_back(old: Graph, new: Graph, answers: Answers) -> Answers:
+    """The answers about the new graph's ops as answers about those of the old graph that it was made of. Linear.
+
+    An old node has become each new one that has its name, that lists it under `partita.fused`, or that makes its value; it is
+    supported if all of these are, and what they alone read. One that has become nothing is supported as those that read it are,
+    if each of its values is found elsewhere, or read only by nodes that have become nothing too. Of any other nothing is known,
+    which means no."""
+    return _Trace(old, new, answers).run()
+
+
+class _Trace:
+    def __init__(self, old: Graph, new: Graph, answers: Answers) -> None:
+        self.old = old
+        self.new = new
+        self.answers = answers
+        self.parts: dict[Node, dict[Node, None]] = {node: {} for node in old.nodes if node.is_op}
+        """By old node, the new ones that it has become."""
+        self.owned: dict[Node, list[Node]] = {}
+        """By new node, the old ones that have become it."""
+        self.fused: set[Node] = set()
+        """Old nodes that a new one lists: the values between them need not be there any more."""
+        self.opened: set[Node] = set()
+        """Old nodes with bodies that a new graph has the bodies' nodes of."""
+        self.stands: dict[NodeEntry, NodeEntry] = {}
+        """By value of an old op, a value of the new graph that stands for it."""
+        self.handed: dict[Node, Node] = {}
+        """Old nodes whose value another old node's now stands for, and that node."""
+        self.read = {entry for node in old.nodes for entry in node.reads} | set(old.outputs)
+        self._makers = {entry.name: entry for node in old.nodes for entry in node.outputs if entry.name}
+        self._waiting: list[tuple[NodeEntry, NodeEntry]] = []
+
+    def run(self) -> Answers:
+        self._match_names()
+        self._match_opened()
+        self._match_values()
+        totals = self._totals()
+        found: Answers = {}
+        for node, parts in self.parts.items():
+            if parts:
+                answer: Answer = True
+                for part in parts:
+                    answer = worse(answer, self._told(node, part, totals[part]))
+                found[node] = answer
+        for node in reversed(self.old.nodes):
+            if node.is_op and node not in found:
+                found[node] = self._vanished(node, found)
+        return found
+
+    def _own(self, node: Node, part: Node) -> None:
+        if part not in self.parts[node]:
+            self.parts[node][part] = None
+            self.owned.setdefault(part, []).append(node)
+
+    def _match_names(self) -> None:
+        by_name = {node.name: node for node in self.parts}
+        for part in self.new.nodes:
+            if not part.is_op:
+                continue
+            same = by_name.get(part.name)
+            if same is not None:
+                self._own(same, part)
+            if same is part or (not part.metadata and part.subgraph is None):
+                continue
+            before = set() if same is None else set(fused_names(same))
+            for name in fused_names(part):
+                node = by_name.get(name)
+                if node is not None and name not in before:
+                    self._own(node, part)
+                    self.fused.add(node)
+
+    def _match_opened(self) -> None:
+        """An If whose condition is known becomes the nodes of its branch."""
+        there = {part.name: part for part in self.new.nodes if part.is_op}
+        for node in self.parts:
+            if node.name not in there and node.bodies and not node.is_call:
+                inside = (inner.name for _, body in node.bodies for inner in body.nodes if inner.is_op)
+                for name in inside:
+                    if name in there:
+                        self._own(node, there[name])
+                        self.opened.add(node)
+
+    def _match_values(self) -> None:
+        """Values are the same by name, as outputs of the graph, or where a node that is still there reads them."""
+        made = {entry.name: entry for node in self.new.nodes for entry in node.outputs if entry.name}
+        for node, parts in list(self.parts.items()):
+            for entry in node.outputs:
+                if entry.name in made:
+                    self._pair(entry, made[entry.name])
+            for part in list(parts):
+                if part.name == node.name and _alike(node, part):
+                    self._pair_inputs(node, part)
+        for entry, new in zip(self.old.outputs, self.new.outputs, strict=False):
+            self._pair(entry, new)
+        while self._waiting:
+            self._pair(*self._waiting.pop())
+
+    def _pair(self, old: NodeEntry, new: NodeEntry) -> None:
+        """The new value stands for the old one."""
+        if not old.node.is_op or old.node.is_call:
+            return
+        first = self.stands.setdefault(old, new) is new
+        if not new.node.is_op:
+            return
+        maker = self._makers.get(new.name)
+        if maker is not None and maker.name != old.name:
+            self.handed.setdefault(old.node, maker.node)
+            return
+        known = bool(self.parts[old.node])
+        self._own(old.node, new.node)
+        if first and not known and _alike(old.node, new.node):
+            self._pair_inputs(old.node, new.node)
+
+    def _pair_inputs(self, old: Node, new: Node) -> None:
+        if old is new:
+            return
+        captures = zip(old.captures, new.captures, strict=True) if len(old.captures) == len(new.captures) else ()
+        pairs = [*zip(old.inputs, new.inputs, strict=True), *captures]
+        self._waiting += [(a, b) for a, b in pairs if a is not None and b is not None and a.node.is_op]
+
+    def _totals(self) -> Answers:
+        """For each new node its answer, made worse by that of nodes that nothing else is known of: they are a part of what reads
+        them; of what they read, where its own value is nowhere else, or where nothing reads them."""
+        totals: Answers = {}
+        for part in self.new.nodes:
+            if part.is_op:
+                total = self.answers[part]
+                for entry in part.reads:
+                    if entry.node.is_op and entry.node not in self.owned:
+                        total = worse(total, _part_of(entry.node, totals[entry.node]))
+                totals[part] = total
+        if len(self.owned) == len(totals):
+            return totals
+        index = self.new.index
+        below: dict[Node, tuple[Answer, bool]] = {}
+        for i in reversed(range(len(index))):
+            part = index.nodes[i]
+            if not part.is_op:
+                continue
+            answer, ends = self.answers[part] if part not in self.owned else True, True
+            for consumer in index.consumers[i]:
+                reader = index.nodes[consumer]
+                if reader in self.owned:
+                    ends = False
+                else:
+                    told, stops = below[reader]
+                    ends = ends and stops
+                    if part not in self.owned or stops or self._is_open(part):
+                        answer = worse(answer, _part_of(reader, told))
+            if part in self.owned:
+                totals[part] = worse(totals[part], answer)
+            below[part] = answer, ends
+        return totals
+
+    def _is_open(self, part: Node) -> bool:
+        """Does it stand for an old node whose value is nowhere?"""
+        return any(
+            entry in self.read and entry not in self.stands
+            for node in self.owned[part]
+            if node not in self.fused
+            for entry in node.outputs
+        )
+
+    def _told(self, node: Node, part: Node, answer: Answer) -> Answer:
+        """The answer about a part, saying which one it is."""
+        if answer is True or part.name == node.name or part.is_call:
+            return answer
+        return _part_of(part, answer)
+
+    def _vanished(self, node: Node, found: Answers) -> Answer:
+        """The answer about a node that has become nothing."""
+        twin = self.handed.get(node)
+        if twin is not None and twin.is_op and _alike(twin, node):
+            return found.get(twin, True)  # what is computed twice is computed once now
+        answer: Answer = True
+        for entry in node.outputs:
+            for reader in self._readers(entry) if entry in self.read else ():
+                if entry not in self.stands and not self._has_done_with(reader, entry):
+                    return f"{_NOTHING}, and no value {entry.name!r}"
+                answer = worse(answer, _as(reader, found[reader]))
+        return answer
+
+    def _has_done_with(self, reader: Node, entry: NodeEntry) -> bool:
+        """Does the reader no longer need a value that is nowhere, and not because it does itself what made the value?"""
+        if not self.parts[reader] or reader in self.opened:
+            return True
+        in_body_only = entry in reader.captures and entry not in reader.inputs
+        return in_body_only and any(part.name == reader.name and part.op == reader.op for part in self.parts[reader])
+
+    def _readers(self, entry: NodeEntry) -> Iterator[Node]:
+        index = self.old.index
+        for i in index.consumers[index.number[entry.node]]:
+            reader = index.nodes[i]
+            if entry in reader.reads:
+                yield reader
+
+
+def _part_of(part: Node, answer: Answer) -> Answer:
+    """The refusal of a node that the device's transform made, naming it; once."""
+    if answer is True or str(answer).startswith(_PART):
+        return answer
+    return f"{_PART}{part.name!r} ({part.op}) of it: {answer}"
+
+
+_PART = "its transform makes "
+
+_NOTHING = "its transform leaves nothing of it: no node of its name, none that lists it as fused"
+
+
+def _as(reader: Node, answer: Answer) -> Answer:
+    """The refusal of the node that reads one which the transform leaves out."""
+    if answer is True or str(answer).startswith(_WITH):
+        return answer
+    return f"{_WITH}{reader.name!r} ({reader.op}), which reads it: {answer}"
+
+
+_WITH = "its transform leaves it out, and refused is "
+
+
+def _alike(a: Node, b: Node) -> bool:
+    """Are they the same op with as many inputs?"""
+    return (a.op, a.domain, len(a.inputs)) == (b.op, b.domain, len(b.inputs))

@@ -1,0 +1,363 @@
+"""What a device is asked: its transform followed back, calls by their bodies, configurations, and what its property says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from graph.rewrite import rewrite
+from tests.accelerators.hetero.small_devices import device
+
+X = np.array([-1.5, -0.5, 0.5, 2.0], np.float32)
+
+
+def variable():
+    return pt.variable("x", "float32", (4,))
+
+
+def renaming(self, graph):
+    """Every node and every value gets another name."""
+
+    def visit(node, rewriter):
+        if not node.is_op:
+            return rewriter.keep(node)
+        names = tuple(f"{name}_v" for name in node.output_names)
+        return rewriter.keep(node, rewriter.rebuilt(node, name=f"{node.name}_n", output_names=names))
+
+    return rewrite(graph, visit)
+
+
+def hard_swish_split(self, graph):
+    """HardSwish as x·HardSigmoid(x), under names of its own."""
+
+    def visit(node, rewriter):
+        if node.op != "HardSwish":
+            rewriter.keep(node)
+            return
+        x = rewriter.value(node.inputs[0])
+        half = pt.op("HardSigmoid", x, alpha=1 / 6, beta=0.5, name=f"{node.name}_half")
+        rewriter.replace(node[0], pt.op("Mul", x, half, name=f"{node.name}_product")[0])
+
+    return rewrite(graph, visit)
+
+
+def identities_removed(self, graph):
+    def visit(node, rewriter):
+        if node.op == "Identity":
+            rewriter.replace(node[0], rewriter.value(node.inputs[0]))
+        else:
+            rewriter.keep(node)
+
+    return rewrite(graph, visit)
+
+
+def test_a_transform_that_renames_all_hides_no_refusal():
+    y = pt.op("Tanh", pt.op("Exp", pt.op("Relu", variable(), name="r"), name="e"), name="t")
+    with device("alpha", "", transform=renaming):
+        answers = pt.accelerator("alpha").query(pt.Graph([y]))
+    assert answers == {op: f"its transform makes '{op}_n' ({kind}) of it: alpha has no {kind}"
+                       for op, kind in (("r", "Relu"), ("e", "Exp"), ("t", "Tanh"))}  # fmt: skip
+    with device("alpha", "Relu Tanh", transform=renaming):
+        answers = pt.accelerator("alpha").query(pt.Graph([y]))
+    assert [name for name, answer in answers.items() if answer is True] == ["r", "t"]
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_split_node_is_refused_for_its_part_and_its_neighbour_is_not(order):
+    if order == "before":
+        y = pt.op("HardSwish", pt.op("Relu", variable(), name="r"), name="h")
+    else:
+        y = pt.op("Relu", pt.op("HardSwish", variable(), name="h"), name="r")
+    with device("alpha", "Relu Mul", transform=hard_swish_split):
+        answers = pt.accelerator("alpha").query(pt.Graph([y]))
+    assert answers["r"] is True
+    assert answers["h"] == "its transform makes 'h_half' (HardSigmoid) of it: alpha has no HardSigmoid"
+    with device("alpha", "Relu Mul HardSigmoid", transform=hard_swish_split):
+        assert set(pt.accelerator("alpha").query(pt.Graph([y])).values()) == {True}
+
+
+def test_a_node_that_merges_without_saying_so_is_refused():
+    def merged(self, graph, says=""):
+        def visit(node, rewriter):
+            if node.op == "Relu":
+                whole = pt.op("AddRelu", *map(rewriter.value, node.inputs[0].node.inputs), domain="acc", name="relu")
+                rewriter.replace(node[0], whole.evolve(metadata={"partita.fused": says} if says else {})[0])
+            elif node.op != "Add":
+                rewriter.keep(node)
+
+        return rewrite(graph, visit)
+
+    x = variable()
+    g = pt.Graph([pt.op("Relu", pt.op("Add", x, x, name="add"), name="relu")], name="g")
+    with device("alpha", "AddRelu", transform=merged):
+        answers = pt.accelerator("alpha").query(g)
+    nothing = "its transform leaves nothing of it: no node of its name, none that lists it as fused, and no value 'add'"
+    assert answers == {"add": nothing, "relu": True}
+    with device("alpha", "AddRelu", transform=lambda self, graph: merged(self, graph, "add\nrelu")):
+        assert pt.accelerator("alpha").query(g) == {"add": True, "relu": True}
+
+
+def test_a_node_that_is_removed_is_found_by_its_value():
+    y = pt.op("Tanh", pt.op("Identity", pt.op("Relu", variable(), name="r"), name="same"), name="t")
+    with device("alpha", "Relu Tanh", transform=identities_removed):
+        assert set(pt.accelerator("alpha").query(pt.Graph([y])).values()) == {True}
+    with device("alpha", "Relu", transform=identities_removed):
+        answers = pt.accelerator("alpha").query(pt.Graph([y]))
+    assert answers == {
+        "r": True,
+        "same": "its transform leaves it out, and refused is 't' (Tanh), which reads it: alpha has no Tanh",
+        "t": "alpha has no Tanh",
+    }
+
+
+def in_call(g, name="mine", **options):
+    ops = {node.op for node in g.nodes if node.is_op}
+    mine = pt.PatternProperty(pt.ContainOpSelector(ops), name)
+    mine.inline = options.pop("inline", True)
+    return pt.apply_pass(g, "PartitionGraph", subgraph_property=mine, **options)
+
+
+def inlining(self, graph):
+    return pt.apply_pass(graph, "InlineSubgraphs")
+
+
+def chain():
+    """Four ops, of which a device with Relu and Exp lacks one."""
+    y = pt.op("Exp", pt.op("Relu", variable(), name="a"), name="b")
+    return pt.Graph([pt.op("Relu", pt.op("Tanh", y, name="c"), name="d")], name="chain")
+
+
+def test_a_call_that_a_transform_inlines_is_asked_by_its_body():
+    with device("alpha", "Relu Exp", transform=inlining):
+        alpha = pt.accelerator("alpha")
+        assert alpha.query(in_call(chain())) == {"mine_0": "its body holds 'c': alpha has no Tanh"}
+        nested = in_call(in_call(chain(), "inner", min_subgraph_size=2), "outer", inside=False)
+        assert set(alpha.query(nested).values()) == {"its body holds 'c': alpha has no Tanh"}
+
+
+def test_functions_of_the_model_are_asked_in_their_places():
+    inner = pt.variable("i", "float32", (4,))
+    body = pt.Graph([pt.op("Tanh", inner, name="t")], name="Twice", inputs=[inner])
+
+    def function(x, name):
+        made = pt.call(body, x, name=name)
+        return made.evolve(op="Twice", domain="mine", output_names=(f"{name}_out",))
+
+    g = pt.Graph([pt.op("Relu", function(function(variable(), "f1"), "f2"), name="r")])
+    with device("alpha", "Relu", transform=inlining):
+        answers = pt.accelerator("alpha").query(g)
+        assert answers["r"] is True
+        assert answers["f1"].endswith("alpha has no Tanh") and answers["f2"].endswith("alpha has no Tanh")
+        placement = pt.query(g, "HETERO:alpha,reference")
+        assert placement["r"] == "alpha" and placement.inlined == ("f1", "f2")
+    with device("alpha", "Relu Tanh"):  # takes no call as an op
+        m = pt.compile(g, "HETERO:alpha,reference")
+        assert {unit.device.label for unit in m.units} == {"alpha"}
+        np.testing.assert_array_equal(m(X)[0], np.maximum(np.tanh(np.tanh(X)), 0))
+
+
+def test_a_call_within_a_call_is_taken_apart_where_the_device_takes_no_calls():
+    inner = pt.variable("i", "float32", (4,))
+    deep = pt.Graph([pt.op("Relu", inner, name="r")], name="deep", inputs=[inner])
+    middle = pt.variable("m", "float32", (4,))
+    outer = pt.Graph([pt.op("Exp", pt.call(deep, middle, name="within"), name="e")], name="outer", inputs=[middle])
+    g = pt.Graph([pt.call(outer, variable(), name="whole")])
+    with device("alpha", "Relu Exp"):
+        m = pt.compile(g, "HETERO:alpha,reference")
+        assert {unit.device.label for unit in m.units} == {"alpha"}
+        assert m.report.notes == (
+            "inlined: no device takes the call 'whole' whole: alpha: its body holds 'within': alpha has no Call",
+        )
+        np.testing.assert_allclose(m(X)[0], np.exp(np.maximum(X, 0)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ratio", [None, 0.5])
+def test_tvm_is_asked_about_what_is_inside_calls(ratio):
+    pytest.importorskip("tvm")
+    if ratio is None:
+        x = pt.variable("x", "float32", (2, 3, 4, 4))
+        c = [pt.constant(np.linspace(0.5, 1.5, 3, dtype=np.float32) + i, name=f"c{i}") for i in range(4)]
+        g = pt.Graph([pt.op("BatchNormalization", x, *c, training_mode=1, n_outputs=3, name="n")[0]])
+    else:
+        x = pt.variable("x", "float32", (2, 3, 4, 4))
+        made = pt.op("Dropout", x, pt.constant(np.float32(ratio)), n_outputs=2, name="n")
+        g = pt.Graph([made[0], made[1]])
+    called = in_call(g)
+    assert called["mine_0"].is_call
+    array = np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    wanted = pt.compile(g, "reference")(array)
+    for model in (g, called):
+        m = pt.compile(model, "HETERO:cpu,reference")
+        for mine, true in zip(m(array), wanted, strict=True):
+            np.testing.assert_allclose(mine, true, atol=1e-5)
+    flat = pt.query(g, "HETERO:cpu,reference")["n"]
+    assert set(pt.query(called, "HETERO:cpu,reference").values()) == {flat}
+
+
+# -- calls in part ---------------------------------------------------------------------------------------
+
+
+def test_a_call_taken_in_part_is_inlined_and_not_given_to_the_last_resort():
+    called = in_call(chain())
+    with device("alpha", "Relu Exp"):
+        m = pt.compile(called, "HETERO:alpha,reference")
+        assert [(unit.device.label, unit.ops) for unit in m.units] == [
+            ("alpha", ("a", "b")), ("reference", ("c",)), ("alpha", ("d",)),
+        ]  # fmt: skip
+        reason = "alpha: its body holds 'c': alpha has no Tanh"
+        assert m.report.notes == (f"inlined: no device takes the call 'mine_0' whole: {reason}",)
+        assert m.report.notes[0] in str(pt.query(called, "HETERO:alpha,reference"))
+        with device("beta"):
+            assert dict(pt.query(called, "HETERO:alpha,beta,reference")) == {"mine_0": "beta"}
+    assert dict(pt.query(called, "reference")) == {"mine_0": "reference"}
+    assert pt.compile(called, "reference").report.notes == ()
+
+
+def test_a_property_may_insist_on_one_piece(tmp_path):
+    called = in_call(chain(), inline=False)
+    assert called["mine_0"].metadata == {"partita.inline": "no"}
+    pt.save(called, tmp_path / "called.onnx")
+    for g in (called, pt.load(tmp_path / "called.onnx"), pt.parse(str(called))):
+        with device("alpha", "Relu Exp"):
+            m = pt.compile(g, "HETERO:alpha,reference")
+            assert [(unit.name, unit.device.label) for unit in m.units] == [("mine_0", "reference")]
+            assert m.report.notes == (
+                "kept whole: the call 'mine_0' on reference, for it says inline=False: "
+                "alpha: its body holds 'c': alpha has no Tanh",
+            )
+            with pytest.raises(pt.NotSupported, match="its body holds 'c': alpha has no Tanh"):
+                pt.compile(g, "alpha")
+    by_hand = pt.call(called["mine_0"].subgraph, variable(), name="f", inline=False)
+    with device("alpha", "Relu Exp"):
+        assert dict(pt.query(pt.Graph([by_hand]), "HETERO:alpha,reference")) == {"f": "reference"}
+
+
+def test_an_affinity_insists_too_and_the_report_says_so():
+    called = in_call(chain())
+    called["mine_0"].affinity = "reference"
+    with device("alpha", "Relu Exp"):
+        m = pt.compile(called, "HETERO:alpha,reference")
+    assert [unit.device.label for unit in m.units] == ["reference"]
+    assert m.report.notes == ("kept whole: the call 'mine_0' on reference, by its affinity",)
+
+
+def test_what_is_forbidden_a_call_is_forbidden_its_ops():
+    with device("alpha"), device("beta", "Relu Exp"):
+        placement = pt.query(in_call(chain()), "HETERO:alpha,beta,reference", forbid={"mine_0": "alpha"})
+        assert dict(placement) == {"a": "beta", "b": "beta", "c": "reference", "d": "beta"}
+        assert placement.refusals("c") == {"alpha": "forbid 'mine_0'", "beta": "beta has no Tanh"}
+
+
+# -- an accelerator's own property -----------------------------------------------------------------------
+
+
+def own(**members):
+    made = type("Own", (pt.SubgraphProperty,), {"name": "own", **members})
+    return lambda self: made()
+
+
+def gives_back(**members):
+    """The chain on a device whose property is this, all else on the reference -> the model."""
+    with device("alpha", "Relu Exp", subgraph_property=own(**members)):
+        m = pt.compile(chain(), "HETERO:alpha,reference")
+        np.testing.assert_allclose(m(X)[0], pt.compile(chain(), "reference")(X)[0], rtol=1e-6)
+        return m
+
+
+def places(m):
+    return {name: unit.device.label for unit in m.units for name in unit.ops}
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"min_subgraph_size": 2}, "it was in a subgraph of 1 op, fewer than min_subgraph_size=2"),
+        ({"max_subgraphs": 1}, "it was in a subgraph of 1 op, beyond max_subgraphs=1"),
+        ({"review_subgraph": lambda self, subgraph, index: index == 0}, "review_subgraph said no for its subgraph"),
+        (
+            {"create_subgraph_node": lambda self, subgraph, index: None if index else pt.call(subgraph)},
+            "create_subgraph_node returned None for its subgraph",
+        ),
+    ],
+)
+def test_what_a_property_gives_back_goes_to_the_next_device(members, reason):
+    m = gives_back(**members)
+    assert places(m) == {"a": "alpha", "b": "alpha", "c": "reference", "d": "reference"}
+    assert m.report.why("d") == f"d (Relu) is on reference\n  not on alpha: its property 'own' gave it back: {reason}"
+    assert m.report.notes == (f"given back by alpha to reference: 1 op (d): its property 'own' gave it back: {reason}",)
+    assert [unit.ops for unit in m.units][-1] == ("c", "d"), "what came back joins its neighbours there"
+
+
+def test_what_a_property_gives_back_and_no_other_device_runs_is_an_error():
+    with device("alpha", subgraph_property=own(min_subgraph_size=9)):
+        with pytest.raises(pt.NotSupported, match="gave it back: it was in a subgraph of 4 ops, fewer than min_subgraph_size=9"):
+            pt.compile(chain(), "alpha")
+        forced = pt.compile(chain(), "HETERO:alpha,reference", pin={"[abcd]": "alpha"})
+        assert set(places(forced).values()) == {"alpha"}
+        assert forced.report.notes[0].startswith("stays on alpha, where it was forced: 4 ops (a, b, c, d): its property 'own'")
+
+
+def test_a_property_that_gives_back_each_first_group_is_asked_once():
+    asked = []
+
+    def review(self, subgraph, index):
+        asked.append([node.name for node in subgraph.nodes if node.is_op])
+        return index != 0
+
+    m = gives_back(review_subgraph=review)
+    assert places(m) == {"a": "reference", "b": "reference", "c": "reference", "d": "alpha"}
+    assert asked == [["a", "b"], ["d"]]
+
+
+def test_a_propertys_pre_and_post_partition_are_called():
+    seen = []
+    gives_back(
+        pre_partition=lambda self, graph, options: seen.append(len(graph.nodes)),
+        post_partition=lambda self, graph: seen.append(len(graph.nodes)),
+    )
+    assert seen == [5, 4]
+
+
+# -- configurations --------------------------------------------------------------------------------------
+
+
+def by_level(self, node, graph, config):
+    return config["LEVEL"] > 1 or node.op == "Relu" or f"{node.op} needs LEVEL 2"
+
+
+def test_a_device_is_asked_about_a_configuration():
+    with device("alpha", supports=by_level):
+        assert pt.query(chain(), "HETERO:alpha,reference")["b"] == "reference"
+        placement = pt.query(chain(), "HETERO:alpha,reference", config={"alpha": {"LEVEL": 2}})
+        assert set(placement.values()) == {"alpha"}
+        assert {u.device.label for u in pt.compile(chain(), "HETERO:alpha,reference", {"alpha": {"LEVEL": 2}}).units} == {"alpha"}
+        with pytest.raises(pt.UnknownKey, match="has no configuration key 'LEVL'"):
+            pt.query(chain(), "alpha", config={"LEVL": 2})
+    with device("alpha", supports=lambda self, node, graph: self.get_config("LEVEL") > 1 or "LEVEL is 1"):
+        assert set(pt.query(chain(), "alpha", config={"LEVEL": 2}).values()) == {"alpha"}
+        assert set(pt.query(chain(), "HETERO:alpha,reference").values()) == {"reference"}
+
+
+def test_transform_sees_the_configuration():
+    def transform(self, graph):
+        return identities_removed(self, graph) if self.get_config("LEVEL") == 2 else graph
+
+    g = pt.Graph([pt.op("Relu", pt.op("Identity", variable(), name="same"), name="r")])
+    with device("alpha", "Relu", transform=transform) as alpha:
+        assert pt.query(g, "HETERO:alpha,reference")["same"] == "reference"
+        m = pt.compile(g, "HETERO:alpha,reference", {"alpha": {"LEVEL": 2}})
+        assert {u.device.label for u in m.units} == {"alpha"}
+        assert [node.op for node in alpha.compiled[0].nodes if node.is_op] == ["Relu"]
+
+
+def test_a_metric_of_another_device_id():
+    def metrics(self):
+        return {"AVAILABLE_DEVICES": ["0", "1"], "FULL_DEVICE_NAME": f"toy number {self.get_config('DEVICE_ID')}"}
+
+    with device("alpha", metrics=metrics) as alpha:
+        assert alpha.get_metric("FULL_DEVICE_NAME") == "toy number 0"
+        assert alpha.get_metric("FULL_DEVICE_NAME", {"DEVICE_ID": "1"}) == "toy number 1"
+        assert alpha.get_metric("FULL_DEVICE_NAME") == "toy number 0"
+        with pytest.raises(pt.UnknownKey):
+            alpha.get_metric("FULL_DEVICE_NAME", {"DEVICE": "1"})
