@@ -63,7 +63,7 @@ def compile(  # noqa: A001  the contract's name
     if folder is not None and not manual:
         write_affinity_dot(folder, placement)
     forced = {node.name for node in live.nodes if is_made_call(node) and node.name in fixed} | set(placement.pinned)
-    built = Builder(placement, devices, settings, forced, strict).build(placement.apply(live))
+    built = Builder(placement, devices, settings, forced, strict or settings.hetero.strict).build(placement.apply(live))
     if folder is not None:
         write_subgraphs_dot(folder, built.graph)
     report = _report(built, placement, not manual)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
 from accelerators.errors import AcceleratorError, UnknownDevice
 from accelerators.interface import Accelerator
-from accelerators.registry import accelerator, device_names
+from accelerators.registry import HETERO, accelerator, device_names
 from graph.errors import did_you_mean
 
 DEFAULT = "HETERO:cpu,reference"
 """The devices asked for when nobody says which."""
-
-HETERO = "HETERO"
-"""What a string that names several devices begins with."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -31,10 +29,10 @@ class Device:
 
 
 def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
-    """The devices of a string (or a list of names) in order of priority; None: the default ones.
+    """The devices of a string (or a list of names) in order of priority; None: the default ones, which HETERO may be told.
 
     A device that nobody knows, that cannot be used here, or that is named twice is an error."""
-    text = DEFAULT if wanted is None else wanted
+    text = _default(wanted)
     where = f"device {text!r}"
     if not isinstance(text, (str, list, tuple)) or not all(isinstance(label, str) for label in text):
         raise AcceleratorError("it is neither a string nor a list of names", where=where, remedy='Write "HETERO:first,second"')
@@ -70,8 +68,19 @@ def _labels(wanted: str | Sequence[str]) -> list[str]:
     return [wanted.strip()] if wanted.strip() else []
 
 
+def _default(wanted: Any) -> Any:
+    """What was asked for; where no device is named, those of TARGET_FALLBACK."""
+    alone = isinstance(wanted, str) and wanted.strip().upper().rstrip(":") == HETERO
+    if wanted is not None and not alone:
+        return wanted
+    told = accelerator(HETERO).get_config("TARGET_FALLBACK")
+    return f"{HETERO}:{told}" if told else wanted or DEFAULT
+
+
 def _device(label: str) -> Device:
     name, _, device_id = label.partition(".")
+    if name == HETERO:
+        raise UnknownDevice(f"{HETERO} is no device: it stands for several", remedy=f"Write {HETERO}:first,second")
     if name not in device_names() and name.lower() in device_names():
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
     made = Device(label, accelerator(name), device_id or None)

@@ -16,6 +16,9 @@ from graph.errors import did_you_mean
 from partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partition.property import SubgraphProperty
 
+HETERO = "HETERO"
+"""What a string that names several devices begins with."""
+
 ENTRY_POINTS = "partita.accelerators"
 """The entry-point group in which a package offers its accelerators: the name is the device's, the object its class."""
 
@@ -73,8 +76,8 @@ def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> ty
 
 
 def is_device_name(name: object) -> bool:
-    """May a device be called so? Other characters have a meaning where devices are named, and HETERO is all of them."""
-    return isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum() and name.upper() != "HETERO"
+    """May a device be called so? Other characters have a meaning where devices are named, and HETERO and MULTI are several."""
+    return isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum() and name.upper() not in (HETERO, "MULTI")
 
 
 def unregister_accelerator(name: str) -> None:
@@ -90,7 +93,7 @@ def accelerator(name: str) -> Accelerator:
     with _guard.lock:
         if name in _instances:
             return _instances[name]
-        entry = _entries().get(name)
+        entry = _WHOLE if name == HETERO else _entries().get(name)
         if entry is None:
             known = sorted(_entries())
             raise UnknownDevice(
@@ -137,7 +140,7 @@ def _made(name: str, entry: _Entry) -> Accelerator:
         cls = entry.factory()
         if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
             raise AcceleratorUnavailable(f"{cls!r} is no class derived from Accelerator", where=where)
-        if not is_device_name(name):
+        if not is_device_name(name) and name != HETERO:
             raise AcceleratorUnavailable("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
         made = cls()
         if not hasattr(made, "_config"):
@@ -162,6 +165,9 @@ _SHIPPED = {
     "reference": _Entry(_shipped("accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last."""
+
+_WHOLE = _Entry(_shipped("accelerators.hetero", "HeteroAccelerator"), "partita")
+"""HETERO, which is asked and configured like a device, and runs nothing itself."""
 
 
 def _entries() -> dict[str, _Entry]:

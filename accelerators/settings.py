@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 
-from accelerators.device_list import HETERO, Device
+from accelerators.device_list import Device
 from accelerators.errors import BadConfig, UnknownDevice, UnknownKey
-from accelerators.keys import Key, flag_or_auto, folder_or_flag, one_of, optional, positive, seconds
+from accelerators.keys import Key, flag, flag_or_auto, folder_or_flag, one_of, optional, positive, seconds
+from accelerators.registry import HETERO, accelerator
 from graph.errors import did_you_mean
 
 
@@ -30,6 +31,8 @@ class HeteroSettings:
     """REQUEST_SECONDS: how long a request may take, from `start` on; None: as long as it takes."""
     parallel: bool | None = None
     """PARALLEL: do independent subgraphs run side by side? None (AUTO): where it is measured to be faster."""
+    strict: bool = False
+    """STRICT: is it an error if a device cannot compile what it took? Otherwise the next one gets it."""
 
 
 @attrs.frozen(slots=True)
@@ -59,9 +62,8 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
 
 
 def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any]) -> dict[str, Any]:
-    accelerator = device.accelerator
-    own = {**nested.get(accelerator.name, {}), **nested.get(device.label, {}), **flat}
-    values = accelerator.full_config(own)
+    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
+    values = device.accelerator.full_config(own)
     return values if device.device_id is None else {**values, "DEVICE_ID": device.device_id}
 
 
@@ -72,14 +74,17 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
-    fields: dict[str, Any] = {}
+    """What was given, over what HETERO was told before."""
+    defaults = accelerator(HETERO)
+    made = {name: defaults.get_config(name) for name in HETERO_KEYS}
     for name, value in values.items():
         plain = name.removeprefix("KEY_")
         if plain not in HETERO_KEYS:
             remedy = did_you_mean(plain, HETERO_KEYS) or f"It has {', '.join(sorted(HETERO_KEYS))}"
             raise UnknownKey(f"{HETERO} has no configuration key {name!r}", remedy=remedy)
-        fields[_FIELDS[plain]] = HETERO_KEYS[plain].read(plain, value, f"config of {HETERO}")
-    return HeteroSettings(**fields)
+        made[plain] = value
+    where = f"config of {HETERO}"
+    return HeteroSettings(**{_FIELDS[name]: HETERO_KEYS[name].read(name, value, where) for name, value in made.items()})
 
 
 HETERO_KEYS = {
@@ -89,6 +94,7 @@ HETERO_KEYS = {
     "QUEUE_FULL": Key("wait", one_of("wait", "error")),
     "REQUEST_SECONDS": Key(None, optional(seconds)),
     "PARALLEL": Key("AUTO", flag_or_auto),
+    "STRICT": Key(False, flag),
 }
 """The keys that hold for the compiled model as a whole."""
 
@@ -99,6 +105,7 @@ _FIELDS = {
     "QUEUE_FULL": "full",
     "REQUEST_SECONDS": "limit",
     "PARALLEL": "parallel",
+    "STRICT": "strict",
 }
 
 
