@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph.build import is_made_call
 from graph.errors import did_you_mean
 from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.node import Node
 from graph.pauses import collector_paused
-from graph.rewrite import Rewriter, rewrite
 from partition.applying import finish, plan_of
 from partition.backend import make_properties
 from partition.errors import PartitionError, not_a
+from partition.inside import partition_inside
 from partition.names import names_in
 from partition.planner import PartitionOptions, Planner
 from partition.plans import Plan
@@ -23,9 +23,6 @@ from passes.registry import REQUESTS
 
 PROPERTY = "subgraph_property"
 """The graph attribute that a property, or several, may be left in."""
-
-REPORT = "partition_report"
-"""The graph attribute that says what was done and why."""
 
 Properties = SubgraphProperty | Sequence[SubgraphProperty]
 """One property, or several that are tried in order."""
@@ -48,13 +45,22 @@ def partition_graph(
 
     What decides is the property given (or several, in order), else the backend's, else `g.attrs["subgraph_property"]`, which is
     consumed, else the affinities of the nodes. `growth` and the limits override the properties' own; other options go to their
-    `pre_partition`. `inside` partitions the bodies of the calls that are there (or of those that it says yes to) instead."""
+    `pre_partition`. `inside` partitions bodies instead, at any depth: those of the calls that a partition made, and of If, Loop
+    and Scan (or of the nodes that it says yes to)."""
     made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
+    if not (isinstance(inside, bool) or callable(inside)):
+        remedy = "Give True, or a function that says of a node whether its bodies are to be partitioned"
+        raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
     with collector_paused():
         if not inside:
             return _partition(g, choose_properties(g, subgraph_property, backend), made, names_in(g))
-        which = inside if callable(inside) else is_made_call
-        return _partition_bodies(g, which, lambda: choose_properties(g, subgraph_property, backend), made)
+        taken = names_in(g)
+
+        def partition(body: Graph) -> Graph:
+            return _partition(body, _choose_inside(g, subgraph_property, backend), made, taken)
+
+        done = partition_inside(g, inside, partition)
+        return done.evolve(attrs={key: value for key, value in done.attrs.items() if key != PROPERTY})
 
 
 def _partition(g: Graph, properties: list[SubgraphProperty], options: PartitionOptions, taken: set[str]) -> Graph:
@@ -65,26 +71,12 @@ def _partition(g: Graph, properties: list[SubgraphProperty], options: PartitionO
         return finish(planned, properties, {key: value for key, value in g.attrs.items() if key != PROPERTY})
 
 
-def _partition_bodies(
-    g: Graph, which: Callable[[Node], bool], make: Callable[[], list[SubgraphProperty]], options: PartitionOptions
-) -> Graph:
-    """The second level: the bodies of these calls partitioned. The reports are in the bodies' own attributes.
-
-    A body that several calls share, as functions of a model are, is partitioned once."""
-    taken = names_in(g)
-    done: dict[Graph, Graph] = {}
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        body = node.subgraph
-        if body is not None and which(node):
-            if body not in done:
-                done[body] = _partition(body, make(), options, taken)
-            made = made.evolve(subgraph=done[body])
-        rewriter.keep(node, made)
-
-    partitioned = rewrite(g, visit)
-    return partitioned.evolve(attrs={key: value for key, value in g.attrs.items() if key != PROPERTY})
+def _choose_inside(g: Graph, given: Properties | None, backend: str | None) -> list[SubgraphProperty]:
+    """The properties for a body: those of the graph; by affinity where an op has one, whatever body it is in."""
+    by_affinity = given is None and backend is None and g.attrs.get(PROPERTY) is None
+    if by_affinity and any(node.affinity is not None for body in graphs_in(g) for node in body.nodes if node.is_op):
+        return [AffinityProperty()]
+    return choose_properties(g, given, backend)
 
 
 def plan(

@@ -1,0 +1,102 @@
+"""Partitioning the bodies of a graph instead of the graph: of calls, of If, Loop and Scan, at any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+
+from graph.build import is_made_call
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, map_bodies, rewrite
+from graph.words import counted
+from partition.plans import Plan, WrittenReasons
+from partition.report import PartitionReport
+
+REPORT = "partition_report"
+"""The graph attribute that says what was done and why."""
+
+Which = Callable[[Node], bool]
+"""Of a node that has a body (or several): are they to be partitioned?"""
+
+
+def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph], Graph]) -> Graph:
+    """The graph with the bodies of these nodes partitioned, the innermost first. Linear, besides the partitioning.
+
+    True means the bodies of calls that a partition made, and those of If, Loop and Scan. A body that several nodes share, as
+    functions of a model are, is partitioned once, and for all of them if one is wanted: names stay unique. Each body's report is
+    in its own attributes; that of the whole graph gets notes of them."""
+    order = list(_innermost_first(g))
+    wanted, passed_by = _wanted(order, inside if callable(inside) else _by_default)
+    done: dict[Graph, Graph] = {}
+    for graph in order:
+        done[graph] = _filled(graph, done)
+        if graph in wanted:
+            done[graph] = partition(done[graph])
+    reports = [done[body].attrs[REPORT] for body in order if body in wanted]
+    return _with_notes(done[g], reports, passed_by)
+
+
+def _by_default(node: Node) -> bool:
+    return is_made_call(node) or node.subgraph is None
+
+
+def _wanted(graphs: Sequence[Graph], which: Which) -> tuple[set[Graph], list[str]]:
+    """-> (the bodies of the nodes that `which` says yes to, the names of those that it says no to)."""
+    wanted: set[Graph] = set()
+    passed_by = []
+    for graph in graphs:
+        for node in graph.nodes:
+            bodies = [body for _, body in node.bodies]
+            if bodies and which(node):
+                wanted.update(bodies)
+            elif bodies:
+                passed_by.append(node.name)
+    return wanted, passed_by
+
+
+def _filled(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
+    """The graph with what is done of the bodies in it."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        rewriter.keep(node, map_bodies(made, done.__getitem__) if node.bodies else made)
+
+    return rewrite(graph, visit)
+
+
+def _innermost_first(g: Graph) -> Iterator[Graph]:
+    """The graph and all inside it, each once and after all that it holds. Without recursion."""
+    seen: set[Graph] = set()
+    waiting = [(g, False)]
+    while waiting:
+        graph, complete = waiting.pop()
+        if complete:
+            yield graph
+        elif graph not in seen:
+            seen.add(graph)
+            waiting.append((graph, True))
+            waiting += [(body, False) for node in reversed(graph.nodes) for _, body in reversed(node.bodies)]
+
+
+def _with_notes(made: Graph, reports: Sequence[PartitionReport], passed_by: Sequence[str]) -> Graph:
+    """The graph with a report that says what happened inside, under the notes of the report that it had."""
+    known = made.attrs.get(REPORT)
+    if not isinstance(known, PartitionReport):
+        known = PartitionReport(Plan(made.name, (), (), WrittenReasons((), ()), made), ())
+    plan = attrs.evolve(known.plan, notes=(*known.notes, *_notes(reports, passed_by)))
+    return made.evolve(attrs={**made.attrs, REPORT: attrs.evolve(known, plan=plan)})
+
+
+def _notes(reports: Sequence[PartitionReport], passed_by: Sequence[str]) -> Iterator[str]:
+    if reports:
+        groups = sum(len(report.groups) for report in reports)
+        yield f"Inside, {counted(len(reports), 'body', 'bodies')} got {counted(groups, 'subgraph')}; each body has its own report"
+    elif passed_by:
+        names = ", ".join(map(repr, passed_by[:5])) + (", ..." if len(passed_by) > 5 else "")
+        nodes = counted(len(passed_by), "node")
+        yield f"Nothing was partitioned: inside= said no to {nodes} with a body ({names}), and there is no other"
+    else:
+        yield "Nothing was partitioned: inside= looks for calls, If, Loop and Scan, and the graph has none"
+    yield from dict.fromkeys(note for report in reports for note in report.notes)
