@@ -49,6 +49,9 @@ def reduces_nothing(node: Node) -> bool:
 UNREDUCED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 """Reductions that do something to each number even where nothing is reduced."""
 
+WITHOUT_HALVES = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Sinh")
+"""Functions that are imported for float16, and then have no machine code."""
+
 RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
@@ -59,6 +62,7 @@ RULES = (
          "TVM's floor_mod of floats is not a number where an operand is infinite"),
     *[Rule(op, reduces_nothing, "TVM's importer returns what it is given where no axes are named and noop_with_empty_axes is set")
       for op in UNREDUCED],
+    *[Rule(op, lambda n: _dtype(n) == "float16", f"TVM's code generation has no {op} of float16") for op in WITHOUT_HALVES],
     Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
     Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),

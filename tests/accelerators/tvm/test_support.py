@@ -54,3 +54,10 @@ def test_truth_values_that_are_combined(op: str) -> None:
     chosen = pt.op("Where", pt.op(op, a, b, name="both"), pt.constant(np.float32(1)), pt.constant(np.float32(2)), name="chosen")
     placement = pt.query(pt.Graph([chosen], [a, b]), "HETERO:cpu,reference")
     assert set(dict(placement).values()) == {"cpu"}
+
+
+@pytest.mark.parametrize("op", ["Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
+def test_what_has_no_machine_code_is_refused_before_it_is_compiled(op: str) -> None:
+    x = pt.variable("x", "float16", (3,))
+    said = pt.query(pt.Graph([pt.op(op, x, name="y", opset=22)], opsets={"": 22}), "HETERO:cpu,reference").why("y")
+    assert f"not on cpu: TVM's code generation has no {op} of float16" in said
