@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-gpu clean
+.PHONY: help demo test check-all soak lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -18,6 +18,13 @@ test:  ## ruff, mypy and all quick tests
 
 check-all:  ## the same with the slow tests, and with torch (a large download)
 	@.ci/run all
+
+soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
+	@.venv/bin/python -m tests.soak $(ARGS)
+
+.PHONY: .soak-venv
+.soak-venv:
+	@.ci/venv .venv dev,test
 
 lint:  ## ruff and mypy alone
 	@.ci/venv .venv dev,test

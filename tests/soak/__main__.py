@@ -14,6 +14,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -21,8 +22,13 @@ import attrs
 
 from tests.soak.figures import COLUMNS, Figures
 
-ATTACKS = ()
+ATTACKS = ("kills", "faults", "processes", "devices", "threads")
 """The modules, in the order in which they run."""
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+START, END = "<!-- soak -->", "<!-- /soak -->"
+"""Where the table is."""
 
 
 def main() -> None:
@@ -31,14 +37,33 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="for all attacks together (60)")
     parser.add_argument("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS), metavar="ATTACK")
     parser.add_argument("--seed", type=int, default=0, help="another seed tries other things (0)")
+    parser.add_argument("--publish", action="store_true", help="keep the rows in docs/reliability.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args()
     print("attack".ljust(12) + "".join(title.rjust(13) for title in (*COLUMNS, "seconds")), flush=True)
     share = arguments.minutes * 60 / len(arguments.only)
     made = {name: run(name, share, arguments.seed) for name in arguments.only}
+    if arguments.publish:
+        publish(PAGE, made, share, arguments.seed)
     if arguments.json:
         arguments.json.write_text(json.dumps({name: attrs.asdict(figures) for name, figures in made.items()}, indent=1))
     sys.exit(not all(figures.clean for figures in made.values()))
+
+
+def publish(page: Path, made: Mapping[str, Figures], seconds: float, seed: int) -> None:
+    """Put the rows into the page's table, in the places of older ones of the same attacks."""
+    before, start, rest = page.read_text("utf-8").partition(START)
+    table, end, after = rest.partition(END)
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
+    rows.pop("attack", None)
+    for name, figures in made.items():
+        command = f"python -m tests.soak --only {name} --minutes {seconds / 60:g} --seed {seed}"
+        counts = " | ".join(f"{getattr(figures, title):,}" for title in COLUMNS)
+        rows[name] = f"| {name} | {counts} | `{command}` |"
+    head = f"| attack | {' | '.join(COLUMNS)} | again |"
+    ruler = "|---|" + "---:|" * len(COLUMNS) + "---|"
+    lines = [head, ruler, *(rows[name] for name in sorted(rows))]
+    page.write_text(before + start + "\n" + "\n".join(lines) + "\n" + end + after, "utf-8")
 
 
 def run(name: str, seconds: float, seed: int) -> Figures:

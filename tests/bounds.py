@@ -1,0 +1,74 @@
+"""Are the lowest versions that setup.cfg allows enough? python -m tests.bounds [--folder FOLDER] [--highest] [PYTEST ARGUMENT...]
+
+Makes an environment of the lowest version of each requirement (with --highest: of the newest within the bounds, whatever .venv
+has), and runs the quick tests of the core in it. `make check-all` does so with the lowest."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+EXTRAS = ("onnxruntime", "openvino", "image")
+"""The extras whose bounds are tried too."""
+
+TOOLS = ("pytest >=8", "hypothesis >=6.100")
+"""What the tests themselves need, at any version."""
+
+TESTS = (
+    "tests/graph", "tests/onnx", "tests/text", "tests/passes", "tests/partition", "tests/mxnet",
+    "tests/accelerators/hetero/test_compile.py", "tests/accelerators/hetero/test_running.py",
+    "tests/accelerators/package/test_export.py", "tests/accelerators/package/test_cache.py",
+    "tests/accelerators/devices/test_registry.py", "tests/accelerators/tvm/test_cpu.py",
+)  # fmt: skip
+"""The core, in minutes."""
+
+
+def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
+    """What setup.cfg asks for, a line each."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    blocks = [config["options"]["install_requires"], *(config["options.extras_require"][extra] for extra in extras)]
+    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def lowest(requirement: str) -> str:
+    """The requirement held to its lowest version: "onnx >=1.19, <2" is "onnx ==1.19"."""
+    name, low = re.match(r"([\w.-]+)", requirement), re.search(r">=\s*([\w.]+)", requirement)
+    if name is None or low is None:
+        raise ValueError(f"{requirement!r} has no lower bound")
+    return f"{name[1]} =={low[1]}"
+
+
+def main() -> None:
+    """Make the environment, run the tests, and end with their status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="keep the environment there")
+    parser.add_argument("--highest", action="store_true")
+    arguments, more = parser.parse_known_args()
+    with tempfile.TemporaryDirectory(prefix="partita-bounds-") as name:
+        folder = arguments.folder or Path(name)
+        python = folder / "bin" / "python"
+        if not python.exists():
+            venv.create(folder, with_pip=True)
+        wanted = requirements() if arguments.highest else [lowest(line) for line in requirements()]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", *wanted, *TOOLS]
+        subprocess.run(command, check=True)
+        tests = [argument for argument in more if argument.startswith("tests")] or list(TESTS)
+        options = [argument for argument in more if not argument.startswith("tests")]
+        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests]
+        done = subprocess.run(command, cwd=ROOT, check=False)
+    sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""A device that misbehaves at random, in a model of several devices: each call is a right answer or one error that names it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import numpy as np
+
+import partita as pt
+from graph.interpret import interpret
+from tests.accelerators.hetero.small_devices import Ran, device
+from tests.soak.figures import Figures, rounds_for
+
+LIMIT = 0.2
+"""Seconds that a request has."""
+
+WAYS = ("right", "raises", "third", "hangs", "shape", "dtype", "count", "none", "foreign", "nan", "compile", "slow")
+
+
+def attack(seconds: float, seed: int) -> Figures:
+    """One misbehaviour after the other, asked by several threads."""
+    figures, chance = Figures(), random.Random(seed)
+    for number in rounds_for(seconds, at_least=len(WAYS)):
+        _one(figures, WAYS[number % len(WAYS)], chance)
+    return figures
+
+
+def _net() -> pt.Graph:
+    x = pt.variable("x", "float32", (4,))
+    return pt.Graph([pt.op("Neg", pt.op("Relu", pt.op("Abs", x, name="a"), name="b"), name="c")], name="net")
+
+
+def _one(figures: Figures, way: str, chance: random.Random) -> None:
+    calls, released = [0], threading.Event()
+
+    def run(self: Any, inputs: Any, out: Any = None) -> Any:
+        calls[0] += 1
+        made = interpret(self.graph, inputs)
+        if way == "raises" or (way == "third" and calls[0] % 3 == 0):
+            raise ValueError("boo")
+        if way == "hangs":
+            released.wait(30)
+        return _changed(way, made)
+
+    members: dict[str, Any] = {"run": run, "concurrent": chance.random() < 0.5}
+    breaks = "Relu" if way == "compile" else ""
+    x = np.float32([1, -2, 3, -4])
+    with device("odd", "Relu", breaks=breaks, made=type("Odd", (Ran,), members)):
+        settings = {"HETERO": {"NUM_REQUESTS": 4, "REQUEST_SECONDS": LIMIT if way == "hangs" else 60}}
+        model = pt.compile(_net(), "HETERO:odd,reference", settings)
+        futures = [model.start(x) for _ in range(9)]
+        for future in futures:
+            figures.calls += 1
+            try:
+                answer = future.result(60)[0]
+            except pt.PartitaError as error:
+                _check_error(figures, way, error)
+            except TimeoutError:
+                figures.failed("hangs", f"a device that {way}")
+            else:
+                _check_answer(figures, way, answer, x)
+        released.set()
+        model.close()
+    figures.tried += 1
+
+
+def _changed(way: str, made: list[Any]) -> Any:
+    changes: dict[str, Any] = {
+        "shape": [made[0][:2]], "dtype": [made[0].astype("f8")], "count": made * 2, "none": None,
+        "foreign": [made[0].astype(">f4")], "nan": [made[0] * np.float32(np.nan)],
+    }  # fmt: skip
+    return changes.get(way, made)
+
+
+def _check_error(figures: Figures, way: str, error: pt.PartitaError) -> None:
+    if way in ("right", "nan", "compile", "slow"):
+        figures.failed("differences", f"a device that {way} is an error: {error}")
+    elif way == "hangs":
+        if not isinstance(error, pt.RequestTimeout):
+            figures.failed("differences", f"a hang is told as {error}")
+    elif "'odd'" not in str(error):
+        figures.failed("differences", f"the error does not name the device: {error}")
+
+
+def _check_answer(figures: Figures, way: str, answer: Any, x: Any) -> None:
+    wanted = -np.abs(x) * np.float32(np.nan if way == "nan" else 1)
+    never = way in ("raises", "hangs", "shape", "dtype", "count", "none", "foreign")
+    if never or not np.array_equal(answer, wanted, equal_nan=True):
+        figures.failed("differences", f"a device that {way} gives {answer}")

@@ -1,0 +1,176 @@
+"""Caches and disks as they should not be: full, read-only, somebody else's, in pieces, shared by versions and processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import partita as pt
+from accelerators.cache import store
+from tests.soak.children import End, ended, forked, start
+from tests.soak.figures import Figures, rounds_for
+from tests.soak.nets import Net
+
+PROCESSES = 8
+"""So many use one cache at once."""
+
+NOBODY = 65534
+"""A user who owns nothing."""
+
+
+def attack(seconds: float, seed: int) -> Figures:
+    """One fault after the other, each with a cache of its own."""
+    figures, chance = Figures(), random.Random(seed)
+    kinds = [_disk_is_full, _nobodys_cache, _no_home, _something_in_the_way, _several_versions, _bytes_are_changed]
+    for number in rounds_for(seconds, at_least=len(kinds)):
+        with tempfile.TemporaryDirectory(prefix="partita-faults-") as name:
+            kinds[number % len(kinds)](Path(name), chance, figures)
+    return figures
+
+
+def _note(figures: Figures, end: End, what: str) -> None:
+    figures.tried += 1
+    if end.wrong:
+        figures.failed(end.wrong, f"{what}: status {end.status}: {end.told[-400:]}")
+
+
+def _right(net: Net, device: str = "cpu") -> bool:
+    """It may warn that nothing is cached; the answer is right."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return net.is_right(pt.compile(net.graph(), device)(net.x)[0])
+
+
+def _in(folder: Path, action: Callable[[], bool]) -> Callable[[], bool]:
+    """With the cache in this folder."""
+
+    def inside() -> bool:
+        with mock.patch.dict(os.environ, XDG_CACHE_HOME=str(folder / "home")):
+            return action()
+
+    return inside
+
+
+def _disk_is_full(folder: Path, chance: random.Random, figures: Figures) -> None:
+    """No file grows beyond some size: the model runs, an export is an error that leaves the old file."""
+    net, path, room = Net(chance.randrange(9)), folder / "net.partita", chance.randrange(60_000)
+
+    def action() -> bool:
+        model = pt.compile(net.graph(), "reference")
+        model.export(path)
+        before = path.read_bytes()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        right = _right(net)
+        try:
+            model.export(path)
+        except pt.AcceleratorError as error:
+            assert "the file cannot be written" in str(error), error
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        left = [item.name for item in folder.iterdir() if item.name.endswith(".part")]
+        return right and path.read_bytes() == before and not left and net.is_right(pt.import_model(path)(net.x)[0])
+
+    _note(figures, forked(_in(folder, action), folder), f"no file may be longer than {room} bytes")
+
+
+def _nobodys_cache(folder: Path, chance: random.Random, figures: Figures) -> None:
+    """A cache that can only be read, or that is another user's."""
+    net = Net(chance.randrange(9))
+    os.chmod(folder, 0o755)
+    filled = chance.random() < 0.5
+    if filled:
+        _note(figures, forked(_in(folder, lambda: _right(net)), folder), "to fill the cache")
+
+    def action() -> bool:
+        pt.compile(Net(1, 8).graph(), "cpu", config={"CACHE_DIR": "off"})  # What is installed may be root's alone: import it now.
+        if os.getuid() == 0:
+            os.setuid(NOBODY)
+        else:
+            for inner, _, _ in os.walk(folder / "home"):
+                os.chmod(inner, 0o500)
+        return _right(net)
+
+    _note(figures, forked(_in(folder, action), folder), f"a cache that cannot be written to, {'filled' if filled else 'empty'}")
+    for inner, _, _ in os.walk(folder / "home"):
+        os.chmod(inner, 0o700)
+
+
+def _no_home(folder: Path, chance: random.Random, figures: Figures) -> None:
+    net = Net(chance.randrange(9))
+    (folder / "a file").write_text("")
+    homes = [{"HOME": str(folder / "a file" / "below")}, {"HOME": ""}, {"HOME": str(folder / "a file")}]
+    home = chance.choice([*homes, {"XDG_CACHE_HOME": "here"}])
+
+    def action() -> bool:
+        with mock.patch.dict(os.environ, home):
+            if "XDG_CACHE_HOME" not in home:
+                del os.environ["XDG_CACHE_HOME"]
+            os.chdir(folder)
+            return _right(net)
+
+    _note(figures, forked(action, folder), f"no home: {home}")
+
+
+def _something_in_the_way(folder: Path, chance: random.Random, figures: Figures) -> None:
+    """A file where a folder should be, a folder where a file should be, or a link that leads nowhere."""
+    net = Net(chance.randrange(9))
+    if chance.random() < 0.7:
+        _note(figures, forked(_in(folder, lambda: _right(net)), folder), "to fill the cache")
+    places = [folder / "home", folder / "home" / "partita", *(folder / "home").rglob("*")]
+    place, kind = chance.choice(places), chance.choice(("file", "folder", "link", "pipe"))
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "file":
+        place.write_bytes(b"in the way")
+    elif kind == "folder":
+        (place / "inner").mkdir(parents=True)
+    elif kind == "link":
+        place.symlink_to(folder / "nothing" / "there")
+    else:
+        os.mkfifo(place)
+    _note(figures, forked(_in(folder, lambda: _right(net)), folder), f"a {kind} in the place of {place.relative_to(folder)}")
+
+
+def _bytes_are_changed(folder: Path, chance: random.Random, figures: Figures) -> None:
+    """Some files of the cache are cut, or a byte of them is another."""
+    net = Net(chance.randrange(9))
+    _note(figures, forked(_in(folder, lambda: _right(net)), folder), "to fill the cache")
+    files = [path for path in (folder / "home").rglob("*") if path.is_file() and path.stat().st_size]
+    for path in chance.sample(files, chance.randint(1, len(files))):
+        data = bytearray(path.read_bytes())
+        if chance.random() < 0.5:
+            data = data[: chance.randrange(len(data))]
+        else:
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+    _note(figures, forked(_in(folder, lambda: _right(net)), folder), "files of the cache were damaged")
+
+
+def _several_versions(folder: Path, chance: random.Random, figures: Figures) -> None:
+    """Processes of two versions, whose entries have other heads and other keys, on one cache at once."""
+    nets = [Net(chance.randrange(3)) for _ in range(PROCESSES)]
+
+    def action(number: int) -> Callable[[], bool]:
+        if number % 2:
+            return _in(folder, lambda: _right(nets[number]))
+
+        def other_version() -> bool:
+            magic = mock.patch.object(store, "MAGIC", b"partita entry 2\n")
+            source = mock.patch("accelerators.cache.key.source_digest", lambda: "0" * 64 if number % 4 else "as it is")
+            with magic, source:
+                return _right(nets[number])
+
+        return _in(folder, other_version)
+
+    children = [start(action(number), folder) for number in range(PROCESSES)]
+    for child in children:
+        _note(figures, ended(child), "eight processes of two versions on one cache")
