@@ -177,10 +177,12 @@ class _Splice:
         if any(entry is None for entry in captures):
             raise GraphError("a body captures an input that is absent", where=f"node {node.name!r} in call {call.name!r}")
         if node.is_op:
-            node_name = self.inlining.op_name(node.name, call.name)
+            free = node.name not in self.names
+            node_name = self.inlining.op_name(node.name if free else f"{call.name}_{node.name}", call.name)
             node = map_bodies(node, lambda body: self.inlining.renamed_body(body, call.name))
         else:
-            node_name = name_inlined(node.name, call.name, self.names, self._counts)
+            free = node.name not in self.inlining.ops
+            node_name = name_inlined(node.name if free else f"{call.name}_{node.name}", call.name, self.names, self._counts)
         outputs = tuple([n and name_inlined(n, call.name, self.values, self._counts) for n in node.output_names])
         after = (*(nodes[earlier] for earlier in node.after), *before) if node.is_op else ()
         noted = node.is_op and (AFTER in node.metadata or AFTER in call.metadata)

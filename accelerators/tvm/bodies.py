@@ -25,6 +25,10 @@ SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout".split())
 """Ops whose constants always stay inside: their values decide what is computed."""
 
 
+LIFTED = frozenset("ScatterElements Scatter ScatterND Div Mod".split())
+"""Ops whose constants of several numbers are always inputs: their kernels read them at places."""
+
+
 @attrs.frozen(slots=True, eq=False)
 class Body:
     """What one kernel computes."""
@@ -71,7 +75,14 @@ def _read_inside(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op in SEEN:
             kept.update(entry.node for entry in node.reads if entry.node.value is not None)
+    for node in graph.nodes:
+        if node.op in LIFTED:
+            kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
     return kept - {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
+
+
+def _is_lifted(node: Node, array: np.ndarray[Any, Any] | None) -> bool:
+    return array is not None and (array.size != 1 or node.op not in ("Div", "Mod"))
 
 
 def _small(array: np.ndarray[Any, Any]) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import numpy as np
+
 from accelerators.tvm.attentions import AttentionProperty
 from accelerators.tvm.convolutions import BlockedProperty
 from accelerators.tvm.gemms import spread_gemms
@@ -68,13 +70,25 @@ class ChainSelector(ContainOpSelector):
         made = node.output_types[0]
         if super().label(node) is None or not isinstance(made, TensorType) or _alone(node):
             return None
-        return made.shape
+        return made.shape, node.op in RING and "int" in made.dtype
+
+
+RING = frozenset("Add Sub Mul Neg Sum".split())
+"""Ops that count modulo the type's size whichever way their formulas are rearranged, as long as nothing else joins them.
+
+TVM simplifies comparisons, casts, minima and maxima of what they make as if whole numbers never overflowed, and tells LLVM so;
+what comes out of memory it knows nothing of."""
 
 
 def _alone(node: Node) -> bool:
-    """Does a kernel of our own take the op by itself? Powers of several element types, and divisions of whole numbers."""
-    mixed = node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1
-    return mixed or (node.op == "Div" and "float" not in getattr(node.output_types[0], "dtype", "float"))
+    """Is the op's kernel better its own? Powers of several element types, divisions of whole numbers, and what else makes a whole
+    number of whole numbers by counting, or of one that may not fit."""
+    made, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
+    if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
+        return True
+    if "int" not in made or "int" not in first:
+        return False
+    return node.op in ("Div", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, made))
 
 
 class SingleProperty(PatternProperty):

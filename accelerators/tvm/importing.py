@@ -10,6 +10,7 @@ from typing import Any
 
 from accelerators.errors import CompileError
 from accelerators.tvm.library import compiling, part, tvm
+from accelerators.tvm.unordered import cast, sign
 from graph.errors import PartitaError
 from graph.graph import Graph
 
@@ -45,7 +46,7 @@ def legalize(module: Any, target: Any) -> Any:
     passes = [
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
-        relax.transform.LegalizeOps({"relax.take": _take}),
+        relax.transform.LegalizeOps({"relax.take": _take, "relax.sign": sign, "relax.astype": cast}),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         relax.transform.AnnotateTIROpPattern(),

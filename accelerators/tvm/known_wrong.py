@@ -49,20 +49,40 @@ def reduces_nothing(node: Node) -> bool:
 UNREDUCED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 """Reductions that do something to each number even where nothing is reduced."""
 
-WITHOUT_HALVES = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Sinh")
-"""Functions that are imported for float16, and then have no machine code."""
+WIDE = frozenset(("int64", "uint64"))
+SORTED = frozenset("float64 int8 uint8 int32 int64".split())
+"""What TVM's TopK sorts right, but for what is no number among doubles."""
+
+
+def _drops_nan(node: Node) -> bool:
+    return _is_float(node)
+
+
+def _other_sizes(node: Node) -> bool:
+    """Are the indices shorter than the data along another dimension than the axis?"""
+    shapes = [entry.type.shape for entry in node.reads[:2] if isinstance(entry.type, TensorType) and entry.type.is_static]
+    if len(shapes) < 2 or not shapes[0] or shapes[1] is None:
+        return False
+    axis = int(node.attrs.get("axis", 0)) % len(shapes[0])
+    return any(a != b for d, (a, b) in enumerate(zip(shapes[0], shapes[1], strict=True)) if d != axis)
+
 
 RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
+    *[Rule(op, _drops_nan, f"TVM's {op} passes over what is no number") for op in ("GlobalMaxPool", "Hardmax")],
+    Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for what is no number, and not every element type"),
+    Rule("Pow", lambda n: "int" in _dtype(n) and "int" in _dtype(n, 1), "TVM makes whole powers in floating point"),
+    Rule("ReduceMean", lambda n: _dtype(n) in WIDE, "TVM's sum of 64-bit numbers may run over before it is divided"),
+    Rule("ReduceLogSumExp", lambda n: True, "TVM subtracts the largest number even where it is infinite"),
+    *[Rule(op, _other_sizes, "TVM takes it that indices are as long as the data") for op in ("Scatter", "ScatterElements")],
     Rule("IsInf", lambda n: n.attrs.get("detect_negative", 1) != 1 or n.attrs.get("detect_positive", 1) != 1,
          "TVM's importer ignores detect_negative and detect_positive"),
     Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,
          "TVM's floor_mod of floats is not a number where an operand is infinite"),
     *[Rule(op, reduces_nothing, "TVM's importer returns what it is given where no axes are named and noop_with_empty_axes is set")
       for op in UNREDUCED],
-    *[Rule(op, lambda n: _dtype(n) == "float16", f"TVM's code generation has no {op} of float16") for op in WITHOUT_HALVES],
     Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
     Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),

@@ -14,6 +14,7 @@ from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.importing import import_body, legalize, quiet, refused
 from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.unordered import carrying
 from graph.types import TensorType
 from graph.words import counted
 
@@ -149,9 +150,9 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
     for var in legal.get_global_vars():
         symbol = symbols.get(var.name_hint)
         if symbol is not None:
-            plain[symbol] = legal[var]
             with quiet(), refused("scheduling"):
-                scheduled[var], schedules[symbol] = schedule(legal[var], machine)
+                made, schedules[symbol] = schedule(legal[var], machine)
+                plain[symbol], scheduled[var] = carrying(legal[var]), carrying(made)
     return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.tvm.halves import HALVES, is_half, is_widened
 from accelerators.tvm.known_wrong import UNREDUCED, reduces_nothing
 from accelerators.tvm.layouts.resizing import matrix
 from graph.build import constant, op, variable
@@ -27,12 +28,13 @@ SINGLE = 1
 def own_parts(node: Node, graph: Graph) -> Graph | None:
     """The op's body, its inputs named x0, x1, … after the node's; None where the op has no parts of ours."""
     make = _PARTS.get(str(node.op)) if not node.domain else None
-    return None if make is None else make(_Parts(node, graph))
+    body = None if make is None else make(_Parts(node, graph))
+    return _in_single_precision(_Parts(node, graph)) if body is None and is_widened(node) else body
 
 
 def has_own_parts(node: Node) -> bool:
     """Do we take such ops apart?"""
-    return not node.domain and node.op in _PARTS
+    return not node.domain and (node.op in _PARTS or is_widened(node))
 
 
 class _Parts:
@@ -59,9 +61,13 @@ class _Parts:
         return constant(np.asarray(values, dtype))[0]
 
     def mean(self, x: NodeEntry, axes: Sequence[int]) -> NodeEntry:
-        if self.version < 18:
-            return self.op("ReduceMean", x, axes=list(axes), keepdims=1)
-        return self.op("ReduceMean", x, self.numbers(axes), keepdims=1)
+        return self.reduced("ReduceMean", x, axes)
+
+    def reduced(self, name: str, x: NodeEntry, axes: Sequence[int], keepdims: int = 1) -> NodeEntry:
+        """A reduction along these axes."""
+        if self.version < (13 if name == "ReduceSum" else 18):
+            return self.op(name, x, axes=list(axes), keepdims=keepdims)
+        return self.op(name, x, self.numbers(axes), keepdims=keepdims)
 
     def centred(self, x: NodeEntry, axes: Sequence[int]) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
         """What is left without the mean, its mean square, and the mean."""
@@ -78,8 +84,26 @@ def _type(entry: NodeEntry | None) -> TensorType | None:
     return made if isinstance(made, TensorType) else None
 
 
+def onnx_type(dtype: str) -> int:
+    """ONNX's number for an element type."""
+    from onnx.helper import np_dtype_to_tensor_dtype
+
+    return int(np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+
+
 def _is_half(dtype: str) -> bool:
-    return dtype in ("float16", "bfloat16")
+    return dtype in HALVES
+
+
+def _in_single_precision(parts: _Parts) -> Graph:
+    """The op itself between casts of its half-precision inputs to float32 and of its results back."""
+    node = parts.node
+    given = [parts.input(i) for i in range(len(node.inputs))]
+    wide = [parts.op("Cast", x, to=SINGLE) if x is not None and is_half(x) else x for x in given]
+    made = op(str(node.op), *wide, opset=parts.version, n_outputs=len(node.output_names), **node.attrs)
+    half = [is_half(entry) for entry in node.outputs]
+    to = onnx_type(next(made.dtype for made in map(_type, node.inputs) if made is not None and _is_half(made.dtype)))
+    return parts.done(*[parts.op("Cast", e, to=to) if short else e for e, short in zip(made.outputs, half, strict=True)])
 
 
 def _widened(parts: _Parts, dtype: str) -> NodeEntry:
@@ -132,7 +156,7 @@ def _group(parts: _Parts) -> Graph | None:
 
 def _mean_variance(parts: _Parts) -> Graph | None:
     made, x = _type(parts.node.inputs[0]), parts.input(0)
-    if made is None or x is None or _is_half(made.dtype):
+    if made is None or x is None or is_half(x):
         return None
     rest, square, _ = parts.centred(x, parts.node.attrs.get("axes", (0, 2, 3)))
     return parts.done(parts.op("Div", rest, parts.op("Add", parts.op("Sqrt", square), parts.numbers(1e-9, made.dtype))))
@@ -178,7 +202,76 @@ def _unreduced(parts: _Parts) -> Graph | None:
     return parts.done(parts.op("Log" if how == "ReduceLogSum" else "Abs", x))
 
 
+def _top(parts: _Parts) -> Graph | None:
+    """The largest or smallest numbers, sorted in double precision: there is room above infinity for what is no number, which
+    TVM's sort takes for equal to anything. Narrow whole numbers, which it does not take, are widened."""
+    made, x, count = _type(parts.node.inputs[0]), parts.input(0), parts.input(1)
+    if made is None or x is None or count is None or parts.version < 10:
+        return None
+    sorted_as = _SORTED.get(made.dtype)
+    if sorted_as is None:
+        return None
+    wide = parts.op("Cast", x, to=onnx_type(sorted_as))
+    if sorted_as == "float64":
+        single = parts.op("Cast", x, to=SINGLE) if _is_half(made.dtype) else x
+        nan = parts.op("IsNaN", single)
+        finite = parts.op("Min", wide, parts.numbers(1e300, np.float64))
+        wide = parts.op("Where", nan, parts.numbers(np.inf, np.float64), finite)
+    top = op("TopK", wide, count, opset=parts.version, n_outputs=2, **parts.node.attrs)
+    values = parts.op("GatherElements", x, top[1], axis=int(parts.node.attrs.get("axis", -1)))
+    return parts.done(*(values, top[1])[: len(parts.node.output_names)])
+
+
+_SORTED = {
+    "float16": "float64", "bfloat16": "float64", "float32": "float64", "int16": "int32", "uint16": "int32", "uint32": "int64",
+}  # fmt: skip
+"""By element type, in which other one it is sorted."""
+
+
+def _hardmax(parts: _Parts) -> Graph | None:
+    """Along another dimension than the last: moved there and back."""
+    made, x = _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or not made.rank or x is None or parts.version < 13:
+        return None
+    turned = list(range(made.rank))
+    axis = int(parts.node.attrs.get("axis", -1)) % made.rank
+    turned[axis], turned[-1] = turned[-1], turned[axis]
+    return parts.done(parts.op("Transpose", parts.op("Hardmax", parts.op("Transpose", x, perm=turned), axis=-1), perm=turned))
+
+
+def _largest_of_all(parts: _Parts) -> Graph | None:
+    """GlobalMaxPool as a reduction."""
+    made, x = _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or made.rank is None or x is None:
+        return None
+    return parts.done(parts.reduced("ReduceMax", x, range(2, made.rank)))
+
+
+def _log_of_sum(parts: _Parts) -> Graph | None:
+    """ReduceLogSumExp: the largest number is subtracted first, unless it is infinite; whole numbers by way of doubles."""
+    node, made, x = parts.node, _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or not made.rank or x is None or 0 in (made.shape or ()) or is_half(x):
+        return None
+    if reduces_nothing(node):
+        return parts.done(parts.op("Identity", x))
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is not None and given.node.value is None:
+        return None
+    axes = node.attrs.get("axes") if given is None else given.node.value.tolist()  # type: ignore[union-attr]
+    axes = axes or list(range(made.rank))
+    dtype = made.dtype if "float" in made.dtype else "float64"
+    x = x if dtype == made.dtype else parts.op("Cast", x, to=onnx_type(dtype))
+    top = parts.reduced("ReduceMax", x, axes)
+    top = parts.op("Where", parts.op("IsInf", top), parts.numbers(0, dtype), top)
+    keep = int(node.attrs.get("keepdims", 1))
+    total = parts.reduced("ReduceSum", parts.op("Exp", parts.op("Sub", x, top)), axes, keep)
+    y = parts.op("Add", parts.op("Log", total), parts.reduced("ReduceMax", top, axes, keep))
+    return parts.done(y if dtype == made.dtype else parts.op("Cast", y, to=onnx_type(made.dtype)))
+
+
 _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
     "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
-    "Resize": _resize, "Upsample": _resize, **dict.fromkeys(UNREDUCED, _unreduced),
+    "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
+    "ReduceLogSumExp": _log_of_sum,
+    **dict.fromkeys(UNREDUCED, _unreduced),
 }  # fmt: skip

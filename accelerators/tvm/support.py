@@ -10,7 +10,8 @@ from accelerators.errors import CompileError
 from accelerators.forking import Guard
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
-from accelerators.tvm.importing import import_body, legalize
+from accelerators.tvm.halves import is_widened
+from accelerators.tvm.importing import import_body, legalize, quiet, refused
 from accelerators.tvm.indices import OPS, outside
 from accelerators.tvm.known_wrong import known_wrong, wrong_size
 from accelerators.tvm.library import part
@@ -117,6 +118,8 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} is {made}: kernels take tensors only"
         if made.dtype not in DTYPES:
             return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
+    if is_widened(node):
+        return f"TVM's {node.op} rounds half-precision numbers at every step"
     if not _static(node):
         return _unknown_sizes(node, graph)
     return takes_no_truth(node, graph) or outside(node) or wrong_size(node)
@@ -175,7 +178,9 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> bool | str:
     """A template of ours takes the node, or TVM imports and lowers it by itself and finds the types that we know."""
     try:
         body = make_body(alone(node, graph))
-        if find_template(body, machine) is not None:
+        with quiet(), refused("template"):
+            drafted = find_template(body, machine)
+        if drafted is not None:
             return True
         wrong = known_wrong(node)
         if wrong is not None:

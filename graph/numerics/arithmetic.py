@@ -29,6 +29,8 @@ def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a to the b in the type of a; the exponent may have a type of its own."""
     if a.dtype.kind in "iu" and b.dtype.kind in "iu" and np.any(b < 0):
         return np.power(a.astype(np.float64), b).astype(a.dtype)
+    if a.dtype == np.uint64 and b.dtype.kind == "i":
+        b = b.astype(np.uint64)  # numpy knows no other type for both than float64
     return np.power(a, b).astype(a.dtype)
 
 

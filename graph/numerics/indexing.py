@@ -30,7 +30,7 @@ def gather_nd(x: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.
     return x[(*coordinates, *np.moveaxis(indices, -1, 0))]
 
 
-@numerics("Scatter", "ScatterElements")
+@numerics("Scatter", "ScatterElements", widen=True)
 def scatter_elements(
     x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
 ) -> np.ndarray:
@@ -38,7 +38,7 @@ def scatter_elements(
     return _written(x, _places(indices, axis), updates, reduction)
 
 
-@numerics("ScatterND")
+@numerics("ScatterND", widen=True)
 def scatter_nd(
     x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none"
 ) -> np.ndarray:

@@ -45,12 +45,13 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
 
 
 def _largest(root: Node, after: Epilogue, machine: Machine) -> Slide:
-    """Maxima; what is no number may be passed over: ONNX does not say what becomes of it."""
+    """Maxima. They pass over what is no number; the sum of squares is none only where one of the numbers is none, and is the
+    result there."""
 
     def write(total: str, row: str, place: str, inside: int) -> Lines:
         return after.store(total, ["n", "block", place, "l"])
 
-    return Slide(window_of(root), -math.inf, lambda total, image, kw: f"T.max({total}, {image})", write)
+    return Slide(window_of(root), -math.inf, lambda total, image, kw: f"T.max({total}, {image})", write, has_squares=True)
 
 
 def _average(root: Node, after: Epilogue, machine: Machine) -> Slide:

@@ -1,7 +1,7 @@
 """The largest or smallest number along any dimensions, where no template is faster.
 
 TVM's own begins at the smallest finite number, which is what comes out where there is nothing but -inf; this one begins at -inf.
-The generic rule schedules it."""
+What is no number comes through, which TVM's own drops. The generic rule schedules it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def extreme(body: Body, machine: Machine) -> Draft | None:
     return Draft(made, name)
 
 
+def extreme_of(dtype: str, largest: bool) -> Any:
+    """TVM's reducer to the largest or smallest number; one that is no number wins."""
+    te, tirx = part("te"), part("tirx")
+
+    def join(a: Any, b: Any) -> Any:
+        better = tirx.Select(a > b if largest else a < b, a, b)
+        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+
+    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))
+
+
 def _axes(node: Node, rank: int) -> list[int]:
     """The dimensions that go; none if the op moves its input on, or says them too late."""
     axes = node.attrs.get("axes")
@@ -46,16 +57,9 @@ def _axes(node: Node, rank: int) -> list[int]:
 
 
 def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
-    te, tirx, dtype = part("te"), part("tirx"), element_of(node[0])
+    te, dtype = part("te"), element_of(node[0])
     largest, keep = node.op == "ReduceMax", node.attrs.get("keepdims", 1)
-
-    def join(a: Any, b: Any) -> Any:
-        return te.max(a, b) if largest else te.min(a, b)
-
-    reducer = te.comm_reducer(
-        join,
-        lambda kind: tirx.const(-math.inf if largest else math.inf, kind),
-    )
+    reducer = extreme_of(dtype, largest)
     given = te.placeholder(shape, dtype, "x0")
     along = {axis: te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in axes}
 

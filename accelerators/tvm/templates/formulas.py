@@ -21,6 +21,9 @@ CHAINED = frozenset(("float32", "int32", "int64", "bool"))
 INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 NUMBERS = INTEGERS | {"float32", "float64"}
 
+HIGHEST = 64
+"""The highest power of whole numbers that is multiplied out."""
+
 LATEST = 21
 """The version that a selector names, which is not told the graph's: formulas hold from version 7 on."""
 
@@ -31,13 +34,15 @@ def formula(node: Node, version: int) -> Formula | None:
     typed = all(isinstance(entry.type, TensorType) and entry.type.is_static for entry in (*node.reads, *node.outputs))
     if made is None or not typed:
         return None
+    if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):
+        return None
     if node.op == "BitCast" and _bits(_dtype(node.reads[0])) != _bits(_dtype(node[0])):
         return None
     read = FLOAT32
     for ops, dtypes in _DTYPES:
         if node.op in ops:
             read = dtypes
-    if any(_dtype(entry) not in read for entry in node.reads) or _dtype(node[0]) not in NUMBERS | {"bool"}:
+    if any(_dtype(entry) not in read for entry in node.reads) or _dtype(node[0]) not in NUMBERS | {"bool", "float16"}:
         return None
     return made
 
@@ -57,12 +62,33 @@ def _choose(condition: Number, yes: Number, no: Number) -> Number:
 def _clip(node: Node, x: Sequence[Number]) -> Number:
     low = x[1] if len(x) > 1 and x[1] is not None else _bound(node, "min")
     high = x[2] if len(x) > 2 and x[2] is not None else _bound(node, "max")
-    made = x[0] if low is None else at_least(x[0], low)
-    return made if high is None else at_most(made, high)
+    made = x[0] if low is None else _held(node, 1, low, at_least(x[0], low))
+    return made if high is None else _held(node, 2, high, at_most(made, high))
+
+
+def _held(node: Node, place: int, bound: Number, made: Number) -> Number:
+    """What is left within a bound; a bound that is no number makes everything none."""
+    entry = node.inputs[place] if len(node.inputs) > place else None
+    value = entry.node.value if entry is not None else float(node.attrs["min" if place == 1 else "max"])
+    if value is not None and not math.isnan(float(value)):
+        return made
+    return _choose(bound <= _same(node, math.inf), made, bound)
 
 
 def _bound(node: Node, name: str) -> Number | None:
     return const(float(node.attrs[name])) if name in node.attrs else None
+
+
+def _same(node: Node, value: float) -> Number:
+    """A constant of the element type that the node makes."""
+    return part("tirx").const(value, _dtype(node[0]))
+
+
+def _sign(node: Node, x: Sequence[Number]) -> Number:
+    """What is no number stays so, and of the two zeros there is one."""
+    one, zero = _same(node, 1.0), _same(node, 0.0)
+    below = _choose(x[0] < zero, zero - one, _choose(x[0].equal(zero), zero, x[0]))
+    return _choose(x[0] > zero, one, below)
 
 
 def _gelu(node: Node, x: Sequence[Number]) -> Number:
@@ -93,13 +119,15 @@ def _fold(operation: Callable[[Number, Number], Number]) -> Formula:
 def _cast(node: Node, x: Sequence[Number]) -> Number:
     made = node.output_types[0]
     assert isinstance(made, TensorType)
-    if made.dtype == "bool":
-        return x[0] != part("tirx").const(0, _dtype(node.reads[0]))
+    if made.dtype == "bool":  # by Select, since `!=` of floats is false for what is no number
+        tirx = part("tirx")
+        zero = x[0].equal(tirx.const(0, _dtype(node.reads[0])))
+        return _choose(zero, tirx.const(0, "bool"), tirx.const(1, "bool"))
     return x[0].astype(made.dtype)
 
 
 def _relu(node: Node, x: Sequence[Number]) -> Number:
-    return at_least(x[0], 0.0)
+    return at_least(x[0], _same(node, 0.0))
 
 
 def _bits(dtype: str) -> int:
@@ -121,12 +149,33 @@ def _shift(node: Node, x: Sequence[Number]) -> Number:
 
 
 def _power(node: Node, x: Sequence[Number]) -> Number:
-    """Whole numbers by way of double precision."""
+    """Whole numbers to a known power as products, which count modulo the type's size; others by way of double precision."""
     dtype, exponent = _dtype(node[0]), node.reads[1].node.value
     if exponent is not None and exponent.size == 1 and dtype == "float32" and exponent.item() in (2, 3):
         return x[0] * x[0] if exponent.item() == 2 else x[0] * x[0] * x[0]
+    if dtype in INTEGERS and _dtype(node.reads[1]) in INTEGERS:
+        assert exponent is not None
+        return _product(node, x[0], int(exponent.item()))
     middle = dtype if dtype.startswith("float") else "float64"
     return part("tirx").pow(x[0].astype(middle), x[1].astype(middle)).astype(dtype)
+
+
+def is_whole_power(node: Node) -> bool:
+    """Is it a whole number to a whole power?"""
+    return _dtype(node[0]) in INTEGERS and _dtype(node.reads[1]) in INTEGERS
+
+
+def _is_known_power(node: Node) -> bool:
+    exponent = node.reads[1].node.value
+    return exponent is not None and exponent.size == 1 and 0 <= exponent.item() <= HIGHEST
+
+
+def _product(node: Node, x: Number, count: int) -> Number:
+    """So many of them multiplied, by squares."""
+    if count < 2:
+        return x if count else _same(node, 1)
+    half = numbers.let(_product(node, x, count // 2), lambda half: half * half)
+    return half * x if count % 2 else half
 
 
 def _better(node: Node, a: Number, b: Number, wins: Number) -> Number:
@@ -170,9 +219,10 @@ _FORMULAS: dict[str, Formula] = {
     "Abs": lambda n, x: part("te").max(x[0], const(0.0) - x[0]),
     "Relu": _relu,
     "LeakyRelu": lambda n, x: _choose(x[0] > const(0.0), x[0], x[0] * _number(n, "alpha", 0.01)),
-    "PRelu": lambda n, x: _choose(x[0] > const(0.0), x[0], x[0] * x[1]),
+    "PRelu": lambda n, x: _choose(x[0] < _same(n, 0.0), x[0] * x[1], x[0]),
     "ThresholdedRelu": lambda n, x: _choose(x[0] > _number(n, "alpha", 1.0), x[0], const(0.0)),
     "Clip": _clip,
+    "Sign": _sign,
     "Sqrt": lambda n, x: part("tirx").sqrt(x[0]),
     "Reciprocal": lambda n, x: const(1.0) / x[0],
     "Exp": lambda n, x: numbers.exp(x[0]),
@@ -207,7 +257,9 @@ DEAR = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu Softsig
 """Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
 
 _DTYPES = (
-    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), CHAINED),
+    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal".split()), CHAINED),
+    (frozenset(("Cast",)), CHAINED | {"float16", "float64"}),
+    (frozenset(("Clip", "PRelu", "Relu", "Sign")), frozenset(("float32", "float64"))),
     (frozenset(("Pow", "Max", "Min")), NUMBERS),
     (frozenset(("BitCast",)), NUMBERS),
     (frozenset(("BitShift",)), INTEGERS - {"uint32", "uint64"}),

@@ -1,6 +1,7 @@
 """The largest number in each window, where no template is faster.
 
-Like `extremes`, it begins at minus infinity, which is also what stands outside of the input. The generic rule schedules it."""
+Like `extremes`, it begins at minus infinity, which is also what stands outside of the input, and one that is no number wins. The
+generic rule schedules it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.schedules import schedule
 from accelerators.tvm.templates import Draft, template
-from accelerators.tvm.templates.extremes import FLOATS
+from accelerators.tvm.templates.extremes import FLOATS, extreme_of
 from graph.node import Node
 
 
@@ -66,7 +67,7 @@ def windows(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> Windows:
 def _function(shape: Sequence[int], wanted: Sequence[int], dtype: str, windows: Windows) -> Any:
     te, tirx = part("te"), part("tirx")
     lowest = tirx.const(-math.inf, dtype)
-    reducer = te.comm_reducer(lambda a, b: tirx.Select(b > a, b, a), lambda kind: tirx.const(-math.inf, kind))
+    reducer = extreme_of(dtype, largest=True)
     given = te.placeholder(tuple(shape), dtype, "x0")
     along = [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(windows.sizes)]
     rows = zip(shape[2:], wanted[2:], windows.sizes, windows.steps, windows.begins, windows.gaps, strict=True)

@@ -140,7 +140,7 @@ class _Making:
         elif kind == "softmax":
             made = self._softmax(first)
         else:
-            made = self._reduced(kind, first)
+            made = self._reduced(kind, first) if kind == "sum" else self._extreme(kind, first)
             if node.op == "ReduceMean":
                 made = self._each([made], lambda x: x * const(1 / whole[-1]))
         self.values[node[0]] = made
@@ -172,6 +172,15 @@ class _Making:
 
     def _reduced(self, how: str, of: Step) -> Step:
         return self._add(Step(how, False, (of,), level=of.level + 1))
+
+    def _extreme(self, how: str, of: Step) -> Step:
+        """The largest or smallest number. It passes over what is no number; a sum of squares is none only where one of them is
+        none, and is the result there."""
+        squares = self._reduced("sum", self._each([of], lambda x: x * x))
+        return self._each(
+            [self._reduced(how, of), squares],
+            lambda best, total: part("tirx").Select(total <= const(math.inf), best, total),
+        )
 
     def _softmax(self, x: Step) -> Step:
         power = self._each([x, self._reduced("max", x)], lambda x, top: exp_of_negative(x - top), is_long=True)

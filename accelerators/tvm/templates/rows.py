@@ -119,7 +119,10 @@ def _as_it_is(p: Place) -> str:
 
 @template("cpu", ops=frozenset(REDUCTIONS))
 def reduction(body: Body, machine: Machine) -> Draft | None:
-    """A sum, mean, maximum or minimum over the last dimensions."""
+    """A sum, mean, maximum or minimum over the last dimensions.
+
+    A maximum passes over what is no number, and a sum of squares is none only where one of the numbers is none: there it is the
+    result."""
     node = _only(body)
     shape = _shape(node)
     size = _reduced(node, shape, body.graph.opsets.get("", 1)) if node is not None and shape else None
@@ -131,6 +134,9 @@ def reduction(body: Body, machine: Machine) -> Draft | None:
     lines = row.reduce(
         "sum" if square else how, lambda p: f"{p.row('x0')} * {p.row('x0')}" if square else p.row("x0"), "m[0]"
     )
+    if how in ("max", "min"):
+        lines += row.reduce("sum", lambda p: f"{p.row('x0')} * {p.row('x0')}", "m[1]")
+        lines.append('m[0] = T.Select(m[1] <= T.float32("inf"), m[0], m[1])')
     if node.op in ("ReduceMean", "GlobalAveragePool"):
         lines.append(f"m[0] = m[0] * T.float32({1 / size!r})")
     if node.op == "ReduceL2":

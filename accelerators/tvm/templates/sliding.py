@@ -33,6 +33,8 @@ class Slide:
     """Lines that write lane l of a sum: its text, its row and column, and how many taps across were inside."""
     is_long: bool = False
     """Do those lines take many instructions? They are written once then, in a loop; taps inside are not told apart."""
+    has_squares: bool = False
+    """Is a sum of squares kept beside each sum, which replaces it where it is no number?"""
 
 
 def slide_text(slide: Slide, source: str, batch: int, blocks: int, machine: Machine) -> Lines:
@@ -71,7 +73,7 @@ def _row(slide: Slide, source: str, machine: Machine) -> Lines:
     window = slide.window
     low, high, wide = window.low(1), window.high(1), window.out[1]
     lines: Lines = []
-    most = machine.registers // 2
+    most = machine.registers // (4 if slide.has_squares else 2)
     for start in range(0, low, most):
         lines += _tile(slide, source, machine.lanes, range(start, min(start + most, low)), None)
     if high > low:
@@ -97,6 +99,9 @@ def _tile(slide: Slide, source: str, lanes: int, columns: range, first: str | No
         lines.append(f"column: T.let = {first}")
     accs = [text.at(name, i * lanes) for i in range(len(columns))]
     lines += [f"{acc} = {text.const(slide.start)}" for acc in accs]
+    squares = [text.at(f"{name}_squares", i * lanes) for i in range(len(columns))] if slide.has_squares else []
+    lines += [local(f"{name}_squares", len(columns) * lanes)] if squares else []
+    lines += [f"{square} = {text.const(0.0)}" for square in squares]
     taps: Lines = []
     inside = [0] * len(columns)
     for kw in range(window.taps[1]):
@@ -108,9 +113,12 @@ def _tile(slide: Slide, source: str, lanes: int, columns: range, first: str | No
             place = f"({'column * ' + str(step) + ' + ' if first is not None else ''}{at})"
             image = f"{source}[n, block, line + {place}, T.ramp(0, 1, {lanes})]"
             taps.append(f"{accs[i]} = {slide.tap(accs[i], image, kw)}")
+            taps += [f"{squares[i]} = {squares[i]} + {image} * {image}"] if squares else []
     line = f"line: T.let = (down + kh * {window.dilations[0]}) * {window.sizes[1]}"
     if taps:
         lines += loop("kh_", "high - low", ["kh: T.let = low + kh_", line, *taps])
+    infinite = text.every('T.float32("inf")')
+    lines += [f"{acc} = T.Select({square} <= {infinite}, {acc}, {square})" for acc, square in zip(accs, squares)]
     if slide.is_long:
         aside = [f"{text.at(f'{name}_held', i * lanes)} = {acc}" for i, acc in enumerate(accs)]
         place = f"row * {window.out[1]} + {'column + ' if first is not None else ''}{columns[0]} + i"

@@ -1,0 +1,66 @@
+"""What is no number comes through the kernels that TVM's importer makes, as it does through ONNX's definitions.
+
+TVM's maximum and minimum are comparisons that drop it, wherever they come from: activations, bounds, pools, reductions. After a
+kernel is scheduled (a schedule looks for them) each becomes one that keeps it. TVM's sign makes zero of it, its cast to bool
+falsehood."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+from accelerators.tvm.library import part, tvm
+from accelerators.tvm.templates.numbers import dtype_of, let
+
+FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
+
+
+def carrying(function: Any) -> Any:
+    """The TensorIR function with maxima and minima of floats that carry what is no number. Linear."""
+    tirx = part("tirx")
+    tvm()  # which finds its library before tvm_ffi is asked
+    changed = importlib.import_module("tvm_ffi").structural_map
+    return changed(function, [(tirx.Max, lambda one: _chosen(one, True)), (tirx.Min, lambda one: _chosen(one, False))])
+
+
+def _chosen(one: Any, largest: bool) -> Any:
+    tirx, dtype = part("tirx"), dtype_of(one)
+    if dtype not in FLOATS:
+        return one
+
+    def best(a: Any, b: Any) -> Any:
+        better = tirx.Select(a > b if largest else a < b, a, b)
+        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+
+    return let(one.a, lambda a: let(one.b, lambda b: best(a, b)))
+
+
+def sign(builder: Any, call: Any) -> Any:
+    """The Relax call of a sign as a kernel."""
+    tirx = part("tirx")
+
+    def made(x: Any) -> Any:
+        zero, one = tirx.const(0, x.dtype), tirx.const(1, x.dtype)
+
+        def at(*place: Any) -> Any:
+            low = tirx.Select(x(*place) < zero, zero - one, tirx.Select(x(*place).equal(zero), zero, x(*place)))
+            return tirx.Select(x(*place) > zero, one, low)
+
+        return part("te").compute(x.shape, at, name="sign")
+
+    return builder.call_te(made, call.args[0])
+
+
+def cast(builder: Any, call: Any) -> Any:
+    """The Relax call of a cast as a kernel: whatever is not zero is true."""
+    tirx, dtype = part("tirx"), call.attrs.dtype
+
+    def truth(x: Any) -> Any:
+        yes, no = tirx.const(1, "bool"), tirx.const(0, "bool")
+        return part("te").compute(x.shape, lambda *place: tirx.Select(x(*place).equal(tirx.const(0, x.dtype)), no, yes))
+
+    def made(x: Any) -> Any:
+        return truth(x) if str(dtype) == "bool" and str(x.dtype) in FLOATS else part("topi").cast(x, dtype)
+
+    return builder.call_te(made, call.args[0])
