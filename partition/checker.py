@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from itertools import pairwise
 
+from graph.ways import arrows, cycle_in
 from partition.errors import PartitionError
 
 Preds = Sequence[Sequence[int]]
@@ -110,8 +112,25 @@ def _order(preds: Preds, groups: Groups, owner: list[int], name: Names) -> list[
         stuck = [k for k, waiting in enumerate(group_missing) if waiting]
         first = [name(groups[k][0]) for k in stuck[:5]]
         raise PartitionError(
-            f"the subgraphs close a cycle; those that start at {', '.join(map(repr, first))} are in it or behind it",
+            f"the subgraphs close a cycle; those that start at {', '.join(map(repr, first))} are in it or behind it: "
+            f"{_shown_cycle(preds, groups, owner, set(ready), name)}",
             where="the check of the plan",
             remedy="Change the nodes given: no path may leave a subgraph (or several, one after another) and come back",
         )
     return ready
+
+
+def _shown_cycle(preds: Preds, groups: Groups, owner: Sequence[int], done: Container[int], name: Names) -> str:
+    """One cycle among what is not done; a subgraph goes by its ops where the cycle enters and leaves it."""
+    unit = [v if k < 0 else ~k for v, k in enumerate(owner)]
+    between: dict[tuple[int, int], tuple[int, int]] = {}
+    for v, producers in enumerate(preds):
+        for u in producers:
+            if unit[u] != unit[v] and unit[u] not in done and unit[v] not in done:
+                between.setdefault((unit[u], unit[v]), (u, v))
+    cycle = cycle_in(between)
+    edges = [between[a, b] for a, b in pairwise(cycle)]
+    names = []
+    for (_, entered), (left, _) in pairwise([edges[-1], *edges]):
+        names.append(name(entered) if entered == left else f"{{{name(entered)} ... {name(left)}}}")
+    return arrows([*names, names[0]])

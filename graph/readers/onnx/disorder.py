@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graph.errors import ReadError, did_you_mean
+from graph.ways import arrows, way_between
 
 if TYPE_CHECKING:
     from graph.readers.onnx.level import Level
@@ -21,8 +22,10 @@ def undefined_value(level: Level, node: Any, name: str) -> ReadError:
         return ReadError(f"the node reads {name!r}, which nothing defines", where=where, remedy=hint)
     maker = makers[name]
     title = f"{maker.name or name!r} ({maker.op_type})"
-    if _leads_back(makers, name, set(node.output)):
-        return ReadError(f"the node depends on itself through the value {name!r}, made by node {title}", where=where)
+    way = _way_back(level, node, name)
+    if way:
+        through = f"through the value {name!r}, made by node {title}: {arrows([*way, way[0]])}"
+        return ReadError(f"the node depends on itself {through}", where=where)
     return ReadError(
         f"the nodes are unsorted: {name!r} is made by a later node, {title}",
         where=where,
@@ -30,16 +33,8 @@ def undefined_value(level: Level, node: Any, name: str) -> ReadError:
     )
 
 
-def _leads_back(makers: dict[str, Any], start: str, goals: set[str]) -> bool:
-    """Does the value `start` depend on one of the goals?"""
-    seen = {start}
-    stack = [start]
-    while stack:
-        name = stack.pop()
-        if name in goals:
-            return True
-        for source in makers[name].input if name in makers else ():
-            if source not in seen:
-                seen.add(source)
-                stack.append(source)
-    return False
+def _way_back(level: Level, node: Any, name: str) -> list[str]:
+    """The values from one that the node makes to `name`, which it reads, if there is such a way."""
+    edges = [(source, made) for maker in level.protos for source in maker.input for made in maker.output if source and made]
+    ways = (way_between([*edges, (made, made)], made, name) for made in node.output if made)
+    return next(filter(None, ways), [])
