@@ -13,7 +13,7 @@ import numpy as np
 
 from accelerators.ending import at_a_device
 from accelerators.errors import RunError
-from accelerators.executor import Executor, root
+from accelerators.executor import Executor, Runs, root
 from accelerators.forking import renewed_in_children
 from accelerators.inputs import InputChecker, InputSpec
 from accelerators.outputs import Outputs, out_arrays
@@ -87,22 +87,33 @@ class CompiledModel:
         self._units = units
         self.settings = settings
         """What was configured for the model as a whole."""
-        self._dead = tuple(dead)
-        self._measured = measured
+        self.dead = tuple(dead)
+        """The nodes that no output needs."""
+        self.measured = measured
+        """Is every call measured?"""
         self._measuring_units = measuring_units
         self._checker = InputChecker(graph)
         self._names: dict[str, int] = {}
         for i, name in enumerate(graph.output_names):
             self._names.setdefault(name, i)
         self._constants = _constant_ids(graph)
-        self._executor = Executor(plan_run(graph, units), self._constants, settings.parallel)
-        self._measuring: Executor | None = self._executor if measured else None
+        self._executor = self._runs()
+        self._measuring: Runs | None = self._executor if measured else None
         self._last: Measurement | None = None
         self._requests: RequestQueue | None = None
         self._lock = threading.Lock()
         self._profiling = threading.Lock()
         self._closed = False
         renewed_in_children(self)
+
+    def _runs(self) -> Runs:
+        """What runs the model."""
+        return Executor(plan_run(self.graph, self._units), self._constants, self.settings.parallel)
+
+    @property
+    def runs(self) -> Runs:
+        """What runs it on arrays that are checked."""
+        return self._executor
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -111,7 +122,7 @@ class CompiledModel:
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
         arrays = self._checker.arrays(args, named)
-        if out is None and not self._measured and not self._closed:
+        if out is None and not self.measured and not self._closed:
             return Outputs(self._executor.run(arrays), self._names)
         return self._run(arrays, out)
 
@@ -122,7 +133,7 @@ class CompiledModel:
         if out is not None:
             types = [entry.type for entry in self.graph.outputs]
             targets = out_arrays(out, self.graph.output_names, types, f"model {self.graph.name!r}")
-        if not self._measured:
+        if not self.measured:
             return Outputs(self._executor.run(arrays, targets), self._names)
         measurement = Measurement()
         made = self._executor.observed(arrays, measurement, targets)
@@ -148,7 +159,7 @@ class CompiledModel:
         if args or named:
             return self._profiled(self._checker.arrays(args, named), "the inputs given")
         if self._last is not None:
-            return self._last.profile(self.graph.name, "the last call", self._dead)
+            return self._last.profile(self.graph.name, "the last call", self.dead)
         return self._profiled(self.example_inputs(), "inputs made up" if self.graph.inputs else "no inputs")
 
     @at_a_device()
@@ -161,7 +172,7 @@ class CompiledModel:
                 self._measuring.observed(list(arrays), Measurement())
             measurement = Measurement()
             self._measuring.observed(arrays, measurement)
-        return measurement.profile(self.graph.name, inputs, self._dead)
+        return measurement.profile(self.graph.name, inputs, self.dead)
 
     def example_inputs(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit the inputs: random numbers, ones for integers; `size` for sizes that are not known."""
@@ -240,7 +251,7 @@ class CompiledModel:
     def __repr__(self) -> str:
         graph, devices = self.graph, ", ".join(self.properties.devices) or "no device"
         border = f"{', '.join(node.name for node in graph.inputs)} -> {', '.join(graph.output_names)}"
-        return f"<CompiledModel {graph.name!r} ({border}): {counted(len(self._units), 'subgraph')} on {devices}>"
+        return f"<CompiledModel {graph.name!r} ({border}): {counted(self.properties.subgraphs, 'subgraph')} on {devices}>"
 
 
 def _constant_ids(graph: Graph) -> frozenset[int]:

@@ -10,9 +10,10 @@ import attrs
 from accelerators.building import Builder, Built
 from accelerators.cache.findings import remembering
 from accelerators.compiled_model import CompiledModel
-from accelerators.device_list import Device, find_device, parse_devices
+from accelerators.device_list import Device, find_device, parse_devices, parse_multi
 from accelerators.ending import at_a_device
 from accelerators.errors import AcceleratorError
+from accelerators.multi import MultiModel
 from accelerators.pictures import write_affinity_dot, write_subgraphs_dot
 from accelerators.placement import Placement
 from accelerators.placing import checked_graph, live_part, place
@@ -45,15 +46,27 @@ def compile(  # noqa: A001  the contract's name
     name: str | None = None,
     optimize: bool = False,
 ) -> CompiledModel:
-    """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it.
+    """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
+    "MULTI:first,second" puts all of it on each, and each call on the one that is free.
 
     `config` is a dictionary by device, flat where there is only one. `pin` and `forbid` are as for `query`. If ops of the graph
     have affinities, these decide, and every op has to have one. A subgraph that its device cannot compile goes to the next
     device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs, `name` is what files and tables
     call the model, `optimize` runs the default passes first (nodes may then vanish that `query` knows)."""
-    devices = parse_devices(device)
+    several = parse_multi(device)
+    devices = several or parse_devices(device)
     settings = read_config(config, devices)
     whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)
+    if not several:
+        return _compiled(whole, devices, settings, pin, forbid, strict)
+    each = {one.label: (one, settings.of(one, one is devices[0])) for one in devices}
+    return MultiModel({label: _compiled(whole, (one,), own, pin, forbid, strict) for label, (one, own) in each.items()})
+
+
+def _compiled(
+    whole: Graph, devices: Sequence[Device], settings: Config, pin: Pin | None, forbid: Forbid | None, strict: bool
+) -> CompiledModel:
+    """A typed graph for these devices together."""
     live = live_part(whole)
     manual = any(_is_placed(node) for node in live.nodes)
     fixed = _affinities(live, devices, manual, pin, forbid)

@@ -16,6 +16,10 @@ DEFAULT = "HETERO:cpu,reference"
 """The devices asked for when nobody says which."""
 
 
+MULTI = "MULTI"
+"""What a string begins with that names several devices, each of which runs the whole model."""
+
+
 @attrs.frozen(slots=True, eq=False)
 class Device:
     """One device of those asked for."""
@@ -45,6 +49,25 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
     return tuple(_device(label) for label in labels)
 
 
+def parse_multi(wanted: Any) -> tuple[Device, ...]:
+    """The devices of "MULTI:first,second"; of a name without an id, all that are there. Empty if it says something else."""
+    head, _, rest = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
+    if head.strip().upper() != MULTI:
+        return ()
+    return parse_devices([label for name in rest.split(",") if name.strip() for label in _each(name.strip())])
+
+
+def asked_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
+    """The devices of any string that `compile` takes."""
+    return parse_multi(wanted) or parse_devices(wanted)
+
+
+def _each(label: str) -> list[str]:
+    """The label; if it names no single one of several devices, that of each."""
+    ids = [] if "." in label else _device(label).accelerator.get_metric("AVAILABLE_DEVICES")
+    return [f"{label}.{number}" for number in ids] if len(ids) > 1 else [label]
+
+
 def find_device(label: str, devices: Iterable[Device], where: str) -> Device:
     """The device of that label among those asked for."""
     known = {device.label: device for device in devices}
@@ -63,6 +86,9 @@ def _labels(wanted: str | Sequence[str]) -> list[str]:
     head, colon, rest = wanted.partition(":")
     if head.strip().upper() == HETERO:
         return [label.strip() for label in rest.split(",") if label.strip()]
+    if head.strip().upper() == MULTI:
+        remedy = f"{MULTI} is for compile, and puts all ops on each device: ask about one of them"
+        raise UnknownDevice(f"there is no device {wanted!r}", remedy=remedy)
     if colon or "," in wanted:
         raise UnknownDevice(f"there is no device {wanted!r}", remedy=f"Several devices are written {HETERO}:first,second")
     return [wanted.strip()] if wanted.strip() else []
@@ -79,8 +105,8 @@ def _default(wanted: Any) -> Any:
 
 def _device(label: str) -> Device:
     name, _, device_id = label.partition(".")
-    if name == HETERO:
-        raise UnknownDevice(f"{HETERO} is no device: it stands for several", remedy=f"Write {HETERO}:first,second")
+    if name in (HETERO, MULTI):
+        raise UnknownDevice(f"{name} is no device: it stands for several", remedy=f"Write {name}:first,second")
     if name not in device_names() and name.lower() in device_names():
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
     made = Device(label, accelerator(name), device_id or None)

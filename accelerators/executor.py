@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,19 @@ Array = np.ndarray[Any, Any]
 
 Observer = Callable[[Step, Callable[[], None]], None]
 """Runs a step by calling the function given, and notes what it wants to."""
+
+
+class Runs(Protocol):
+    """Runs a model."""
+
+    def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The outputs for these inputs."""
+
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The same, seen by the observer."""
+
+    def close(self) -> None:
+        """Let buffers and threads go."""
 
 
 class Workspace:

@@ -44,6 +44,11 @@ class Config:
     by_device: Mapping[str, Mapping[str, Any]]
     """By device label, a value for each of its keys."""
 
+    def of(self, device: Device, first: bool) -> Config:
+        """What holds for one device alone; pictures are drawn for the first."""
+        hetero = self.hetero if first else attrs.evolve(self.hetero, dot_folder=None)
+        return Config(hetero, {device.label: self.by_device[device.label]})
+
 
 def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
     """Check and complete the configuration: a dictionary by device, flat where there is only one device."""

@@ -137,12 +137,12 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         (made.setdefault(device, {}) if device else shared)[key] = value
     if not shared:
         return made
-    from accelerators.device_list import parse_devices
+    from accelerators.device_list import asked_devices
     from accelerators.settings import HETERO_KEYS
 
     asked = {
         device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")
-        for device in parse_devices(devices)
+        for device in asked_devices(devices)
     }
     for key, value in shared.items():
         having = [label for label, keys in asked.items() if key.removeprefix("KEY_") in keys]

@@ -179,9 +179,9 @@ def _with_threads(devices: str | None, arguments: argparse.Namespace, own: bool 
     made: dict[str, Any] = config_of(arguments.config, devices) if own else {}
     if arguments.threads is None:
         return made
-    from accelerators.device_list import parse_devices
+    from accelerators.device_list import asked_devices
 
-    for device in parse_devices(devices):
+    for device in asked_devices(devices):
         if "NUM_THREADS" in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):
             made.setdefault(device.label, {}).setdefault("NUM_THREADS", arguments.threads)
     return made
