@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 from graph.graph import Graph
 from graph.nested import graphs_in
@@ -75,6 +75,7 @@ class _Trace:
         self._match_names()
         self._match_opened()
         self._match_values()
+        self._match_sources()
         totals = self._totals()
         found: Answers = {}
         for node, parts in self.parts.items():
@@ -136,6 +137,24 @@ class _Trace:
         while self._waiting:
             self._pair(*self._waiting.pop())
 
+    def _match_sources(self) -> None:
+        """A node of which nothing is known yet has become one that computes the same from the same values, if there is one."""
+        if all(self.parts.values()):
+            return
+        made = {entry.name: entry for node in self.new.nodes if not node.is_op for entry in node.outputs}
+        same = {_key(n, n.inputs): n for n in self.new.nodes if n.is_op and not n.bodies and n not in self.owned}
+        for node, parts in self.parts.items():
+            if parts or node.bodies:
+                continue
+            read = [
+                None if entry is None else self.stands.get(entry) if entry.node.is_op else made.get(entry.name)
+                for entry in node.inputs
+            ]
+            twin = same.get(_key(node, read))
+            if twin is not None and None not in read and _equal_attributes(node, twin):
+                for entry, new in zip(node.outputs, twin.outputs, strict=False):
+                    self._pair(entry, new)
+
     def _pair(self, old: NodeEntry, new: NodeEntry) -> None:
         """The new value stands for the old one."""
         if not old.node.is_op or old.node.is_call:
@@ -168,7 +187,7 @@ class _Trace:
                 total = self.answers[part]
                 for entry in part.reads:
                     if entry.node.is_op and entry.node not in self.owned:
-                        total = worse(total, _part_of(entry.node, totals[entry.node]))
+                        total = worse(total, _next_to(entry.node, totals[entry.node]))
                 totals[part] = total
         if len(self.owned) == len(totals):
             return totals
@@ -187,7 +206,7 @@ class _Trace:
                     told, stops = below[reader]
                     ends = ends and stops
                     if part not in self.owned or stops or self._is_open(part):
-                        answer = worse(answer, _part_of(reader, told))
+                        answer = worse(answer, _next_to(reader, told))
             if part in self.owned:
                 totals[part] = worse(totals[part], answer)
             below[part] = answer, ends
@@ -237,13 +256,20 @@ class _Trace:
 
 
 def _part_of(part: Node, answer: Answer) -> Answer:
-    """The refusal of a node that the device's transform made, naming it; once."""
-    if answer is True or str(answer).startswith(_PART):
+    """The refusal of what an old node has become, naming it; once."""
+    if answer is True or str(answer).startswith(_MAKES):
         return answer
-    return f"{_PART}{part.name!r} ({part.op}) of it: {answer}"
+    return f"{_MAKES}{part.name!r} ({part.op}) of it: {answer}"
 
 
-_PART = "its transform makes "
+def _next_to(part: Node, answer: Answer) -> Answer:
+    """The refusal of a new node that stands for no old one that is known, naming it; once."""
+    if answer is True or str(answer).startswith(_MAKES):
+        return answer
+    return f"{_MAKES}{part.name!r} ({part.op}) next to it, and nothing tells of what: {answer}"
+
+
+_MAKES = "its transform makes "
 
 _NOTHING = "its transform leaves nothing of it: no node of its name, none that lists it as fused"
 
@@ -256,6 +282,19 @@ def _as(reader: Node, answer: Answer) -> Answer:
 
 
 _WITH = "its transform leaves it out, and refused is "
+
+
+def _key(node: Node, inputs: Sequence[NodeEntry | None]) -> Hashable:
+    """The op and what it reads."""
+    return node.op, node.domain, tuple(inputs), len(node.output_names)
+
+
+def _equal_attributes(a: Node, b: Node) -> bool:
+    """Have they the same attributes? Of arrays among them nobody asks: they count as different."""
+    plain = (bool, int, float, str, tuple, list)
+    return a.attrs is b.attrs or (
+        all(isinstance(value, plain) for value in a.attrs.values()) and dict(a.attrs) == dict(b.attrs)
+    )
 
 
 def _alike(a: Node, b: Node) -> bool:
