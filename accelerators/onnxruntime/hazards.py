@@ -76,8 +76,31 @@ def _mod(node: Node) -> str | None:
 def _scatter(node: Node) -> str | None:
     made = node.inputs[0].type if node.inputs[0] is not None else None
     reduction = node.attrs.get("reduction", "none")
-    if reduction != "none" and isinstance(made, TensorType) and made.dtype == "float16":
-        return f"onnxruntime has no reduction {reduction!r} of float16 in {node.op}"
+    if reduction != "none" and isinstance(made, TensorType) and made.dtype in ("float16", "bfloat16", "bool"):
+        return f"onnxruntime has no reduction {reduction!r} of {made.dtype} in {node.op}"
+    return None
+
+
+def _convolution(node: Node) -> str | None:
+    same = str(node.attrs.get("auto_pad", "")).startswith("SAME")
+    if same and any(step != 1 for step in node.attrs.get("dilations", ())):
+        return f"onnxruntime refuses, while it runs, {node.op} that is dilated and padded to the same size"
+    return _conv_integer(node) if node.op == "ConvInteger" else None
+
+
+def _lrn(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    if isinstance(made, TensorType) and made.shape is not None and len(made.shape) != 4:
+        return "onnxruntime refuses, while it runs, LRN of anything but four dimensions"
+    return None
+
+
+def _slice(node: Node) -> str | None:
+    values = [entry.node.value for entry in node.inputs[2:5] if entry is not None]
+    if len(values) < 3 or values[2] is None or (values[2] > 0).all():
+        return None
+    if values[0] is None or (np.asarray(values[0]) >= np.iinfo(np.int32).max).any():
+        return "onnxruntime takes an end of 2^31 - 1 for no end, in a Slice with a negative step too"
     return None
 
 
@@ -87,12 +110,16 @@ def _given(node: Node, number: int) -> bool:
 
 _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
-    "ConvInteger": _conv_integer,
+    "Conv": _convolution,
+    "ConvInteger": _convolution,
+    "LRN": _lrn,
     "MaxUnpool": _max_unpool,
     "Mod": _mod,
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
+    "QLinearConv": _convolution,
     "Resize": _resize,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
+    "Slice": _slice,
 }

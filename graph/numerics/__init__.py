@@ -8,6 +8,7 @@ from . import (  # noqa: F401  importing a family fills the table
     activations,
     arithmetic,
     attention,
+    boxes,
     casts,
     control,
     convolution,
@@ -23,6 +24,7 @@ from . import (  # noqa: F401  importing a family fills the table
     reductions,
     resize,
     sampling,
+    sequences,
     softmax,
 )
 from .evaluate import NoNumerics, evaluate, supports

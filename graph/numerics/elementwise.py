@@ -62,7 +62,7 @@ _FAR = (
 def error_function(x: np.ndarray) -> np.ndarray:
     """erf of a float64 array, by Cody's three rational approximations."""
     size = np.abs(x)
-    y = np.sign(x) * 1.0
+    y = np.array(np.sign(x) * 1.0)
     near, far = size <= 0.46875, (size > 4) & (size < 6)
     middle = ~near & (size <= 4)
     t = x[near]

@@ -33,7 +33,10 @@ def evaluate(
     be a view of one.
     """
     domain = "" if domain == "ai.onnx" else domain
-    known = {name: _text(value) for name, value in attrs.items() if name not in _OBSOLETE}
+    floats = _floats(op, domain, version)
+    known = {
+        name: _single(value) if name in floats else _text(value) for name, value in attrs.items() if name not in _OBSOLETE
+    }
     known = {**defaults(op, domain, version), **known}
     inputs = _trim(inputs)
     meaning = find(op, domain, version)
@@ -63,6 +66,26 @@ def defaults(op: str, domain: str, version: int) -> Mapping[str, Any]:
         if attribute.default_value.type:
             found[name] = _text(onnx.helper.get_attribute_value(attribute.default_value))
     return MappingProxyType({name: value for name, value in found.items() if not _is_hole(value)})
+
+
+@cache
+def _floats(op: str, domain: str, version: int) -> frozenset[str]:
+    """The attributes that the schema declares as floats."""
+    import onnx
+
+    if not onnx.defs.has(op, max_inclusive_version=version, domain=domain):
+        return frozenset()
+    kinds = (onnx.defs.OpSchema.AttrType.FLOAT, onnx.defs.OpSchema.AttrType.FLOATS)
+    attributes = onnx.defs.get_schema(op, version, domain).attributes
+    return frozenset(name for name, attribute in attributes.items() if attribute.type in kinds)
+
+
+def _single(value: Any) -> Any:
+    """A float, or a list of them, in the single precision that a file holds it in: a graph computes the same before it is
+    written and after."""
+    if isinstance(value, (list, tuple)):
+        return [_single(item) for item in value]
+    return float(np.float32(value)) if isinstance(value, (int, float)) else value
 
 
 def _is_hole(value: Any) -> bool:

@@ -137,3 +137,41 @@ def test_every_meaning_takes_all_attributes_and_inputs_of_its_schemas() -> None:
         if not wanted <= named or places < schema.max_input or needed > schema.min_input:
             lacking.append((schema.name, schema.since_version, wanted - named, places, needed))
     assert not lacking
+
+
+@pytest.mark.parametrize(
+    ("position", "wanted"), [(None, [1, 2, 9]), (0, [9, 1, 2]), (2, [1, 2, 9]), (-2, [9, 1, 2]), (-1, [1, 9, 2])]
+)
+def test_an_item_goes_into_a_sequence(position: int | None, wanted: list[int]) -> None:
+    """ONNX's own reference puts what goes to the end (position 2) first."""
+    items = [np.array(1), np.array(2)]
+    place = [] if position is None else [np.array(position)]
+    (made,) = evaluate("SequenceInsert", [items, np.array(9), *place], {}, version=11, n_outputs=1)
+    assert [int(item) for item in made] == wanted and len(items) == 2
+    (only,) = evaluate("SequenceInsert", [[], np.array(9), np.array(0)], {}, version=11, n_outputs=1)
+    assert [int(item) for item in only] == [9]
+    with pytest.raises(ValueError, match="position 3 is outside of a sequence of 2"):
+        evaluate("SequenceInsert", [items, np.array(9), np.array(3)], {}, version=11, n_outputs=1)
+
+
+def test_limits_of_boxes_may_be_scalars() -> None:
+    boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 10, 1, 11]]], "float32")
+    scores = np.array([[[0.9, 0.75, 0.6]]], "float32")
+    limits = [np.array(3), np.array(0.5, "float32"), np.array(0.65, "float32")]
+    for count, wanted in ((3, [[0, 0, 0]]), (2, [[0, 0, 0], [0, 0, 2]]), (1, [[0, 0, 0], [0, 0, 1], [0, 0, 2]])):
+        given = [limits[0], *limits[1:count]] if count > 1 else [limits[0], np.array(1.0, "float32")]
+        (made,) = evaluate("NonMaxSuppression", [boxes, scores, *given], {}, version=11, n_outputs=1)
+        assert made.tolist() == wanted
+    (none,) = evaluate("NonMaxSuppression", [boxes, scores], {}, version=11, n_outputs=1)
+    assert none.shape == (0, 3) and none.dtype == np.int64
+
+
+def test_the_error_function_of_a_scalar() -> None:
+    (made,) = evaluate("Erf", [np.array(0.5, "float32")], {}, version=13, n_outputs=1)
+    assert made.shape == () and abs(float(made) - 0.5204999) < 1e-6
+
+
+def test_a_float_attribute_is_what_a_file_would_hold() -> None:
+    """In a file it has single precision, so that it would be another number after it was written and read."""
+    x = np.array([-1.0])
+    assert evaluate("LeakyRelu", [x], {"alpha": 0.1}, version=16, n_outputs=1)[0] == -float(np.float32(0.1))

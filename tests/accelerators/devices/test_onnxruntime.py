@@ -46,6 +46,22 @@ def test_what_it_computes_wrongly_is_refused() -> None:
     assert answer("onnxruntime", empty) == "onnxruntime does not run ReduceMax over an empty tensor of bool"
 
 
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "reason"),
+    [
+        ("LRN", [(1, 3, 4)], {"size": 3}, "LRN of anything but four dimensions"),
+        ("Conv", [(1, 1, 9), (1, 1, 3)], {"auto_pad": "SAME_UPPER", "dilations": [2]}, "Conv that is dilated and padded"),
+        ("ScatterElements", [(3,), [0], (1,)], {"reduction": "add"}, "no reduction 'add' of bool in ScatterElements"),
+        ("Slice", [(3, 3), [0], [2**31 - 1], [0], [-1]], {}, "takes an end of 2^31 - 1 for no end"),
+    ],
+)
+def test_what_it_refuses_while_it_runs_is_refused_before(op: str, inputs: list, attributes: dict, reason: str) -> None:
+    dtype = "bool" if op == "ScatterElements" else "float32"
+    read = [pt.constant(np.array(x)) if isinstance(x, list) else pt.variable(f"x{i}", dtype, x) for i, x in enumerate(inputs)]
+    graph = pt.apply_pass(pt.Graph([pt.op(op, *read, name="n", **attributes)]), "InferShape")
+    assert reason in str(answer("onnxruntime", graph))
+
+
 def test_trials_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     device = accelerator("onnxruntime")
     x = pt.variable("x", "float32", (2, 3, 5, 7))

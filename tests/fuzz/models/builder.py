@@ -141,7 +141,7 @@ class Builder:
         """An axis, counted from either end."""
         if not rank:
             raise Skip
-        return self.rng.randrange(-rank, rank)
+        return self.rng.randrange(-rank if self.opset >= 11 else 0, rank)
 
     # -- nodes -------------------------------------------------------------------------------------------
 
@@ -154,6 +154,7 @@ class Builder:
         **given: Any,
     ) -> Node:
         """The op, whose attributes are those of the given ones that its schema has and that are not None."""
+        self._require_types(op, inputs)
         known = self.spec(op).attributes
         chosen = {name: value for name, value in given.items() if value is not None and name in known}
         node = pt.op(
@@ -166,6 +167,14 @@ class Builder:
             **chosen,
         )
         return self.record(node)
+
+    def _require_types(self, op: str, inputs: Sequence[NodeEntry | None]) -> None:
+        """Types that the schema does not have there are no valid model."""
+        params = self.spec(op).inputs
+        for i, entry in enumerate(inputs):
+            value = None if entry is None else self.values[entry]
+            if isinstance(value, np.ndarray) and dtype_name(value.dtype) not in params[min(i, len(params) - 1)].types:
+                raise Skip
 
     def record(self, node: Node) -> Node:
         """Compute the node, and keep it."""
@@ -200,7 +209,7 @@ class Builder:
             if entry in read and self.values[entry] is not None
         ]
         outputs += [entry for entry in spare if self.chance(0.1)]
-        graph = pt.Graph(outputs, name="fuzz", opsets={"": self.opset})
+        graph = typed(pt.Graph(outputs, name="fuzz", opsets={"": self.opset}))
         return Case(graph, [self.feeds[node] for node in graph.inputs])
 
 
@@ -222,4 +231,12 @@ def with_symbols(case: Case, rng: random.Random) -> Case:
         else:
             rewriter.keep(node)
 
-    return Case(rewrite(case.graph, visit), case.feeds)
+    return Case(typed(rewrite(case.graph, visit)), case.feeds)
+
+
+def typed(graph: pt.Graph) -> pt.Graph:
+    """The graph with types; as it is where they cannot be inferred, which every setting then tells."""
+    try:
+        return pt.apply_pass(graph, "InferShape", strict=False)
+    except pt.PartitaError:
+        return graph

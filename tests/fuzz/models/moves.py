@@ -74,7 +74,7 @@ def squeeze(b: Builder, op: str) -> None:
     if not ones or b.chance(0.2):
         b.add(op, given)
         return
-    axes = [i - rank if b.chance(0.3) else i for i in b.rng.sample(ones, b.rng.randint(1, len(ones)))]
+    axes = [i - rank if b.opset >= 11 and b.chance(0.3) else i for i in b.rng.sample(ones, b.rng.randint(1, len(ones)))]
     if "axes" in b.spec(op).attributes:
         b.add(op, given, axes=axes)
     else:
@@ -88,7 +88,7 @@ def unsqueeze(b: Builder, op: str) -> None:
     rank = b.array(given).ndim
     count = b.choice(1, 1, 2)
     axes = b.rng.sample(range(rank + count), count)
-    axes = [axis - rank - count if b.chance(0.3) else axis for axis in axes]
+    axes = [axis - rank - count if b.opset >= 11 and b.chance(0.3) else axis for axis in axes]
     if "axes" in b.spec(op).attributes:
         b.add(op, given, axes=axes)
     else:
@@ -136,7 +136,7 @@ def slices(b: Builder, op: str) -> None:
     if "starts" in b.spec(op).attributes:
         b.add(op, given, starts=bounds[0], ends=bounds[1], axes=axes)
         return
-    named = [axis - rank if b.chance(0.3) else axis for axis in axes]
+    named = [axis - rank if b.opset >= 11 and b.chance(0.3) else axis for axis in axes]
     b.add(op, given, b.numbers(*bounds[0]), b.numbers(*bounds[1]), b.numbers(*named), b.numbers(*steps))
 
 
@@ -334,7 +334,7 @@ def one_hot(b: Builder, op: str) -> None:
     """Places outside give rows of the off value."""
     depth = b.rng.randint(1, 6)
     shape = b.random.shape(b.choice(1, 2, 3))
-    indices = b.random.within(b.choice("int64", "int32"), shape, -depth - 1, depth + 2)
+    indices = b.random.within(b.choice("int64", "int32"), shape, -depth - 1 if b.opset >= 11 else 0, depth + 2)
     values = b.tensor(b.dtype(op, 2), (2,))
     b.add(op, b.given(indices), b.number(depth), values, axis=b.choice(None, b.axis(len(shape) + 1)))
 

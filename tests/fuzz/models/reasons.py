@@ -56,11 +56,11 @@ def has_nonfinite(case: Case, finding: Finding) -> bool:
 
 REASONS: tuple[Reason, ...] = (
     Reason(
-        "onnxruntime scattered", "ArgMax ArgMin RNN GRU LSTM", has_nonfinite,
+        "onnxruntime scattered", "ArgMax ArgMin RNN GRU LSTM RoiAlign", has_nonfinite,
         "onnxruntime passes over NaN in its comparisons and its clipped activations, where numpy stops at it",
     ),
     Reason(
-        "onnxruntime scattered", "Resize", has_nonfinite,
-        "onnxruntime also multiplies neighbours whose weight is zero, and so makes NaN of an infinity",
+        "onnxruntime scattered", "Resize STFT DFT LRN MeanVarianceNormalization", has_nonfinite,
+        "onnxruntime also adds numbers whose weight is zero, and so makes NaN of an infinity; the reference leaves them out",
     ),
 )  # fmt: skip

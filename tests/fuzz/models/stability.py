@@ -35,7 +35,7 @@ KEEPS_ZEROS = frozenset(
 
 PART_OF_ONE = frozenset(
     "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan"
-    " CausalConvWithState LinearAttention".split()
+    " CausalConvWithState LinearAttention Elu Selu Celu HannWindow HammingWindow BlackmanWindow".split()
 )
 """Ops made of functions that libraries approximate to a part of one, not of the result."""
 
@@ -75,8 +75,11 @@ def run(graph: Graph, feeds: Sequence[Any], noise: np.random.Generator | None) -
         if node.is_variable:
             continue
         read = [None if entry is None else values[entry] for entry in node.inputs]
+        rounds = noise is not None and node.is_op and node.op not in EXACT
+        if noise is not None and rounds:
+            read = [_moved(value, noise) for value in read]
         made = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
-        if noise is not None and node.is_op and node.op not in EXACT:
+        if noise is not None and rounds:
             made = tuple(_noisy(value, noise, str(node.op)) for value in made)
         values.update(zip(node.outputs, made, strict=True))
     return values
@@ -87,6 +90,15 @@ def step_of(dtype: np.dtype[Any]) -> float:
     if dtype.name == "bfloat16":
         return 2.0**-7
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+
+
+def _moved(value: Any, noise: np.random.Generator) -> Any:
+    """Each number a little larger or smaller: as if what is computed on the way to a result were rounded."""
+    if not isinstance(value, np.ndarray) or not step_of(value.dtype) or not value.size:
+        return value
+    with np.errstate(all="ignore"):
+        wide = value.astype(np.float64)
+        return (wide * (1 + step_of(value.dtype) * noise.choice((-1.0, 0.0, 1.0), wide.shape))).astype(value.dtype)
 
 
 def _noisy(value: Any, noise: np.random.Generator, op: str) -> Any:
