@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import attrs
 import numpy as np
 
-from accelerators.errors import AcceleratorError, NotSupported, UnknownKey
+from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownKey
 from accelerators.keys import Key, cache_folder, declared, flag, one_of, text
 from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
@@ -233,45 +233,50 @@ class Accelerator:
         """The values under plain key names, each as the device reads it. An unknown key is an error that lists the known ones;
         a value that its key cannot have is one too."""
         keys = self.keys()
+        if not isinstance(values, Mapping):
+            cause = f"it is a dictionary by key, not {values!r:.80}"
+            raise BadConfig(cause, where=f"config of device {self.name!r}", remedy='Write {"PERF_COUNT": True}')
         plain = {self._known(key, keys, "configuration key", self._offered()): value for key, value in values.items()}
         where = f"config of device {self.name!r}"
         checked = {name: keys[name].read(name, value, where) for name, value in plain.items()}
         if "DEVICE_ID" in checked:
             self.check_device_id(checked["DEVICE_ID"])
         if "PRECISION" in checked:
-            self._check_precision(checked["PRECISION"], where)
+            at = {"DEVICE_ID": checked["DEVICE_ID"]} if "DEVICE_ID" in checked else {}
+            self._check_precision(checked["PRECISION"], at, where)
         return checked
 
     def check_device_id(self, device_id: str) -> None:
         """BadConfig, listing those that there are, if it is not among AVAILABLE_DEVICES. A device without metrics of its own has
         not said which there are."""
-        if type(self).metrics is Accelerator.metrics or device_id == str(self.keys()["DEVICE_ID"].default):
+        silent = type(self).metrics is Accelerator.metrics or "AVAILABLE_DEVICES" not in self._told("SUPPORTED_METRICS")
+        if silent or device_id == str(self.keys()["DEVICE_ID"].default):
             return
         known = [str(known) for known in self._told("AVAILABLE_DEVICES")]
         Key("0", one_of(*known)).read("DEVICE_ID", device_id, f"device {self.name!r}")
 
-    def _check_precision(self, precision: str, where: str) -> None:
+    def _check_precision(self, precision: str, at: Mapping[str, Any], where: str) -> None:
         """The device has to be capable of any other precision than f32, and to offer the choice."""
         if precision == "f32":
             return
-        able = self._told("OPTIMIZATION_CAPABILITIES")
+        able = self._told("OPTIMIZATION_CAPABILITIES", at)
         if PRECISIONS[precision] not in able:
             raise NotSupported(
                 f"the device cannot compute in {precision}",
                 where=where,
                 remedy=f"Its capabilities are {', '.join(able)}; leave PRECISION at f32, or choose another device",
             )
-        if "PRECISION" not in self.config_keys:
+        if "PRECISION" not in self._offered():
             raise NotSupported(
                 f"the device does not compute in {precision}: it computes in the types of the model",
                 where=where,
                 remedy=f"Leave PRECISION at f32, and give it a model in {precision}, or choose another device",
             )
 
-    def _told(self, metric: str) -> list[Any]:
+    def _told(self, metric: str, at: Mapping[str, Any] | None = None) -> list[Any]:
         """A metric that is a list; whatever a plugin raises is an error of its own."""
         try:
-            return list(self.get_metric(metric))
+            return list(self.get_metric(metric, at) if at else self.get_metric(metric))
         except PartitaError:
             raise
         except Exception as error:
@@ -306,7 +311,7 @@ class Accelerator:
 
     def _offered(self) -> list[str]:
         """The keys that do something here: PRECISION only where the device says so."""
-        return sorted(name for name in self.keys() if name != "PRECISION" or name in self.config_keys)
+        return sorted(name for name, key in self.keys().items() if key is not _COMMON_KEYS["PRECISION"])
 
     def _known(
         self, key: str, known: Mapping[str, Any], what: str, listed: Sequence[str], prefixes: tuple[str, ...] = ("KEY_",)
@@ -323,7 +328,6 @@ class Accelerator:
 
 PRECISIONS = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
 """The values of PRECISION, each with the capability that a device must list."""
-
 
 _COMMON_KEYS = {
     "DEVICE_ID": Key("0", text),

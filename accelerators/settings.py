@@ -67,9 +67,9 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
 
 
 def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any]) -> dict[str, Any]:
-    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
-    values = device.accelerator.full_config(own)
-    return values if device.device_id is None else {**values, "DEVICE_ID": device.device_id}
+    labelled = {} if device.device_id is None else {"DEVICE_ID": device.device_id}
+    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat, **labelled}
+    return device.accelerator.full_config(own)
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

@@ -138,8 +138,18 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _device_ids(self) -> list[str]:
         """As many as the provider with the most devices has: the processor is one, a provider of GPUs has one for each."""
-        counts = Counter(device.ep_name for device in self._engine.get_ep_devices())
-        return [str(number) for number in range(max(counts.values(), default=1))]
+        return [str(number) for number in range(max(self._counted().values(), default=1))]
+
+    def _counted(self) -> Counter[str]:
+        """By provider, the number of devices, as far as this version of onnxruntime tells."""
+        listed = self._engine.get_ep_devices() if hasattr(self._engine, "get_ep_devices") else ()
+        return Counter(device.ep_name for device in listed)
+
+    def check_device_id(self, device_id: str) -> None:
+        """Where there is a provider whose devices onnxruntime does not tell, it checks the number itself, in a session."""
+        untold = set(self._engine.get_available_providers()) - {*self._counted(), CPU, "AzureExecutionProvider"}
+        if not (untold and device_id.isdigit()):
+            super().check_device_id(device_id)
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
         """The engine's version."""

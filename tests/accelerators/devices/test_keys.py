@@ -217,3 +217,41 @@ def _usable_names() -> list[str]:
     return [info.name for info in pt.devices() if info.usable and info.name in SHIPPED]
 
 
+
+
+def test_a_precision_is_held_against_the_device_that_is_asked_for() -> None:
+    def metrics(self: Accelerator) -> dict[str, Any]:
+        able = ["FP32", "FP16"] if self.get_config("DEVICE_ID") == "1" else ["FP32"]
+        return {**Accelerator.metrics(self), "AVAILABLE_DEVICES": ["0", "1"], "OPTIMIZATION_CAPABILITIES": able}
+
+    with device("uneven", metrics=metrics, config_keys={"PRECISION": "f32"}) as made:
+        pt.compile(relu(), "uneven.1", config={"PRECISION": "f16"})
+        made.full_config({"DEVICE_ID": "1", "PRECISION": "f16"})
+        with pytest.raises(pt.NotSupported, match="the device cannot compute in f16"):
+            pt.compile(relu(), "uneven.0", config={"PRECISION": "f16"})
+
+
+@pytest.mark.parametrize("values", [5, [("PERF_COUNT", True)], "PERF_COUNT"])
+def test_a_configuration_that_is_no_dictionary(values: Any) -> None:
+    with pytest.raises(pt.BadConfig, match="config of device 'reference': it is a dictionary by key, not"):
+        accelerator("reference").set_config(values)
+
+
+def test_metrics_that_tell_no_devices() -> None:
+    with device("brief", metrics=lambda self: {"FULL_DEVICE_NAME": "brief"}) as made:
+        pt.compile(relu(), "brief.3")(X)
+        assert made.configs[-1]["DEVICE_ID"] == "3"
+
+
+def test_providers_whose_devices_onnxruntime_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = usable("onnxruntime")
+    engine: Any = made._engine  # type: ignore[attr-defined]
+    monkeypatch.setattr(engine, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    made.check_device_id("3")
+    with pytest.raises(pt.BadConfig, match="DEVICE_ID cannot be 'x'\n  It can be 0"):
+        made.check_device_id("x")
+    monkeypatch.delattr(engine, "get_ep_devices", raising=False)
+    assert made.get_metric("AVAILABLE_DEVICES") == ["0"]
+    monkeypatch.setattr(engine, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(pt.BadConfig, match="DEVICE_ID cannot be '3'\n  It can be 0"):
+        made.check_device_id("3")
