@@ -17,8 +17,8 @@ Filter = Callable[..., Iterable[Node]]
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
-    """Has the function a parameter of this name (or one for all others, `**rest`)?"""
-    return any((p.name == name and p.kind in BY_NAME) or p.kind is p.VAR_KEYWORD for p in _parameters(function))
+    """Has the function a parameter of this name? (`**rest` is none: what goes there is handed on to who knows whom.)"""
+    return any(p.name == name and p.kind in BY_NAME for p in _parameters(function))
 
 
 def call_filter(function: Filter, graph: Graph | None, candidates: list[Node]) -> Iterable[Node]:

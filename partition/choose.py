@@ -213,9 +213,8 @@ def _walked(
     labels: list[Hashable | None] | None,
     observer: growth.WalkObserver | None,
 ) -> tuple[Groups, Evidence]:
-    evidence = Evidence(hooks.name, "walk", repr(selector))
+    evidence = Evidence(hooks.name, "walk", repr(selector), selector=selector)
     if labels is not None:
-        evidence.selector = selector
         evidence.labels = labels
         evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
         asked = LabelWalk(labels)

@@ -50,9 +50,9 @@ class Evidence:
     notes: list[str] = attrs.Factory(list)
     """What else there is to say."""
     selector: SubgraphSelector | Pattern | None = None
-    """The one selector (or pattern) that chose all groups."""
+    """The selector or pattern that chose the groups; of a walk the first selector."""
     selectors: dict[int, SubgraphSelector] = attrs.Factory(dict)
-    """By the first node of a group, the selector of its own that it grew by."""
+    """By the first node of a group, the selector of its own that it grew by in a walk."""
     repairs: list[Repair] = attrs.Factory(list)
     """Subgraphs of growth "seed" that were split because they would have closed a cycle with another."""
 

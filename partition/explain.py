@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graph.node import Node
 from partition.calls import Chosen
+from partition.errors import hook_error, not_a, raised
 from partition.evidence import Evidence
 from partition.op_index import OpIndex
 from partition.plans import Border, Outside
@@ -132,7 +133,9 @@ class Explanation:
             return self._other_label(evidence, v, None)
         if v in evidence.dropped:
             return "cycle", f"the growth from {self.name(evidence.dropped[v])!r} dropped it, since it closed a cycle"
-        return "unsupported", f"select({self.name(v)}) of {evidence.property!r} said no, and no subgraph took it in"
+        why = self._why_not(evidence, self.index.nodes[v])
+        said = "said no" if why is None else f"said no ({why})"
+        return "unsupported", f"select({self.name(v)}) of {evidence.property!r} {said}, and no subgraph took it in"
 
     def _not_offered(self, v: int) -> Reason | None:
         if self.index.offered[v]:
@@ -157,15 +160,23 @@ class Explanation:
             affinity = self.index.affinity[other]
             text = f"{node.name!r} is on {affinity}" if affinity else f"{node.name!r} has no affinity"
             return "device", text if inner is None else f"{text}, {self.name(inner)!r} on {self.index.affinity[inner]}"
-        reason = None if evidence.selector is None else self._why_not(evidence, node)
-        return "unsupported", reason or f"{evidence.property!r} does not take {node.name!r} ({node.op})"
+        reason = self._why_not(evidence, node)
+        if reason is not None:
+            return "unsupported", f"{evidence.property!r} does not run {node.name!r}: {reason}"
+        return "unsupported", f"{evidence.property!r} does not take {node.name!r} ({node.op})"
 
     @staticmethod
     def _why_not(evidence: Evidence, node: Node) -> str | None:
         """The selector's own reason."""
-        selector = evidence.selector
-        reason = selector.why_not(node) if isinstance(selector, SubgraphSelector) else None
-        return None if reason is None else f"{evidence.property!r} does not run {node.name!r}: {reason}"
+        if not isinstance(evidence.selector, SubgraphSelector):
+            return None
+        try:
+            reason = evidence.selector.why_not(node)
+        except Exception as error:
+            raise hook_error(evidence.property, "why_not", node, raised(error)) from error
+        if reason is not None and not isinstance(reason, str):
+            raise hook_error(evidence.property, "why_not", node, not_a("a text or None", reason))
+        return reason
 
     def _missed(self, evidence: Evidence, v: int) -> Reason:
         missed = evidence.missed.get(v)

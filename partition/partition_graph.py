@@ -94,6 +94,9 @@ def plan(
 
     The hooks that choose are called, those that make calls are not: a subgraph that `review_subgraph` or
     `create_subgraph_node` would give back is still in the plan."""
+    if "inside" in options:
+        remedy = "Plan each body by itself: plan(g[name].subgraph, ...)"
+        raise PartitionError("a plan is of one graph, not of the bodies in it", where="option inside", remedy=remedy)
     properties = choose_properties(g, subgraph_property, backend)
     _check_options(properties, options)
     with collector_paused():

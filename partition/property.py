@@ -55,16 +55,20 @@ class SubgraphProperty:
         """False leaves the nodes as they were; attributes are added to the call."""
         return True
 
-    def create_subgraph_node(self, subgraph: Graph, index: int) -> Node | None:
+    def create_subgraph_node(
+        self, subgraph: Graph, index: int, selector: SubgraphSelector | Pattern | None = None
+    ) -> Node | None:
         """The unconnected node that stands for the subgraph, with as many outputs; None leaves the nodes as they were.
 
-        An override may take one argument more, by the name `selector`: the selector that the subgraph grew by, with whatever it
-        has noted, or the pattern that matched; None where a plan from a file is applied."""
+        `selector` is the selector that the subgraph grew by, with whatever it has noted, or the pattern that matched; None where
+        a plan from a file is applied. An override may leave the argument out."""
         return call(subgraph, name=f"{self.name}_{index}")
 
-    def adjust_subgraph_node(self, nodes: Sequence[Node], index: int) -> Sequence[Node] | None:
+    def adjust_subgraph_node(
+        self, nodes: Sequence[Node], index: int, selector: SubgraphSelector | Pattern | None = None
+    ) -> Sequence[Node] | None:
         """Called where `create_subgraph_node` returned None: for each node its changed copy (`node.evolve(attrs=...)`),
-        or None to leave them as they were. An override may take `selector` too, as `create_subgraph_node`."""
+        or None to leave them as they were. `selector` is that of `create_subgraph_node`."""
         return None
 
     def connect_subgraph_inputs(self, node: Node, entries: Sequence[NodeEntry]) -> Node:

@@ -79,8 +79,8 @@ def test_a_stateless_selector_and_a_pattern_are_handed_as_they_are() -> None:
             seen.append(selector)
             return None
 
-        def adjust_subgraph_node(self, nodes: Sequence[Node], index: int, **rest: Any) -> None:
-            seen.append(rest["selector"])
+        def adjust_subgraph_node(self, nodes: Sequence[Node], index: int, selector: Any = None) -> None:
+            seen.append(selector)
 
     pattern = Pattern("Relu", "Neg")
     apply_pass(G, "PartitionGraph", subgraph_property=Property(pattern))
@@ -93,6 +93,28 @@ def test_hooks_without_the_argument_run_as_before() -> None:
             return super().create_subgraph_node(subgraph, index)
 
     assert noted(apply_pass(G, "PartitionGraph", subgraph_property=Old())) == ["?", "?"]
+
+    class HandedOn(SubgraphProperty):
+        name = "old"
+
+        def create_subgraph_selector(self) -> SubgraphSelector:
+            return Counting()
+
+        def create_subgraph_node(self, *args, **keywords):  # type: ignore[no-untyped-def, override]
+            assert len(args) == 2 and not keywords
+            return super().create_subgraph_node(*args, **keywords)
+
+    made = apply_pass(G, "PartitionGraph", subgraph_property=HandedOn())
+    assert [node.name for node in made.nodes if node.is_call] == ["old_0", "old_1"]
+
+
+def test_an_override_hands_the_selector_on() -> None:
+    class New(Noting):
+        def create_subgraph_node(self, subgraph: Graph, index: int, selector: Any = None) -> Node | None:
+            return SubgraphProperty.create_subgraph_node(self, subgraph, index, selector)
+
+    made = apply_pass(G, "PartitionGraph", subgraph_property=New())
+    assert [node.name for node in made.nodes if node.is_call] == ["noting_0", "noting_1"]
 
 
 class WithGraph(Counting):

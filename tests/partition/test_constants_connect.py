@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import defaultdict
 from itertools import combinations
@@ -17,7 +18,7 @@ from passes import apply_pass
 from tests.accelerators.hetero.small_devices import device
 
 from .constant_cases import CASES, SHAPE, graph_of, groups_in, parse
-from .making import check_partition_of, contracted_is_acyclic, graphs, groups_of
+from .making import check_partition_of, connected, contracted_is_acyclic, graphs, groups_of
 
 GROWTHS = ("largest", "walk", "seed", "waves")
 
@@ -40,6 +41,36 @@ def test_no_more_groups_than_openvino(name: str) -> None:
     pytest.importorskip("openvino")
     text, _ = CASES[name]
     assert len(found(graph_of(text))) <= len(groups_of_openvino(text))
+
+
+def test_no_more_groups_than_openvino_on_random_graphs() -> None:
+    """Where OpenVINO's groups hang together by our rule: it also joins branches that merely share a constant or an input."""
+    pytest.importorskip("openvino")
+    rng = random.Random(16)
+    compared = 0
+    for _ in range(150):
+        text = random_case(rng)
+        g, theirs = graph_of(text), groups_of_openvino(text)
+        if contracted_is_acyclic(g, theirs) and all(connected(g, set(group)) for group in theirs):
+            compared += 1
+            assert len(found(g)) <= len(theirs), text
+    assert compared > 75
+
+
+def random_case(rng: random.Random) -> str:
+    """Ops that read others, constants, inputs of their own."""
+    ops: list[str] = []
+    parts = []
+    for name in "PQRSTUVWZ"[: rng.randint(3, 9)]:
+        constants = rng.sample(["k1", "k2", "k3"], rng.randint(1, 2))
+        if rng.random() < 0.3:
+            read = constants
+        else:
+            read = rng.sample(ops, rng.randint(1, min(2, len(ops)))) if ops and rng.random() < 0.75 else [f"x{name}"]
+            read += constants[:1] if rng.random() < 0.5 else []
+        parts.append(f"{name}@{rng.choice('AB')}({','.join(read)})")
+        ops.append(name)
+    return " ".join(parts)
 
 
 @pytest.mark.parametrize("growth", GROWTHS)

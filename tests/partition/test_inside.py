@@ -187,6 +187,11 @@ def test_inside_is_a_choice_of_nodes() -> None:
         inside(with_if(), "Relu", inside="choice")
 
 
+def test_a_plan_is_of_one_graph() -> None:
+    with pytest.raises(PartitaError, match="option inside: a plan is of one graph, not of the bodies in it\n  Plan each body"):
+        pt.plan(with_if(), inside=True, subgraph_property=ops("Relu"))
+
+
 @settings(max_examples=60, deadline=None)
 @given(g=graphs(devices=[None]), first=st.sets(st.sampled_from(["Add", "Sub", "Neg", "If", "Relu"])))
 def test_on_random_graphs(g: Graph, first: set[str]) -> None:

@@ -58,6 +58,31 @@ def test_either_part_may_have_taken_it_so_both_have_to_say_why_not() -> None:
     assert out.text == "'m' does not take 'exp1' (Exp)"
 
 
+def test_a_walk_adds_the_reason_to_what_select_said() -> None:
+    class Walking(SubgraphSelector):
+        def select(self, node: Node) -> bool:
+            return node.op != "Exp"
+
+        def why_not(self, node: Node) -> str | None:
+            return f"{node.op} costs too much"
+
+    (out,) = report_of(chain("Relu", "Exp"), Property(Walking)).outside
+    assert out.text == "select(exp1) of 'mine' said no (Exp costs too much), and no subgraph took it in"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"), [(3, r"it returned 3 \(int\), not a text or None"), (None, "it raised KeyError: 'exp1'")]
+)
+def test_a_reason_that_goes_wrong_names_the_hook(answer: int | None, message: str) -> None:
+    class Wrong(ContainOpSelector):
+        def why_not(self, node: Node) -> Any:
+            return answer or {}[node.name]
+
+    report = report_of(chain("Relu", "Exp"), PatternProperty(Wrong({"Relu"}), "wrong"))
+    with pytest.raises(pt.PartitionError, match=rf"property 'wrong', hook why_not, node 'exp1' \(Exp\): {message}"):
+        report.outside
+
+
 # -- names that no op has ---------------------------------------------------------------------------------
 
 
