@@ -116,7 +116,8 @@ class Builder:
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
-        return apply_pass(graph, "PartitionGraph", subgraph_property=groups, growth=growth, verify=False)
+        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False}
+        return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)
 
     def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
         """By name, the next device of each op that the device's property gave back. What is forced onto the device stays."""

@@ -25,7 +25,9 @@ class Graph(Body):
 
     Nodes may be shared with other graphs. Only `attrs` (what passes leave for each other) may be written to."""
 
-    __slots__ = ("name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name")
+    __slots__ = (
+        "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",
+    )  # fmt: skip
 
     name: str
     nodes: tuple[Node, ...]
@@ -44,6 +46,7 @@ class Graph(Body):
     """Free text by key, carried from file to file."""
     _index: GraphIndex | None
     _by_name: dict[str, Node] | None
+    _typed: tuple[Graph, tuple[str, ...]] | None
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Graph(Body):
             put(self, "metadata", dict(metadata or {}))
             put(self, "_index", None)
             put(self, "_by_name", None)
+            put(self, "_typed", None)
 
     @classmethod
     def assembled(
@@ -99,6 +103,7 @@ class Graph(Body):
         put(made, "metadata", dict(metadata or {}))
         put(made, "_index", None)
         put(made, "_by_name", None)
+        put(made, "_typed", None)
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -136,6 +141,15 @@ class Graph(Body):
         nodes = self.nodes
         readers = [nodes[i] for i in self.index.consumers[number]]
         return tuple([reader for reader in readers if any(entry.node is wanted for entry in reader.reads)])
+
+    @property
+    def typed(self) -> tuple[Graph, tuple[str, ...]] | None:
+        """What a type inference kept here, so that it need not run again: this graph with types, and its notes."""
+        return self._typed
+
+    def keep_typed(self, typed: Graph, notes: tuple[str, ...]) -> None:
+        """Keep what a type inference found; the graph itself stays as it is."""
+        object.__setattr__(self, "_typed", (typed, notes))
 
     def __getitem__(self, name: str) -> Node:
         node = self._named().get(name)

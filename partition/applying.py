@@ -20,6 +20,7 @@ from partition.plans import Group, Plan, Reasons
 from partition.property import SubgraphProperty
 from partition.report import PartitionReport
 from partition.splicer import splice
+from partition.with_types import Typed, with_types
 
 
 def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:
@@ -29,13 +30,14 @@ def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: R
         Group(c.name, c.hooks.name, c.index, c.device, tuple([nodes[v].name for v in c.members])) for c in planned.groups
     )
     return Plan(
-        planned.index.graph.name,
+        planned.typed.source.name,
         groups,
         (*planned.notes(), *planned.maker.notes),
         reasons or Explanation(planned.index, planned.groups, planned.evidence),
-        planned.index.graph,
+        planned.typed.source,
         tuple(properties),
         {c.name: c.dedup for c in planned.groups},
+        infer_types=planned.typed.inferred,
     )
 
 
@@ -43,14 +45,14 @@ def finish(
     planned: Planned, properties: Sequence[SubgraphProperty], graph_attrs: Mapping[str, Any], reasons: Reasons | None = None
 ) -> Graph:
     """Splice the calls in, attach the report, and let the properties see the result."""
-    made = splice(planned.index, planned.groups, planned.order, planned.maker.adjusted)
+    made = splice(planned.maker.given, planned.groups, planned.order, planned.maker.adjusted)
     calls = tuple(chosen.made.node.name for chosen in planned.groups if chosen.made is not None)
     made.attrs.clear()
     made.attrs.update(graph_attrs)
     made.attrs["partition_report"] = PartitionReport(plan_of(planned, properties, reasons), calls)
     planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
     for subject in properties:
-        watched = Witness(made)
+        watched = Witness(Typed(made, made))
         Hooks(subject, watched).call("post_partition", None, subject.post_partition, made)
         watched.check(subject.name, "post_partition")
     planned.witness.check(properties[-1].name if properties else "", "post_partition")
@@ -65,18 +67,20 @@ def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[Subgraph
             where=f"graph {g.name!r}",
             remedy="Plan again: plan(g, ...)",
         )
-    with Witness(g) as witness:
-        return _apply(plan, g, given, witness)
-
-
-def _apply(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None, witness: Witness) -> Graph:
-    index = build_op_index(g)
-    live = plan.reasons if isinstance(plan.reasons, Explanation) else None
     if given is not None:
         properties = [given] if isinstance(given, SubgraphProperty) else list(given)
     else:
-        properties = _plain_ones(plan) if live is None else list(plan.properties)
-    if live is not None and given is None:
+        properties = list(plan.properties) if isinstance(plan.reasons, Explanation) else _plain_ones(plan)
+    typed = with_types(g, plan.infer_types, properties)
+    with Witness(typed) as witness:
+        return _apply(plan, typed, properties, given is not None, witness)
+
+
+def _apply(plan: Plan, typed: Typed, properties: list[SubgraphProperty], given: bool, witness: Witness) -> Graph:
+    g = typed.graph
+    index = build_op_index(g)
+    live = plan.reasons if isinstance(plan.reasons, Explanation) else None
+    if live is not None and not given:
         made_by = [(chosen.order, chosen.hooks.property) for chosen in live.groups]
     else:
         made_by = [_maker_of(group, properties) for group in plan.groups]
@@ -85,7 +89,7 @@ def _apply(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProp
     chosen = _chosen(plan, index, made_by, witness)
     evidence = [attrs.evolve(e, declined=dict(e.declined)) for e in (live.evidence if live is not None else ())]
     taken = names_in(g) | {group.name for group in plan.groups}
-    planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken), witness)
+    planned = Planned(index, chosen, evidence, settle(index, chosen), CallMaker(index, taken, typed), witness, typed)
     kept: list[Chosen] = []
     for order in sorted({c.order for c in chosen}):
         mine = [c for c in chosen if c.order == order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, is_not
 
 import attrs
@@ -12,7 +12,6 @@ from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.order import topological
-from graph.types import Type
 from partition.op_index import OpIndex
 
 PLACE = attrgetter("place")
@@ -67,11 +66,7 @@ def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
     return exits
 
 
-TypeOf = Callable[[NodeEntry], Type | None]
-"""What is known of a value's type."""
-
-
-def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool, type_of: TypeOf) -> Draft:
+def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool) -> Draft:
     """Find what enters: values in the order in which they are first read; constants come along instead of entering."""
     nodes = index.nodes
     inside = {nodes[v] for v in members}
@@ -96,11 +91,11 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
     for constant in constants:
         taken.add(constant.name)
         values.update(constant.output_names)
-    variables = [_input_for(entry, taken, values, dedup, type_of) for entry in entries]
+    variables = [_input_for(entry, taken, values, dedup) for entry in entries]
     return Draft(members, entries, variables, list(constants), sorted(exits))
 
 
-def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool, type_of: TypeOf) -> Node:
+def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool) -> Node:
     """A body input named after the outer value, with its type and its maker's affinity.
 
     A graph input stands for itself: it is shared, not copied."""
@@ -115,7 +110,7 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool,
         unique(value, taken),
         None,
         output_names=(value,),
-        output_types=(type_of(entry),),
+        output_types=(entry.type,),
         place=maker.place,
         affinity=None if maker.op is None else maker.affinity,
     )

@@ -12,11 +12,12 @@ from graph.errors import GraphError
 from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry
-from graph.types import Type
 from partition.bodies import Draft, build_body, draft_body, find_exits
+from partition.declared import Declared
 from partition.hooks import Chooser, Hooks
 from partition.names import op_names_in, with_own_names
 from partition.op_index import OpIndex
+from partition.with_types import Typed
 
 
 @attrs.define(slots=True, eq=False)
@@ -58,14 +59,20 @@ class Made:
 class CallMaker:
     """Makes the calls of one graph."""
 
-    def __init__(self, index: OpIndex, taken: set[str]) -> None:
+    def __init__(self, index: OpIndex, taken: set[str], typed: Typed) -> None:
         self.index = index
+        """The graph as hooks see it, with types."""
+        self.given = index
+        """The graph that was given."""
+        self._declared: Declared | None = None
+        if typed.graph is not typed.source:
+            self.given = index.of(typed.source)
+            self._declared = Declared(typed)
         self.adjusted: dict[int, Node] = {}
         """Nodes that stay in the graph, but changed by `adjust_subgraph_node`."""
-        self.notes: list[str] = []
+        self.notes = list(typed.notes)
         """What a reader of the report should know."""
         self._taken = taken
-        self._types: dict[str, Type | None] | None = None
 
     def make(self, groups: Sequence[Chosen]) -> dict[int, str]:
         """Make the calls of these groups. -> by position, the hook that gave a group back, for those that were."""
@@ -73,13 +80,11 @@ class CallMaker:
         exits = find_exits(self.index, [chosen.members for chosen in groups])
         for k, chosen in enumerate(groups):
             hooks = chosen.hooks
-            seen = hooks.sees_bodies
-            type_of = self._inferred_type if seen else _own_type
-            draft = draft_body(self.index, chosen.members, exits[k], chosen.dedup, type_of)
+            draft = draft_body(self.index if hooks.sees_bodies else self.given, chosen.members, exits[k], chosen.dedup)
             hook = self._make_one(chosen, draft)
             if hook is not None:
                 declined[k] = hook
-            if seen:
+            if hooks.sees_bodies:
                 self._check_affinities(chosen)
         return declined
 
@@ -97,16 +102,30 @@ class CallMaker:
         if node is None:
             self._adjust(chosen)
             return "create_subgraph_node"
+        if self._declared is not None and node.reads:
+            node = self._declared.shown(node)
         self._check_created(chosen, node, draft, first)
         if node.subgraph is not None and node.subgraph is not body:  # the property made another of it
             own = op_names_in(body)
             node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
+        if self._declared is not None and hooks.sees_bodies:
+            node, draft = self._undone(self._declared, node, draft)
         chosen.made = Made(self._titled(chosen, node, extra), body, draft)
         return None
 
+    @staticmethod
+    def _undone(declared: Declared, node: Node, draft: Draft) -> tuple[Node, Draft]:
+        """The node and what enters it, without the types that were inferred for the hooks."""
+        node = node.evolve(
+            inputs=tuple(map(declared.input, node.inputs)),
+            captures=tuple(map(declared.entry, node.captures)),
+            subgraph=None if node.subgraph is None else declared.body(node.subgraph),
+        )
+        return node, attrs.evolve(draft, entries=list(map(declared.entry, draft.entries)))
+
     def _body(self, chosen: Chosen, draft: Draft, first: Node) -> Graph:
         try:
-            return build_body(self.index, draft, chosen.name)
+            return build_body(self.index if chosen.hooks.sees_bodies else self.given, draft, chosen.name)
         except GraphError as error:
             if not draft.foreign:
                 raise
@@ -129,7 +148,9 @@ class CallMaker:
     def _adjust(self, chosen: Chosen) -> None:
         nodes = [self.index.nodes[v] for v in chosen.members]
         made = chosen.hooks.adjust(nodes, chosen.index, chosen.selector)
-        self.adjusted.update((v, new) for v, old, new in zip(chosen.members, nodes, made, strict=True) if new is not old)
+        for v, old, new in zip(chosen.members, nodes, made, strict=True):
+            if new is not old:
+                self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
         """As many outputs as the body, and nothing read but what the body reads."""
@@ -150,25 +171,6 @@ class CallMaker:
         if any(nodes[v].affinity != then[v] for v in chosen.members):
             chosen.hooks.witness.check(chosen.hooks.name, "create_subgraph_node")
 
-    def _inferred_type(self, entry: NodeEntry) -> Type | None:
-        """The value's type, inferred if it has none. The graph itself stays as it is."""
-        if entry.type is not None:
-            return entry.type
-        if self._types is None:
-            self._types = self._infer()
-        return self._types.get(entry.name)
-
-    def _infer(self) -> dict[str, Type | None]:
-        from graph.errors import PartitaError
-        from passes import apply_pass
-
-        try:
-            typed = apply_pass(self.index.graph.evolve(attrs={}), "InferShape", verify=False)
-        except PartitaError as error:
-            self.notes.append(f"The types of values could not be inferred, so that bodies lack them: {error.cause}")
-            return {}
-        return {name: t for node in typed.nodes for name, t in zip(node.output_names, node.output_types, strict=True)}
-
 
 def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[NodeEntry], inside: set[Node]) -> None:
     """A call may read the subgraph's inputs, graph inputs and constants: else it could depend on itself."""
@@ -186,7 +188,3 @@ def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[N
             f"it returned a node that {cause}: %{entry.name}",
             "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads",
         )
-
-
-def _own_type(entry: NodeEntry) -> Type | None:
-    return entry.type

@@ -12,9 +12,11 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from partition.arguments import takes
 from partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
+from partition.onlookers import SEEING, own_hooks
 from partition.pattern import Pattern
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
+from partition.with_types import Typed
 
 Answer = TypeVar("Answer")
 
@@ -22,15 +24,44 @@ Chooser = SubgraphSelector | Pattern
 """What chose a subgraph."""
 
 
-class Witness:
-    """What the graph looked like before the hooks saw it, to tell whether one of them changed it.
-
-    As a context it puts the graph back when anything is raised: a hook may change it first and fail then."""
+class _Before:
+    """What one graph looked like."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._attrs = dict(graph.attrs)
         self._affinities = [node.affinity for node in graph.nodes]
+
+    def changed_node(self) -> Node | None:
+        """A node whose affinity is another now. Linear."""
+        if [node.affinity for node in self.graph.nodes] == self._affinities:
+            return None
+        return next(n for n, a in zip(self.graph.nodes, self._affinities, strict=True) if n.affinity != a)
+
+    def changed_keys(self) -> list[str]:
+        """The attributes that are others now."""
+        now, then = self.graph.attrs, self._attrs
+        if not now and not then:
+            return []
+        return sorted(map(str, {k for k in {*now, *then} if now.get(k, self) is not then.get(k, self)}))
+
+    def restore(self) -> None:
+        """Put everything back."""
+        self.graph.attrs.clear()
+        self.graph.attrs.update(self._attrs)
+        for node, affinity in zip(self.graph.nodes, self._affinities, strict=True):
+            if node.affinity != affinity:
+                node.affinity = affinity
+
+
+class Witness:
+    """What the graph looked like before the hooks saw it, to tell whether one of them changed it.
+
+    As a context it puts the graph back when anything is raised: a hook may change it first and fail then."""
+
+    def __init__(self, typed: Typed) -> None:
+        """Of the graph that the hooks see, and of that which was given: a hook may have kept it."""
+        self._before = [_Before(graph) for graph in dict.fromkeys((typed.graph, typed.source))]
 
     def __enter__(self) -> Witness:
         return self
@@ -42,33 +73,26 @@ class Witness:
     def check(self, property_name: str, hook: str) -> None:
         """Put everything back and complain if the graph was changed. Linear."""
         self.check_attrs(property_name, hook)
-        if [node.affinity for node in self.graph.nodes] != self._affinities:
-            changed = next(n for n, a in zip(self.graph.nodes, self._affinities, strict=True) if n.affinity != a)
-            self._restore()
-            raise hook_error(property_name, hook, changed, "it set the affinity of a node of the graph that it was shown", SHOWN)
+        for before in self._before:
+            changed = before.changed_node()
+            if changed is not None:
+                self._restore()
+                cause = "it set the affinity of a node of the graph that it was shown"
+                raise hook_error(property_name, hook, changed, cause, SHOWN)
 
     def check_attrs(self, property_name: str, hook: str) -> None:
         """The same for the graph's attributes alone: cheap enough to do after every hook."""
-        now, then = self.graph.attrs, self._attrs
-        if not now and not then:
-            return
-        if len(now) != len(then) or any(now.get(key, self) is not value for key, value in then.items()):
-            keys = sorted(map(str, {k for k in {*now, *then} if now.get(k, self) is not then.get(k, self)}))
-            self._restore()
-            raise hook_error(
-                property_name, hook, f"graph {self.graph.name!r}", f"it changed the graph's attributes: {', '.join(keys)}", SHOWN
-            )
+        for before in self._before:
+            keys = before.changed_keys()
+            if keys:
+                self._restore()
+                where = f"graph {before.graph.name!r}"
+                raise hook_error(property_name, hook, where, f"it changed the graph's attributes: {', '.join(keys)}", SHOWN)
 
     def _restore(self) -> None:
-        self.graph.attrs.clear()
-        self.graph.attrs.update(self._attrs)
-        for node, affinity in zip(self.graph.nodes, self._affinities, strict=True):
-            if node.affinity != affinity:
-                node.affinity = affinity
+        for before in self._before:
+            before.restore()
 
-
-SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
-"""The hooks that are shown bodies, or their inputs."""
 
 SHOWN = "A hook must not change what it is shown; it may return changed copies where it returns something"
 
@@ -80,9 +104,7 @@ class Hooks:
         self.property = subject
         self.name = subject.name
         self.witness = witness
-        self._own = {
-            hook for hook in dir(SubgraphProperty) if getattr(type(subject), hook, None) is not getattr(SubgraphProperty, hook)
-        } | vars(subject).keys()
+        self._own = own_hooks(subject)
         self.sees_bodies = not self._own.isdisjoint(SEEING)
         """Is the property shown bodies, so that the types of their inputs matter?"""
         self._takes_selector: dict[str, bool] = {}

@@ -21,7 +21,7 @@ Which = Callable[[Node], bool]
 """Of a node that has a body (or several): are they to be partitioned?"""
 
 
-def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph], Graph]) -> Graph:
+def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph, Graph], Graph]) -> Graph:
     """The graph with the bodies of these nodes partitioned, the innermost first. Linear, besides the partitioning.
 
     True means the bodies of calls that a partition made, and those of If, Loop and Scan. A body that several nodes share, as
@@ -33,7 +33,7 @@ def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph]
     for graph in order:
         done[graph] = _filled(graph, done)
         if graph in wanted:
-            done[graph] = partition(done[graph])
+            done[graph] = partition(graph, done[graph])
     reports = [done[body].attrs[REPORT] for body in order if body in wanted]
     return _with_notes(done[g], reports, passed_by)
 

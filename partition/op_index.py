@@ -42,6 +42,11 @@ class OpIndex:
         """For each op the ops that depend on it, ascending, each once."""
         return consumers(self.preds)
 
+    def of(self, graph: Graph) -> OpIndex:
+        """The index of a graph that differs in the types of values alone."""
+        nodes = [graph.nodes[self.graph.index.number[node]] for node in self.nodes]
+        return attrs.evolve(self, graph=graph, nodes=nodes, number={node: v for v, node in enumerate(nodes)})
+
     def value_preds(self) -> Preds:
         """For each op the ops whose values it reads."""
         control = self.control

@@ -18,6 +18,7 @@ from partition.names import names_in
 from partition.planner import PartitionOptions, Planner
 from partition.plans import Plan
 from partition.property import AffinityProperty, SubgraphProperty
+from partition.with_types import Typed, TypedBodies, with_types
 from passes import apply_pass, register_pass
 from passes.registry import REQUESTS
 
@@ -38,6 +39,7 @@ def partition_graph(
     min_subgraph_size: int | None = None,
     max_subgraphs: int | None = None,
     dedup_inputs: bool | None = None,
+    infer_types: bool = True,
     inside: bool | Callable[[Node], bool] = False,
     **options: Any,
 ) -> Graph:
@@ -45,7 +47,8 @@ def partition_graph(
 
     What decides is the property given (or several, in order), else the backend's, else `g.attrs["subgraph_property"]`, which is
     consumed, else the affinities of the nodes. `growth` and the limits override the properties' own; other options go to their
-    `pre_partition`. `inside` partitions bodies instead, at any depth: those of the calls that a partition made, and of If, Loop
+    `pre_partition`. Unless `infer_types` is False, selectors and hooks see the types of a graph that has none, as InferType
+    finds them. `inside` partitions bodies instead, at any depth: those of the calls that a partition made, and of If, Loop
     and Scan (or of the nodes that it says yes to)."""
     made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
     if not (isinstance(inside, bool) or callable(inside)):
@@ -53,22 +56,24 @@ def partition_graph(
         raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
     with collector_paused():
         if not inside:
-            return _partition(g, choose_properties(g, subgraph_property, backend), made, names_in(g))
+            properties = choose_properties(g, subgraph_property, backend)
+            return _partition(with_types(g, infer_types, properties), properties, made, names_in(g))
         taken = names_in(g)
+        typed = TypedBodies(with_types(g, infer_types))
 
-        def partition(body: Graph) -> Graph:
-            return _partition(body, _choose_inside(g, subgraph_property, backend), made, taken)
+        def partition(body: Graph, filled: Graph) -> Graph:
+            return _partition(typed.of(body, filled), _choose_inside(g, subgraph_property, backend), made, taken)
 
         done = partition_inside(g, inside, partition)
         return done.evolve(attrs={key: value for key, value in done.attrs.items() if key != PROPERTY})
 
 
-def _partition(g: Graph, properties: list[SubgraphProperty], options: PartitionOptions, taken: set[str]) -> Graph:
+def _partition(typed: Typed, properties: list[SubgraphProperty], options: PartitionOptions, taken: set[str]) -> Graph:
     _check_options(properties, options.extra)
-    planner = Planner(g, options, taken)
+    planner = Planner(typed, options, taken)
     with planner.witness:
         planned = planner.run(properties, make_calls=True)
-        return finish(planned, properties, {key: value for key, value in g.attrs.items() if key != PROPERTY})
+        return finish(planned, properties, {key: value for key, value in typed.source.attrs.items() if key != PROPERTY})
 
 
 def _choose_inside(g: Graph, given: Properties | None, backend: str | None) -> list[SubgraphProperty]:
@@ -88,6 +93,7 @@ def plan(
     min_subgraph_size: int | None = None,
     max_subgraphs: int | None = None,
     dedup_inputs: bool | None = None,
+    infer_types: bool = True,
     **options: Any,
 ) -> Plan:
     """What PartitionGraph would do with the same options, without rewriting the graph.
@@ -101,7 +107,7 @@ def plan(
     _check_options(properties, options)
     with collector_paused():
         made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
-        planner = Planner(g, made)
+        planner = Planner(with_types(g, infer_types, properties), made)
         with planner.witness:
             return plan_of(planner.run(properties, make_calls=False), properties)
 
@@ -148,7 +154,7 @@ def _options(
     return PartitionOptions(growth=growth, min_subgraph_size=least, max_subgraphs=most, dedup_inputs=dedup, extra=extra)
 
 
-KNOWN = ("subgraph_property", "backend", "growth", "min_subgraph_size", "max_subgraphs", "dedup_inputs", "inside")
+KNOWN = ("subgraph_property", "backend", "growth", "min_subgraph_size", "max_subgraphs", "dedup_inputs", "infer_types", "inside")
 
 
 def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str, Any]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from graph.graph import Graph
 from graph.names import unique
 from graph.words import counted
 from partition.bodies import common_affinity
@@ -20,6 +19,7 @@ from partition.hooks import Hooks, Witness
 from partition.names import names_in
 from partition.op_index import OpIndex, build_op_index
 from partition.property import SubgraphProperty
+from partition.with_types import Typed
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class Planned:
     """What made the calls, if they were made."""
     witness: Witness
     """What the graph looked like before."""
+    typed: Typed
+    """The graph that was given, and with types."""
 
     def notes(self) -> list[str]:
         """What the growth has to say."""
@@ -69,16 +71,17 @@ class Planned:
 class Planner:
     """One run over one graph."""
 
-    def __init__(self, graph: Graph, options: PartitionOptions, taken: set[str] | None = None) -> None:
+    def __init__(self, typed: Typed, options: PartitionOptions, taken: set[str] | None = None) -> None:
         """`taken`: names that calls must not have, where they are not those in the graph."""
         check_growth(options.growth)
         _check_count("min_subgraph_size", options.min_subgraph_size)
         _check_count("max_subgraphs", options.max_subgraphs)
-        self.index = build_op_index(graph)
+        self.typed = typed
+        self.index = build_op_index(typed.graph)
         self.options = options
-        self.witness = Witness(graph)
-        self.taken = names_in(graph) if taken is None else taken
-        self.maker = CallMaker(self.index, self.taken)
+        self.witness = Witness(typed)
+        self.taken = names_in(typed.graph) if taken is None else taken
+        self.maker = CallMaker(self.index, self.taken, typed)
         self.groups: list[Chosen] = []
         self.evidence: list[Evidence] = []
 
@@ -97,7 +100,7 @@ class Planner:
         in_order = sorted(self.groups, key=lambda chosen: chosen.members[0])
         if declined or in_order != self.groups:
             order = settle(self.index, in_order)
-        return Planned(self.index, in_order, self.evidence, order, self.maker, self.witness)
+        return Planned(self.index, in_order, self.evidence, order, self.maker, self.witness, self.typed)
 
     def _choose(self, number: int, subject: SubgraphProperty) -> list[Chosen]:
         hooks = Hooks(subject, self.witness)

@@ -105,6 +105,8 @@ class Plan:
     """The properties that made it, unless it was read from a file."""
     dedup_inputs: Mapping[str, bool] = attrs.field(factory=dict)
     """By call name, whether each outer value enters once."""
+    infer_types: bool = True
+    """Are the types of a graph without any inferred before the plan is applied, as they were before it was made?"""
     written_fingerprint: str | None = None
     """The fingerprint that was read from a file."""
 
@@ -141,6 +143,7 @@ class Plan:
             "partita_plan": VERSION,
             "graph": self.graph_name,
             "fingerprint": self.fingerprint,
+            "infer_types": self.infer_types,
             "groups": [{**_fields(group), "dedup_inputs": self.dedup_inputs.get(group.name, True)} for group in self.groups],
             "borders": [_fields(border) for border in self.borders],
             "outside": [_fields(node) for node in self.outside],
@@ -182,6 +185,7 @@ class Plan:
             tuple(content["notes"]),
             reasons,
             dedup_inputs={g["name"]: bool(g["dedup_inputs"]) for g in content["groups"]},
+            infer_types=bool(content.get("infer_types", True)),
             written_fingerprint=str(content["fingerprint"]),
         )
 

@@ -59,11 +59,11 @@ class PartitionReport:
         return PathFinder(reasons) if isinstance(reasons, Explanation) else None
 
     def _cycle_path(self, border: Border, finder: PathFinder | None) -> tuple[str, ...] | None:
-        graph, reasons = self.plan.graph, self.plan.reasons
-        if finder is None or graph is None or border.rule != "cycle" or not isinstance(reasons, Explanation):
+        reasons = self.plan.reasons
+        if finder is None or border.rule != "cycle" or not isinstance(reasons, Explanation):
             return None
-        number = reasons.index.number
-        u, v = number[graph[border.producer]], number[graph[border.consumer]]
+        index = reasons.index
+        u, v = index.number[index.graph[border.producer]], index.number[index.graph[border.consumer]]
         path, passed = finder.path(u, v), reasons.passed_over(u, v)
         return path if path is not None or passed is None else finder.path_between(*passed)
 

@@ -94,10 +94,9 @@ class _Splicer:
         if hooks.overrides("connect_subgraph_outputs"):
             places = self._outputs(chosen, made, node, first)
         names, types = list(node.output_names), list(node.output_types)
-        for (v, i), place in zip(draft.exits, places, strict=True):
-            maker = self.index.nodes[v]
-            names[place] = maker.output_names[i]
-            types[place] = types[place] or maker.output_types[i]
+        for (v, i), place, shown in zip(draft.exits, places, made.body.outputs, strict=True):
+            names[place] = self.index.nodes[v].output_names[i]
+            types[place] = types[place] or shown.type
         changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
         if node.name != made.node.name:
             changes["name"] = made.node.name

@@ -16,6 +16,7 @@ from partition.op_index import OpIndex, build_op_index
 from partition.pattern import Pattern
 from partition.property import PatternProperty, SubgraphProperty
 from partition.selector import SubgraphSelector
+from partition.with_types import with_types
 
 Watched = SubgraphSelector | SubgraphProperty | Callable[[], SubgraphSelector]
 """A selector without state, a selector's class (or a function that makes one), or a property."""
@@ -81,8 +82,9 @@ def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
     `growth` is "walk" (edge by edge, as the selector is asked) or "seed" (candidates with a rejected list and rollback); by
     default "seed" for a selector without state, else "walk". The faster growths have no such steps."""
     subject = _property(selector)
-    index = build_op_index(require_graph(graph))
-    hooks = Hooks(subject, Witness(graph))
+    typed = with_types(require_graph(graph))
+    index = build_op_index(typed.graph)
+    hooks = Hooks(subject, Witness(typed))
     first = hooks.new_selector()
     if isinstance(first, Pattern):
         raise PartitionError(
@@ -98,7 +100,7 @@ def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
     steps = _Steps(index)
     watchers = Watchers(walk=_WalkSteps(steps), seed=_SeedSteps(steps))
     groups, evidence = choose_groups(hooks, index, [], how, watchers)
-    made = tuple(sorted((steps.names(group) for group in groups), key=lambda names: index.number[graph[names[0]]]))
+    made = tuple(sorted((steps.names(group) for group in groups), key=lambda names: index.number[typed.graph[names[0]]]))
     for repair in evidence.repairs:
         parts = " and ".join(map(_braces, map(steps.names, repair.by)))
         steps.add(f"{_braces(steps.names(repair.replaced))} would close a cycle with another subgraph: it becomes {parts}", made)

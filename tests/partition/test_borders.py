@@ -8,7 +8,7 @@ from graph import Graph, constant, op, variable
 from partition import AffinityProperty, ContainOpSelector, PatternProperty, SubgraphProperty
 from passes import apply_pass
 
-from .making import SHAPE, Property, check_partition_of, check_same, from_edges, ops
+from .making import SHAPE, Property, check_partition_of, check_same, from_edges, groups_of, ops
 
 
 def partitioned(g: Graph, *names: str, **options: object) -> Graph:
@@ -178,7 +178,10 @@ def test_control_dependencies_that_cross_borders() -> None:
     assert [n.name for n in back["b"].after] == ["first"]
     assert back["a"].after == ()
     everything = partitioned(g, "Exp", "Neg", "Abs")
-    assert [n.name for n in everything.nodes if n.is_op] == ["mine_0"]
+    assert groups_of(everything) == [{"first"}, {"a", "b"}, {"last"}]  # values flow from a to b alone
+    assert [(n.name, [m.name for m in n.after]) for n in everything.nodes if n.is_op] == [
+        ("mine_0", []), ("mine_1", ["mine_0"]), ("mine_2", ["mine_1"])
+    ]  # fmt: skip
 
 
 def test_an_op_that_only_control_needs_is_kept_in_a_call_without_outputs() -> None:

@@ -1,0 +1,69 @@
+"""Back from the typed copy of a graph, which hooks were shown, to the nodes of the graph that was given.
+
+Types that were inferred for the hooks are no part of the result: what is partitioned and inlined is the graph that was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, map_bodies, rewrite
+from partition.with_types import Typed
+
+
+class Declared:
+    """What the nodes of one graph declare themselves. Nodes are known by their names, which copies keep."""
+
+    def __init__(self, typed: Typed) -> None:
+        pairs = [(copy, own) for copy, own in zip(typed.graph.nodes, typed.source.nodes, strict=True) if copy is not own]
+        self._own = dict(pairs)
+        self._copies = {own: copy for copy, own in pairs}
+        self._pairs = {own.name: (copy, own) for copy, own in pairs}
+
+    def entry(self, entry: NodeEntry) -> NodeEntry:
+        """The given graph's value for one of the copy."""
+        own = self._own.get(entry.node)
+        return entry if own is None else NodeEntry(own, entry.index)
+
+    def shown(self, node: Node) -> Node:
+        """A node that a hook made, reading the copy's values where it reads the given graph's: a hook may have kept that one."""
+
+        def copied(entry: NodeEntry) -> NodeEntry:
+            copy = self._copies.get(entry.node)
+            return entry if copy is None else NodeEntry(copy, entry.index)
+
+        inputs = tuple([None if entry is None else copied(entry) for entry in node.inputs])
+        return node.evolve(inputs=inputs, captures=tuple(map(copied, node.captures)))
+
+    def input(self, entry: NodeEntry | None) -> NodeEntry | None:
+        """The same for an input, which may be absent."""
+        return None if entry is None else self.entry(entry)
+
+    def adjusted(self, copy: Node, changed: Node) -> Node:
+        """What a hook made of a copied node, reading the given graph's values."""
+        own = self._own.get(copy)
+        if own is None:
+            return changed
+        return self._restored(changed, copy, own).evolve(inputs=own.inputs, captures=own.captures, after=own.after)
+
+    def body(self, body: Graph) -> Graph:
+        """A body whose ops have the types that they have in the given graph, unless a hook gave them others. Linear."""
+
+        def visit(node: Node, rewriter: Rewriter) -> None:
+            made = rewriter.rebuilt(node)
+            pair = self._pairs.get(node.name) if node.is_op else None
+            if pair is not None:
+                made = self._restored(made, *pair)
+            rewriter.keep(node, map_bodies(made, self.body))
+
+        return rewrite(body, visit)
+
+    @staticmethod
+    def _restored(node: Node, copy: Node, own: Node) -> Node:
+        changes: dict[str, Any] = {}
+        for field in ("output_types", "attrs", "subgraph"):
+            mine = getattr(own, field)
+            if getattr(node, field) is getattr(copy, field) is not mine:
+                changes[field] = mine
+        return node.evolve(**changes) if changes else node

@@ -1,0 +1,39 @@
+"""Who looks at the types of values? Where nobody does, none have to be inferred before partitioning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from partition.pattern import Part, Pattern
+from partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
+"""The hooks that are shown bodies, or their inputs."""
+
+
+def own_hooks(subject: SubgraphProperty) -> set[str]:
+    """The hooks that the property defines itself."""
+    kind, base = type(subject), SubgraphProperty
+    return {hook for hook in dir(base) if getattr(kind, hook, None) is not getattr(base, hook)} | vars(subject).keys()
+
+
+def looks_at_types(subject: SubgraphProperty) -> bool:
+    """May the property, or what it selects by, look at a type? Not if it goes by op names or affinities alone."""
+    if type(subject) is AffinityProperty:
+        return any(not own_hooks(own).isdisjoint(SEEING) for own in subject.properties.values())
+    if type(subject) is PatternProperty:
+        return not own_hooks(subject).isdisjoint(SEEING) or _asks(subject.pattern)
+    return type(subject) is not SubgraphProperty
+
+
+def _asks(chooser: SubgraphSelector | Pattern) -> bool:
+    """Is any code of the user's asked about nodes?"""
+    if isinstance(chooser, Pattern):
+        return _any_predicate(chooser.parts)
+    return type(chooser) is not ContainOpSelector or chooser.predicate is not None
+
+
+def _any_predicate(parts: Iterable[Part]) -> bool:
+    operands = [operand for part in parts for operand in part.operands if isinstance(operand, tuple)]
+    return any(part.predicate is not None for part in parts) or any(map(_any_predicate, operands))

@@ -1,0 +1,125 @@
+"""The types of a graph that has none, found once: so that selectors, properties and devices see shapes and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from partition.onlookers import looks_at_types
+from partition.property import SubgraphProperty
+from passes import apply_pass
+from passes.views import TypeView
+
+Notes = tuple[str, ...]
+"""What a reader of the report should know."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Typed:
+    """What is partitioned."""
+
+    graph: Graph
+    """The graph with types."""
+    source: Graph
+    """The graph that was given: the same object where there was nothing to infer."""
+    notes: Notes = ()
+    """What could not be inferred."""
+    inferred: bool = True
+    """Were types asked for?"""
+
+
+def with_types(g: Graph, infer_types: bool = True, properties: Sequence[SubgraphProperty] | None = None) -> Typed:
+    """The graph as InferType leaves it; the graph itself where its values have types already, or none are asked for,
+    or none of the properties looks at any.
+
+    The nodes are copies where a type is new. The inference runs once for each graph object, which keeps the result; affinities
+    are those that the graph's nodes have now. Linear."""
+    looked_at = properties is None or any(map(looks_at_types, properties))
+    if not (infer_types and looked_at and _lacks_types(g)):
+        return Typed(g, g, inferred=infer_types)
+    if g.typed is None:
+        g.keep_typed(*_inferred(g))
+    assert g.typed is not None
+    twin, notes = g.typed
+    if any(a.affinity != b.affinity for a, b in zip(twin.nodes, g.nodes, strict=True)):
+        twin = _with_affinities(twin, g)
+        g.keep_typed(twin, notes)
+    return Typed(twin.evolve(attrs=g.attrs), g, notes)
+
+
+class TypedBodies:
+    """The graphs inside a graph, with their types."""
+
+    def __init__(self, typed: Typed) -> None:
+        self._typed = typed
+        self._copies: dict[Graph, Graph] = {}
+        waiting = [(typed.source, typed.graph)] if typed.graph is not typed.source else []
+        while waiting:
+            source, copy = waiting.pop()
+            if source not in self._copies and _same_names(source, copy):
+                self._copies[source] = copy
+                bodies = [zip(a.bodies, b.bodies, strict=True) for a, b in zip(source.nodes, copy.nodes, strict=True)]
+                waiting += [(own, other) for pairs in bodies for (_, own), (_, other) in pairs]
+
+    def of(self, body: Graph, changed: Graph) -> Typed:
+        """A graph inside, after its own bodies changed, with the types that it has."""
+        copy = self._copies.get(body)
+        shown = changed if copy is None else _with_types_of(changed, copy)
+        return attrs.evolve(self._typed, graph=shown, source=changed)
+
+
+def _same_names(a: Graph, b: Graph) -> bool:
+    return [node.name for node in a.nodes] == [node.name for node in b.nodes]
+
+
+def _with_types_of(g: Graph, typed: Graph) -> Graph:
+    """The graph with the types of another, whose nodes are the same."""
+    known = {node.name: node.output_types for node in typed.nodes}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        same = node.output_types == known[node.name]
+        rewriter.keep(node, rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=known[node.name]))
+
+    return rewrite(g, visit)
+
+
+def _lacks_types(g: Graph) -> bool:
+    """Is there an op's value without a type, in a graph that was not inferred yet and has any type to begin with?"""
+    if any(isinstance(g.attrs.get(key), TypeView) for key in ("shape", "dtype")):
+        return False
+    ops_lack = any(
+        node.is_op and any(known is None and name for known, name in zip(node.output_types, node.output_names, strict=True))
+        for node in g.nodes
+    )
+    return ops_lack and any(node.output_types[0] is not None for node in g.nodes if not node.is_op)
+
+
+def _inferred(g: Graph) -> tuple[Graph, Notes]:
+    """The graph with all the types that can be found. One that contradicts itself is partitioned all the same."""
+    bare = g.evolve(attrs={})
+    try:
+        return apply_pass(bare, "InferType", verify=False), ()
+    except PartitaError as error:
+        note = f"The types of some values could not be inferred: {error}".replace("\n ", "")
+    try:
+        return apply_pass(bare, "InferType", verify=False, strict=False), (note,)
+    except PartitaError:
+        return bare, (note,)
+
+
+def _with_affinities(twin: Graph, g: Graph) -> Graph:
+    """The typed graph anew, with the affinities that the graph's nodes have: nodes that others may hold are left alone."""
+    wanted = {typed: node.affinity for typed, node in zip(twin.nodes, g.nodes, strict=True)}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        made = rewriter.rebuilt(node)
+        if made.affinity != wanted[node]:
+            made = made.evolve(affinity=wanted[node])
+        rewriter.keep(node, made)
+
+    return rewrite(twin, visit)
