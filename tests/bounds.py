@@ -15,6 +15,9 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 ROOT = Path(__file__).parents[1]
 
 EXTRAS = ("onnxruntime", "openvino", "image")
@@ -41,12 +44,17 @@ def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
     return list(dict.fromkeys(line for line in lines if line))
 
 
-def lowest(requirement: str) -> str:
-    """The requirement held to its lowest version: "onnx >=1.19, <2" is "onnx ==1.19"."""
-    name, low = re.match(r"([\w.-]+)", requirement), re.search(r">=\s*([\w.]+)", requirement)
-    if name is None or low is None:
+def lowest(requirement: str, python: Path) -> str:
+    """The requirement held to the lowest version that it allows and that there is: "onnx >=1.19, <2" is "onnx ==1.19.0"."""
+    found = re.fullmatch(r"([\w.-]+)\s*(.*)", requirement)
+    assert found is not None
+    name, bounds = found[1], SpecifierSet(found[2])
+    if not any(bound.operator in (">=", "~=", "==") for bound in bounds):
         raise ValueError(f"{requirement!r} has no lower bound")
-    return f"{name[1]} =={low[1]}"
+    listed = subprocess.run([str(python), "-m", "pip", "index", "versions", name], capture_output=True, text=True, check=True)
+    versions = next(line for line in listed.stdout.splitlines() if line.startswith("Available versions:"))
+    known = sorted(map(Version, versions.partition(":")[2].replace(" ", "").split(",")))
+    return f"{name} =={next(version for version in known if version in bounds)}"
 
 
 def main() -> None:
@@ -60,7 +68,8 @@ def main() -> None:
         python = folder / "bin" / "python"
         if not python.exists():
             venv.create(folder, with_pip=True)
-        wanted = requirements() if arguments.highest else [lowest(line) for line in requirements()]
+        wanted = requirements() if arguments.highest else [lowest(line, python) for line in requirements()]
+        print(*wanted, sep="\n", flush=True)
         command = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", *wanted, *TOOLS]
         subprocess.run(command, check=True)
         tests = [argument for argument in more if argument.startswith("tests")] or list(TESTS)

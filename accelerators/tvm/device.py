@@ -19,7 +19,7 @@ from accelerators.tvm.building import Built, Workers
 from accelerators.tvm.compiled import CompiledTvm, Launch, Place
 from accelerators.tvm.fusion import fuse
 from accelerators.tvm.indices import check_indices
-from accelerators.tvm.isolation import Isolation
+from accelerators.tvm.isolation import Isolation, isolated_trials
 from accelerators.tvm.layouts.blocked import origins_of
 from accelerators.tvm.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine import Machine
@@ -57,8 +57,19 @@ class TvmAccelerator(Accelerator):
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts."""
-        *_, made = self.stages(graph)
+        with self._trials_as_configured():
+            *_, made = self.stages(graph)
         return made
+
+    def query(self, graph: Graph) -> Mapping[str, bool | str]:
+        """As all devices; with ISOLATE an op that crashes TVM's compiler is one that it does not run."""
+        with self._trials_as_configured():
+            return super().query(graph)
+
+    def _trials_as_configured(self) -> contextlib.AbstractContextManager[None]:
+        if not self._config["ISOLATE"]:
+            return contextlib.nullcontext()
+        return isolated_trials(self.machine(self._config), self._config["ISOLATE_SECONDS"])
 
     def stages(self, graph: Graph) -> Iterator[Graph]:
         """The steps of `transform`."""

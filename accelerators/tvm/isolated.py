@@ -1,6 +1,6 @@
-"""The child process in which bodies are tried: python -m accelerators.tvm.isolated
+"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.isolated
 
-Says in a line of JSON that TVM is there, then reads one for each body and answers with one: whether TVM compiles it. If TVM
+Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
 crashes or hangs, only this process does."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from accelerators.tvm.building import compile_kernels
 from accelerators.tvm.library import tvm
 from accelerators.tvm.lowering import lower
 from accelerators.tvm.machine import Machine
+from accelerators.tvm.support import import_trial
 from graph.errors import PartitaError
 from graph.readers.onnx import load_onnx
 
@@ -30,11 +31,14 @@ def main() -> None:
 
 
 def _tried(request: dict[str, object]) -> str | None:
-    """None if the body can be compiled, else why not."""
+    """None if the body can be compiled, or TVM takes the op, else why not."""
     text, machine = str(request["model"]), request["machine"]
     assert isinstance(machine, dict)
     graph = load_onnx(base64.b64decode(text))
     made = Machine(**machine)
+    if "key" not in request:
+        answer = import_trial(graph, made)
+        return None if answer is True else str(answer)
     body = Body(graph, len(graph.inputs), (), str(request["key"]), str(request["kind"]))
     try:
         compile_kernels(lower(body, made).kernels(), made.target)

@@ -1,4 +1,4 @@
-"""Trying each body in a child process first, so that a crash or a hang of TVM's compiler is a CompileError and nothing more."""
+"""Trying bodies in a child process first, so that a crash or a hang of TVM's compiler is a refusal or a CompileError, no more."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,6 +22,7 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import is_built
 from accelerators.tvm.machine import Machine
+from graph.graph import Graph
 
 STARTING = 60.0
 """Seconds that the child has to import TVM."""
@@ -42,11 +46,17 @@ class Isolation:
         A body that was built before is not tried again; nor is a custom op, whose function cannot be sent to another process."""
         if is_built(body, self.machine) or any(extensions.find(node) is not None for node in body.ops):
             return
-        answer = self._ask(body)
+        answer = self._ask(body.graph, key=body.key, kind=body.kind)
         if answer is not None:
             raise CompileError(answer)
 
-    def _ask(self, body: Body) -> str | None:
+    def trial(self, graph: Graph) -> tuple[bool | str, bool]:
+        """Does TVM take the one op of the graph? True or why not, and whether that is the compiler's own word: if not, it crashed
+        or took too long, which may be otherwise next time."""
+        answer = self._ask(graph)
+        return (True if answer is None else answer), self._child is not None
+
+    def _ask(self, graph: Graph, **more: str) -> str | None:
         from graph.writers.onnx.model import to_model
 
         if self._child is None:
@@ -56,10 +66,9 @@ class Isolation:
                 return wrong
         assert self._child.stdin is not None
         request: dict[str, Any] = {
-            "model": base64.b64encode(to_model(body.graph).SerializeToString()).decode(),
+            "model": base64.b64encode(to_model(graph).SerializeToString()).decode(),
             "machine": attrs.asdict(self.machine),
-            "key": body.key,
-            "kind": body.kind,
+            **more,
         }
         try:
             self._child.stdin.write(json.dumps(request) + "\n")
@@ -95,6 +104,29 @@ class Isolation:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop()
+
+
+_asking: ContextVar[Isolation | None] = ContextVar("isolation of trials", default=None)
+
+
+def trial_elsewhere(graph: Graph) -> tuple[bool | str, bool] | None:
+    """What a child process says of the one op of the graph; None where trials are made in this process."""
+    isolation = _asking.get()
+    return None if isolation is None else isolation.trial(graph)
+
+
+@contextmanager
+def isolated_trials(machine: Machine, seconds: float) -> Iterator[None]:
+    """Inside, this thread's trials are made in a child process, which is started for the first."""
+    if _asking.get() is not None:
+        yield
+        return
+    with Isolation(machine, seconds) as isolation:
+        token = _asking.set(isolation)
+        try:
+            yield
+        finally:
+            _asking.reset(token)
 
 
 def _started() -> subprocess.Popen[str]:

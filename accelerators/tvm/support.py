@@ -13,6 +13,7 @@ from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.halves import is_widened
 from accelerators.tvm.importing import import_body, legalize, quiet, refused
 from accelerators.tvm.indices import OPS, outside
+from accelerators.tvm.isolation import trial_elsewhere
 from accelerators.tvm.known_wrong import known_wrong, wrong_size
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
@@ -95,9 +96,10 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     with _guard.lock:
         known = trials.get(key)
     if known is None:
-        known = _tried(node, graph, machine)
-        with _guard.lock:
-            trials[key] = known
+        known, lasting = _tried(node, graph, machine)
+        if lasting:
+            with _guard.lock:
+                trials[key] = known
     return known
 
 
@@ -174,19 +176,29 @@ def _shown(entry: NodeEntry) -> str:
     return array_digest(value) if value.size <= SHOWN else f"constant {made.dtype}[{pattern}]"
 
 
-def _tried(node: Node, graph: Graph, machine: Machine) -> bool | str:
-    """A template of ours takes the node, or TVM imports and lowers it by itself and finds the types that we know."""
+def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool]:
+    """A template of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering."""
     try:
         body = make_body(alone(node, graph))
         with quiet(), refused("template"):
             drafted = find_template(body, machine)
         if drafted is not None:
-            return True
+            return True, True
         wrong = known_wrong(node)
         if wrong is not None:
-            return wrong
-        module = legalize(import_body(body.graph), machine.target)
-        difference = _type_difference(module["main"].ret_ty, body.graph)
+            return wrong, True
+        return trial_elsewhere(body.graph) or (import_trial(body.graph, machine), True)
+    except CompileError as error:
+        return error.cause, True
+    except PartitaError as error:
+        return f"it cannot be written for TVM: {error.cause}", True
+
+
+def import_trial(graph: Graph, machine: Machine) -> bool | str:
+    """Does TVM import and lower the one op of the graph, and find the types that we know?"""
+    try:
+        module = legalize(import_body(graph), machine.target)
+        difference = _type_difference(module["main"].ret_ty, graph)
     except CompileError as error:
         return error.cause
     except PartitaError as error:

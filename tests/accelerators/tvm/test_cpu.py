@@ -302,8 +302,9 @@ def test_small_values_keep_their_digits(op: str) -> None:
     ids=["hangs", "crashes"],
 )
 def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, does))
     graph = fresh()
+    assert pt.query(graph, "cpu")["cosine"] == "cpu", "what a query tries is known now: kernels alone are left to the child"
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, does))
     model = pt.compile(graph, "HETERO:cpu,reference", config={"cpu": {"ISOLATE": True, "ISOLATE_SECONDS": seconds}})
     report: Any = model.report
     (move,) = report.moves
@@ -325,3 +326,40 @@ def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, 
 def test_loops_that_compute_with_places_are_left_plain(node: pt.Node) -> None:
     (kernel,) = pt.compile(pt.Graph([node]), "cpu").kernels()
     assert kernel.schedule == "generic" and "T.vectorized" not in kernel.tir
+
+
+@pytest.mark.parametrize(
+    ("does", "seconds", "said"),
+    [("time.sleep(60)", 0.3, "took more than 0.3 s"), ("os.abort()", 60, "died")],
+    ids=["hangs", "crashes"],
+)
+def test_what_kills_the_compiler_in_a_query_is_refused(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
+    """A query tries ops: with ISOLATE it does so in a child process too, and remembers no crash for others."""
+    from accelerators.tvm import support
+    from accelerators.tvm.cpu import CpuAccelerator
+
+    x = pt.variable("x", "float32", (1, 1, 5, 6))
+    graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.float32([1, 1, 2, 1])), mode="cubic", name="tried")], inputs=[x])
+    support.forget()
+    device = CpuAccelerator()
+    device.set_config({"ISOLATE": True, "ISOLATE_SECONDS": seconds})
+    monkeypatch.setattr(isolation, "COMMAND", child(tmp_path, does))
+    answer = device.query(graph)["tried"]
+    assert f"TVM's compiler {said}" in str(answer) and not support.trials
+    support.forget()
+
+
+def test_an_isolated_query_answers_as_another_does() -> None:
+    from accelerators.tvm import support
+    from accelerators.tvm.cpu import CpuAccelerator
+
+    x = pt.variable("x", "float32", (1, 1, 5, 6))
+    scales = pt.constant(np.float32([1, 1, 2, 1]), name="scales")
+    ops = [pt.op("Resize", x, None, scales, mode=mode, name=mode) for mode in ("cubic", "linear", "nearest")]
+    graph = pt.Graph([*ops, pt.op("Det", x, name="det"), pt.op("Cos", x, name="cos")], inputs=[x])
+    plain, isolated = CpuAccelerator(), CpuAccelerator()
+    isolated.set_config({"ISOLATE": True})
+    support.forget()
+    answers = isolated.query(graph)
+    support.forget()
+    assert answers == plain.query(graph)
