@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from accelerators.cache.waiting import work_until
+from accelerators.cuts import Failure, cut_apart, not_compiled
 from accelerators.device_groups import DeviceGroups, given_back_because
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
@@ -89,7 +90,8 @@ class Builder:
             graph, latest = self._partitioned(graph)
             report = report or latest
             calls = [node for node in graph.nodes if node.is_op]
-            failures = self._compile([call for call in calls if _task(call) not in done], done)
+            waiting = [call for call in calls if _task(call) not in done]
+            failures = self._cut_apart(waiting) or self._compile(waiting, done)
             if not failures:
                 units = {call.name: attrs.evolve(done[_task(call)], name=call.name) for call in calls}
                 return Built(graph, units, tuple(self.moves), report, tuple(self.notes))
@@ -139,7 +141,14 @@ class Builder:
                 moved.update(to)
         return moved
 
-    def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[tuple[Node, CompileError]]:
+    def _cut_apart(self, calls: Sequence[Node]) -> list[Failure]:
+        """The calls that their devices run only in part, as they were cut. What was a call before was asked about alone."""
+        new = [call for call in calls if call.name not in self.placement]
+        devices, values = self.devices, self.config.by_device
+        found = [cut_apart(call, devices[str(call.affinity)], values[str(call.affinity)]) for call in new]
+        return [failure for failure in found if failure is not None]
+
+    def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[Failure]:
         """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
         failures: dict[Task, CompileError] = {}
         tasks = {_task(call): call for call in calls}
@@ -151,7 +160,7 @@ class Builder:
                     failures[running[future]] = error
                 else:
                     done[running[future]] = future.result()
-        return [(call, failures[_task(call)]) for call in calls if _task(call) in failures]
+        return [not_compiled(call, failures[_task(call)]) for call in calls if _task(call) in failures]
 
     def _compile_one(self, call: Node) -> Unit:
         assert call.subgraph is not None and call.affinity is not None
@@ -163,16 +172,17 @@ class Builder:
         with _turns.setdefault(device.accelerator.name, Guard()).lock:
             return compile_unit(call.name, device, call.subgraph, values, others)
 
-    def _moved(self, graph: Graph, failures: Sequence[tuple[Node, CompileError]]) -> Graph:
-        """The graph with the failed calls' nodes in their places again, each with the next device that runs it."""
+    def _moved(self, graph: Graph, failures: Sequence[Failure]) -> Graph:
+        """The graph with the failed calls' nodes in their places again, those at fault each with the next device that runs it."""
         where: dict[str, str] = {}
-        for call, error in failures:
+        for failure in failures:
+            call, error = failure.call, failure.error
             assert call.subgraph is not None and call.affinity is not None
-            names = [call.name] if call.name in self.placement else [n.name for n in call.subgraph.nodes if n.is_op]
+            names = [call.name] if call.name in self.placement else list(failure.ops)
             if self.strict or self.forced & {call.name, *names}:
                 raise _final(error, call, "strict=True" if self.strict else "its place was forced")
             try:
-                to = self.placement.move(names, call.affinity, f"it took the op and could not compile it: {error.cause}")
+                to = self.placement.move(names, call.affinity, failure.reason)
             except NotSupported as nowhere:
                 raise _final(error, call, f"no other device takes it: {nowhere.cause}") from error
             self.moves.append(Move(call.name, tuple(names), call.affinity, error.cause, to))
@@ -181,7 +191,7 @@ class Builder:
                 to = {call.name: to[call.name], **dict.fromkeys(inner, to[call.name])}
             where.update(to)
         whole = {name for name in where if name in graph}
-        failed = {call.name for call, _ in failures} - whole
+        failed = {failure.call.name for failure in failures} - whole
         return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed), where)
 
 

@@ -125,6 +125,10 @@ class Accelerator:
     last_resort: ClassVar[bool] = False
     """Does it run nearly everything, and slowly? A call that another device takes in part is inlined rather than given to it."""
 
+    compile_refuses: ClassVar[bool] = False
+    """Does `compile` itself raise for each op that `supports` refuses? Else, where `transform` rewrites the graph, a subgraph is
+    asked about once more as it was cut: what `transform` merges may have been cut apart."""
+
     _supports_takes_config: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:

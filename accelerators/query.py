@@ -26,19 +26,25 @@ Support = dict[str, Answer]
 """For each op node: True, or the reason why not."""
 
 
-def query_through_transform(device: Accelerator, graph: Graph) -> Support:
+def query_through_transform(device: Accelerator, graph: Graph, whole: bool = True) -> Support:
     """Ask `device.supports` for each op of the transformed graph; the answers go back to the original nodes, stage by stage.
 
-    A call that the first stage inlined is supported if all that its body holds is. Linear in the graph and its calls' bodies."""
+    A call that the first stage inlined is supported if all that its body holds is. A call that a partition made is compiled
+    alone, so that its body decides, where the device does not know the call as an op; but not if the graph is itself a body
+    (not the `whole`). Linear in the graph and its calls' bodies."""
     trail = [graph]
     for made in _stages(device, graph):
         lost = lost_calls(graph, made) if len(trail) == 1 else []
         if lost:
-            return _query_inlined(device, graph, lost)
+            return _query_inlined(device, graph, lost, whole)
         if made is not trail[-1]:
             trail.append(made)
     last = trail[-1]
     answers: Answers = {node: _supported(device, node, last) for node in last.nodes if node.is_op}
+    if whole:
+        own = {node.name for node in graph.nodes if is_made_call(node)}
+        refused = [node for node, answer in answers.items() if answer is not True and node.name in own and is_made_call(node)]
+        answers.update(_asked_alone(device, refused))
     for new, old in zip(reversed(trail), reversed(trail[:-1]), strict=False):
         answers = carried_back(old, new, answers)
     return {node.name: answers[node] for node in graph.nodes if node.is_op}
@@ -51,25 +57,27 @@ def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
         yield made
 
 
-def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node]) -> Support:
+def _asked_alone(device: Accelerator, calls: Sequence[Node]) -> Answers:
+    """The answers about calls by their bodies, as graphs of their own; shared bodies are asked about once."""
+    bodies = {id(call.subgraph): call.subgraph for call in calls if call.subgraph is not None}
+    refused = {key: first_refusal(query_through_transform(device, body, whole=False), body) for key, body in bodies.items()}
+    return {call: refused[id(call.subgraph)] or True for call in calls}
+
+
+def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node], whole: bool) -> Support:
     """The answers where these calls are inlined: a function of the model is asked about in its place, what a partition made as
     it will be compiled, which is alone."""
     names = {call.name for call in lost}
     flat, owners = inlined_with_owners(graph, names, nested=True)
-    answers = query_through_transform(device, flat)
+    answers = query_through_transform(device, flat, whole)
     inside: Support = {}
     for node in flat.nodes:
         owner = owners.get(node.name)
         if owner is not None:
             answer = answers[node.name]
             inside[owner] = worse(inside.get(owner, True), True if answer is True else f"its body holds {node.name!r}: {answer}")
-    alone: dict[int, Answer] = {}
-    for call in lost:
-        if is_made_call(call):
-            assert call.subgraph is not None
-            if id(call.subgraph) not in alone:
-                alone[id(call.subgraph)] = first_refusal(device.query(call.subgraph), call.subgraph) or True
-            inside[call.name] = alone[id(call.subgraph)]
+    if whole:
+        inside.update((call.name, answer) for call, answer in _asked_alone(device, [*filter(is_made_call, lost)]).items())
     return {
         node.name: inside.get(node.name, True) if node.name in names else answers[node.name] for node in graph.nodes if node.is_op
     }

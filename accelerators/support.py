@@ -41,16 +41,18 @@ class SupportTable:
 def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -> dict[str, str]:
     """What the device refuses of the graph, and why.
 
-    A call that a partition made is compiled alone: where the device does not know it as an op, its body is asked about."""
+    A call that a partition made is compiled alone: where a device with a `query` of its own does not know it as an op, its body
+    is asked about."""
     where = f"query of device {device.label!r}"
     accelerator = device.accelerator.configured(config or {})
     answers = _answers(accelerator, graph, where)
     refused: dict[str, str] = {}
     bodies: dict[int, str | None] = {}
+    own_query = type(accelerator).query is not Accelerator.query
     for node in graph.nodes:
         if node.is_op:
             answer: bool | str | None = yes_or_why_not(answers.get(node.name, NO_ANSWER))
-            if answer is not True and is_made_call(node) and node.subgraph is not None:
+            if own_query and answer is not True and is_made_call(node) and node.subgraph is not None:
                 if id(node.subgraph) not in bodies:
                     bodies[id(node.subgraph)] = first_refusal(_answers(accelerator, node.subgraph, where), node.subgraph)
                 answer = bodies[id(node.subgraph)]

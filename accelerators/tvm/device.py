@@ -36,6 +36,7 @@ from graph.node import Node
 class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
 
+    compile_refuses = True
     dynamic_shapes = False
     """Kernels are made for sizes: a body with symbols is compiled again for each size."""
 

@@ -363,3 +363,27 @@ def test_a_metric_of_another_device_id():
         assert alpha.get_metric("FULL_DEVICE_NAME") == "toy number 0"
         with pytest.raises(pt.UnknownKey):
             alpha.get_metric("FULL_DEVICE_NAME", {"DEVICE": "1"})
+
+
+# -- what was asked about as one, cut apart --------------------------------------------------------------
+
+
+def test_what_a_transform_merges_and_a_rule_cuts_apart_is_asked_about_again():
+    def merged(self, graph):
+        return pt.apply_pass(graph.evolve(attrs={}), "PartitionGraph", subgraph_property=pt.PatternProperty(
+            pt.Pattern("Add", "Relu"), "add_relu"))  # fmt: skip
+
+    def only_merged(self, node, graph):
+        return node.name.startswith("add_relu_") or f"alpha has no {node.op} alone"
+
+    x = variable()
+    g = pt.Graph([pt.op("Relu", pt.op("Add", x, x, name="add"), name="relu")], name="g")
+    with device("alpha", transform=merged, supports=only_merged):
+        assert {unit.device.label for unit in pt.compile(g, "HETERO:alpha,reference").units} == {"alpha"}
+        m = pt.compile(g, "HETERO:alpha,reference", forbid={"Add": "alpha"})
+        assert {unit.device.label for unit in m.units} == {"reference"}
+        reason = "cut from its neighbours, it is not what it runs: alpha has no Relu alone"
+        assert m.report.why("relu") == f"relu (Relu) is on reference\n  not on alpha: {reason}"
+        assert m.report.moves[0].nodes == ("relu",)
+        with pytest.raises(pt.CompileError, match="cut from its neighbours, 'relu' is not what it runs: alpha has no Relu alone"):
+            pt.compile(g, "HETERO:alpha,reference", forbid={"Add": "alpha"}, pin={"relu": "alpha"})
