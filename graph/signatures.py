@@ -10,6 +10,7 @@ import numpy as np
 
 from graph.errors import GraphError, TypeMismatch, did_you_mean
 from graph.node import Body, Node
+from graph.ops.fragile import require_sound
 from graph.ops.schemas import ONNX_DOMAINS, OpSpec, ParamSpec, require_spec, spec_of
 from graph.sparse import SparseTensor
 from graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -66,6 +67,7 @@ class Signature:
                 raise TypeMismatch(f"{spec.title} needs the attribute {name!r}", where=_where(node))
         for name, value in node.attrs.items():
             self._attribute(node, name, value)
+        require_sound(node)
         if not self.untyped:
             self._types(node)
 

@@ -14,7 +14,7 @@ from passes import (  # noqa: F401  importing a pass registers it
     save_json,
     simplify_identities,
 )
-from passes.manager import Settings, apply_pass, settings
+from passes.manager import apply_pass
 from passes.pipeline import DEFAULT, optimize
 from passes.plan_memory import MemoryPlan
 from passes.registry import (
@@ -26,6 +26,7 @@ from passes.registry import (
     register_pipeline,
     unregister_pass,
 )
+from passes.settings import Settings, settings
 from passes.trace import PassRecord, PassTrace
 
 __all__ = [

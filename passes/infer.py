@@ -11,9 +11,10 @@ from graph.build import variable
 from graph.errors import PartitaError, TypeMismatch, did_you_mean
 from graph.graph import Graph
 from graph.names import unique
+from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
-from graph.ops.fragile import is_fragile
+from graph.ops.fragile import is_fragile, require_sound
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
 from graph.rewrite import Rewriter, map_bodies, rewrite
@@ -23,6 +24,7 @@ from passes.bulky import bulky_nodes
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
+from passes.inference import infer_shapes
 from passes.opaque import answering, hide
 from passes.symbols import bound, generated, map_types, merged
 from passes.windows import is_miscounted, windowed_types
@@ -46,6 +48,9 @@ def infer(
     that names the node; without `strict` the types that do not follow stay unknown. A type that the graph declares for a value
     is a claim: with `check_declared` (by default as `strict`) it is an error that another one follows, which otherwise takes
     its place."""
+    for inner in graphs_in(g):
+        for node in inner.nodes:
+            require_sound(node)
     if shapes:
         g = _with_shapes(g, shapes)
     inference = _Inference(strict, strict if check_declared is None else check_declared, g.opsets)
@@ -111,8 +116,6 @@ class _Inference:
     def _without_bulk(self, shown: Graph) -> Graph:
         """The graph with the nodes hidden of which ONNX would propagate long vectors. Where the types that are stated do not tell
         which those are, they are inferred first, without propagation."""
-        from onnx.shape_inference import infer_shapes
-
         from graph.writers.onnx import to_model
 
         if not bulky_nodes(shown):
@@ -125,7 +128,7 @@ class _Inference:
     def _inferred(self, shown: Graph) -> tuple[Any, frozenset[str] | None]:
         """ONNX's copy of the graph with types, and the names of the nodes whose declared types contradict what follows; None
         where none do."""
-        from onnx.shape_inference import InferenceError, infer_shapes
+        from onnx.shape_inference import InferenceError
 
         from graph.writers.onnx import to_model
 
@@ -147,8 +150,6 @@ class _Inference:
 
     def _refutation(self, shown: Graph, names: frozenset[str], complaints: str) -> TypeMismatch:
         """The error for the first of these nodes whose declared types are not what follows."""
-        from onnx.shape_inference import infer_shapes
-
         from graph.writers.onnx import to_model
 
         model = to_model(_without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
@@ -258,7 +259,7 @@ class _Inference:
 
     def _alone(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """Infer an op by itself, without propagation, if the types of its inputs are known."""
-        from onnx.shape_inference import InferenceError, infer_shapes
+        from onnx.shape_inference import InferenceError
 
         from graph.writers.onnx import to_model
 

@@ -7,29 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-import attrs
-
 from graph.errors import PartitaError, PassError, did_you_mean
 from graph.graph import Graph
 from passes.dump import DumpTarget, dumper
 from passes.registry import PassInfo, pass_info, pass_names, providers
+from passes.settings import settings
 from passes.trace import PassRecord, PassTrace
 from passes.views import TypeView
 
 OnPass = Callable[[PassRecord, Graph, Graph], None]
 """Called after each pass with its record, the graph before and the graph after."""
-
-
-@attrs.define(slots=True)
-class Settings:
-    """What holds for every run of passes that does not say otherwise."""
-
-    verify: bool = True
-    """Is the graph verified after each pass? False saves the time."""
-
-
-settings = Settings()
-"""The one set of settings there is."""
 
 
 def apply_pass(

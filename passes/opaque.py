@@ -68,6 +68,11 @@ def answering(answer: Answer) -> Iterator[None]:
         _asked.stack.pop()
 
 
+def answer_hidden(key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+    """What the innermost block answers about a hidden node."""
+    return _asked.stack[-1][0](key, inputs) if _asked.stack else ()
+
+
 class _Asked(threading.local):
     """Who is asked, for each thread: the last of the stack."""
 

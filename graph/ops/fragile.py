@@ -1,12 +1,75 @@
-"""Ops at which the onnx package crashes the process: its inference takes it for granted that their inputs have types."""
+"""Ops at which the onnx package crashes the process: its inference takes for granted that their inputs have types, or that their
+attributes make sense. Found by random nodes of every op and version (`tests/onnx/inference_crashes.py`)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+
+from graph.errors import TypeMismatch
 from graph.node import Node
 
-_FRAGILE = frozenset({("", "RegexFullMatch"), ("ai.onnx.ml", "DictVectorizer"), ("ai.onnx.ml", "TreeEnsemble")})
+_FRAGILE = frozenset(
+    {
+        ("", "EyeLike"),
+        ("", "RegexFullMatch"),
+        ("ai.onnx.ml", "DictVectorizer"),
+        ("ai.onnx.ml", "LabelEncoder"),
+        ("ai.onnx.ml", "TreeEnsemble"),
+    }
+)
+
+MOST = 1 << 15
+"""No tensor has so many dimensions, and no op so many outputs: an axis beyond is no axis."""
+
+_AXES = ("axis", "batch_dims")
 
 
 def is_fragile(node: Node) -> bool:
     """Must the node be kept from ONNX's inference, checker and version converter unless its inputs' types are known?"""
     return (node.domain, node.op) in _FRAGILE
+
+
+def require_sound(node: Node) -> None:
+    """Raise an error if an attribute of the node is one at which ONNX's inference would end the process."""
+    reason = unsound(node)
+    if reason is not None:
+        raise TypeMismatch(reason, where=f"node {node.name!r} ({node.op})")
+
+
+def unsound(node: Node) -> str | None:
+    """What is wrong with such an attribute; None if there is none."""
+    if not node.attrs or node.domain:
+        return None
+    reason = next((f"{name} is {value}" for name in _AXES if _is_no_axis(value := node.attrs.get(name, 0))), None)
+    rule = _RULES.get(node.op or "")
+    return reason or (rule(node) if rule is not None else None)
+
+
+def _is_no_axis(value: object) -> bool:
+    return isinstance(value, int) and not -MOST <= value < MOST
+
+
+def _equation(node: Node) -> str | None:
+    given = node.attrs.get("equation", "")
+    text = given.decode("latin-1") if isinstance(given, bytes) else str(given)
+    return None if _EQUATION.fullmatch(text) else f"the equation {text!r:.80} is not made of letters, commas, dots and an arrow"
+
+
+_EQUATION = re.compile(r"[A-Za-z.,>\-\s]*", re.ASCII)
+
+
+def _batch(node: Node) -> str | None:
+    count = node.attrs.get("batch_dims", 0)
+    return f"batch_dims is {count}, and cannot be negative" if isinstance(count, int) and count < 0 else None
+
+
+def _parts(node: Node) -> str | None:
+    count = node.attrs.get("num_outputs")
+    if not isinstance(count, int) or len(node.output_names) <= count < MOST:
+        return None
+    outputs = len(node.output_names)
+    return f"num_outputs is {count}, and it has {outputs} output{'s' * (outputs > 1)}"
+
+
+_RULES: Mapping[str, Callable[[Node], str | None]] = {"Einsum": _equation, "GatherND": _batch, "Split": _parts}

@@ -57,6 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exits.NO
 
 
+def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Run the verb. Models may be anybody's: a crash of ONNX's inference is an error like another."""
+    from passes import settings
+
+    before, settings.isolate_inference = settings.isolate_inference, True
+    try:
+        code: int = arguments.run(arguments, screen)
+    finally:
+        settings.isolate_inference = before
+    return code
+
+
 def _run(argv: Sequence[str] | None) -> int:
     given = sys.argv[1:] if argv is None else argv
     screen, debug = Screen("--json" in given), bool(os.environ.get(DEBUG))
@@ -70,8 +82,7 @@ def _run(argv: Sequence[str] | None) -> int:
         screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: screen.warn(str(message))
-            code: int = arguments.run(arguments, screen)
-        return code
+            return _run_isolated(arguments, screen)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else exits.OK
     except Exception as error:

@@ -6,7 +6,8 @@ from typing import Any
 
 from graph.graph import Graph
 from graph.nested import graphs_in
-from graph.ops.fragile import is_fragile
+from graph.node import Node
+from graph.ops.fragile import is_fragile, unsound
 from graph.readers.onnx import marks
 
 SHOWN = 1024
@@ -19,7 +20,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
 
     Reading the file leaves them out again, so that the graph comes back as it was."""
     missing = [item for item in model.graph.output if not item.HasField("type")]
-    if not missing or any(is_fragile(node) for inner in graphs_in(graph) for node in inner.nodes):
+    if not missing or any(_would_crash(node) for inner in graphs_in(graph) for node in inner.nodes):
         return
     from onnx.shape_inference import InferenceError, infer_shapes
 
@@ -35,3 +36,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
             item.type.CopyFrom(types[item.name])
             item.metadata_props.add(key=marks.INFERRED)
             model.ir_version = max(model.ir_version, 10)
+
+
+def _would_crash(node: Node) -> bool:
+    return unsound(node) is not None or (is_fragile(node) and any(entry.type is None for entry in node.reads))

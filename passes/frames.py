@@ -1,0 +1,45 @@
+"""Messages between this process and the one that infers types: a letter, and some bytes. Nothing is pickled."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import BinaryIO
+
+INFER, ANSWER, ABORT = b"I", b"A", b"X"
+"""What the parent sends: a model, the types of a hidden node's outputs, or that it cannot tell them."""
+
+READY, RESULT, COMPLAINT, FAILURE, QUESTION = b"B", b"R", b"C", b"F", b"Q"
+"""What the child sends: it is there, the model with types, what ONNX's strict inference says, any other error, or the types of
+a hidden node's inputs, to be answered."""
+
+_HEAD = struct.Struct("<cQ")
+_SIZE = struct.Struct("<q")
+
+
+def send(stream: BinaryIO, kind: bytes, *parts: bytes | None) -> None:
+    """Write one message; a part may be absent."""
+    body = b"".join(_SIZE.pack(-1) if part is None else _SIZE.pack(len(part)) + part for part in parts)
+    stream.write(_HEAD.pack(kind, len(body)) + body)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> tuple[bytes, Sequence[bytes | None]]:
+    """Read one message; EOFError where the other process is gone."""
+    kind, length = _HEAD.unpack(_exactly(stream, _HEAD.size))
+    body = _exactly(stream, length)
+    parts: list[bytes | None] = []
+    at = 0
+    while at < length:
+        (size,) = _SIZE.unpack_from(body, at)
+        at += _SIZE.size
+        parts.append(None if size < 0 else body[at : at + size])
+        at += max(size, 0)
+    return kind, parts
+
+
+def _exactly(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data

@@ -1,0 +1,170 @@
+"""ONNX's inference of types: in this process, or in a child where a crash of it is survived.
+
+ONNX's inference takes much for granted of a file, and ends the process where that is not so. What is known to do so is refused
+before (`graph.ops.hazards`). For files that strangers made `settings.isolate_inference` has all inference run in one child
+process, started once, and again after a crash."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from graph.errors import TypeMismatch
+from graph.protos import TypeReader
+from passes import frames
+from passes.inference_child import type_bytes, type_of
+from passes.opaque import answer_hidden
+from passes.settings import settings
+
+STARTING = 60.0
+"""Seconds that the child has to import ONNX."""
+
+LONGEST = 120.0
+"""Seconds that it may take until it answers or asks."""
+
+REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
+
+COMMAND = [sys.executable, "-m", "passes.inference_child"]
+"""What starts the child."""
+
+
+def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = False) -> Any:
+    """The ModelProto with types; in strict mode `InferenceError` if ONNX complains. With `settings.isolate_inference` a crash
+    is an error like another."""
+    if not settings.isolate_inference:
+        return _infer_here(model, data_prop, strict_mode)
+    with _held.lock:
+        return _held.ready().infer(model, bytes((data_prop, strict_mode)))
+
+
+def _infer_here(model: Any, data_prop: bool, strict_mode: bool) -> Any:
+    from onnx.shape_inference import infer_shapes as infer_here
+
+    try:
+        return infer_here(model, data_prop=data_prop, strict_mode=strict_mode)
+    except (IndexError, ValueError) as error:  # what C++ calls out of range
+        raise TypeMismatch(f"ONNX's inference failed: {type(error).__name__}: {error}", remedy=REMEDY) from error
+
+
+def stop_isolation() -> None:
+    """End the child, if there is one; the next model starts another."""
+    with _held.lock:
+        _held.end()
+
+
+class _Child:
+    """The process, as this one sees it."""
+
+    def __init__(self) -> None:
+        root = str(Path(__file__).resolve().parents[1])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        self.process = subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        self.reader = TypeReader()
+        self.started = False
+
+    def infer(self, model: Any, flags: bytes) -> Any:
+        """One model; what the child asks meanwhile is answered, which may need a further model."""
+        import onnx
+        from onnx.shape_inference import InferenceError
+
+        if not self.started:
+            self.receive(STARTING)
+            self.started = True
+        self.send(frames.INFER, model.SerializeToString(), flags)
+        failed: Exception | None = None
+        while True:
+            kind, parts = self.receive(LONGEST)
+            if kind == frames.RESULT:
+                return onnx.ModelProto.FromString(parts[0] or b"")
+            if kind == frames.QUESTION:
+                failed = failed or self.answer(parts)
+                continue
+            if failed is not None:
+                raise failed
+            said = (parts[0] or b"").decode(errors="replace")
+            if kind == frames.COMPLAINT:
+                raise InferenceError(said)
+            raise TypeMismatch(f"ONNX's inference failed: {said}")
+
+    def answer(self, parts: Sequence[bytes | None]) -> Exception | None:
+        """Answer a question; what went wrong with that is raised once the child has heard of it."""
+        key, *inputs = parts
+        try:
+            made = answer_hidden(int(key or b"0"), [type_of(part, self.reader) for part in inputs])
+        except Exception as error:
+            if self.process.poll() is not None:
+                raise
+            self.send(frames.ABORT)
+            return error
+        self.send(frames.ANSWER, *map(type_bytes, made))
+        return None
+
+    def send(self, kind: bytes, *parts: bytes | None) -> None:
+        try:
+            frames.send(cast(BinaryIO, self.process.stdin), kind, *parts)
+        except OSError:
+            raise self.died() from None
+
+    def receive(self, seconds: float) -> tuple[bytes, Sequence[bytes | None]]:
+        stream = cast(BinaryIO, self.process.stdout)
+        ready, _, _ = select.select([stream], [], [], seconds)
+        if not ready:
+            _held.end()
+            raise TypeMismatch(f"ONNX's inference took more than {seconds:g} s, and was ended", remedy=REMEDY)
+        try:
+            return frames.receive(stream)
+        except EOFError:
+            raise self.died() from None
+
+    def died(self) -> TypeMismatch:
+        code = self.process.wait()
+        _held.end()
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        return TypeMismatch(f"ONNX's inference ended its process ({how})", remedy=REMEDY)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+class _Held:
+    """The one child of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held while it is spoken with: what it asks may need a further model."""
+        self._child: _Child | None = None
+
+    def ready(self) -> _Child:
+        """The child; a new one where there is none."""
+        if self._child is None:
+            self._child = _Child()
+        return self._child
+
+    def end(self) -> None:
+        """Let it end; a forked process only forgets that of its parent."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def renew(self) -> None:
+        """In a forked process, whose parent speaks with the child."""
+        self.lock, self._child = threading.RLock(), None
+
+
+_held = _Held()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held.renew)

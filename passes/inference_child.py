@@ -1,0 +1,92 @@
+"""The child process in which ONNX infers types: python -m passes.inference_child
+
+It reads a model and answers with the model with types, or with what is wrong. If ONNX crashes or hangs, only this process does.
+About a node that is hidden from ONNX it asks its parent, which may have a further model inferred before it answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from graph.protos import TypeReader, write_type
+from graph.types import Type
+from passes import frames
+from passes.opaque import answering
+
+
+class _Aborted(Exception):
+    """The parent could not answer; it knows why."""
+
+
+def main() -> None:
+    """Serve until the input ends. What ONNX prints goes to the error stream, so that messages stay readable."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    import onnx.shape_inference  # noqa: F401  the first question need not wait for it
+
+    frames.send(answers, frames.READY)
+    server = _Server(sys.stdin.buffer, answers)
+    while True:
+        try:
+            _, parts = frames.receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        server.infer(parts)
+
+
+class _Server:
+    def __init__(self, questions: BinaryIO, answers: BinaryIO) -> None:
+        self.questions = questions
+        self.answers = answers
+        self.reader = TypeReader()
+
+    def infer(self, parts: Sequence[bytes | None]) -> None:
+        """One model, in answer to INFER."""
+        import onnx
+        from onnx.shape_inference import InferenceError, infer_shapes
+
+        model, flags = parts
+        assert model is not None and flags is not None
+        try:
+            with answering(self.ask):
+                made = infer_shapes(model, data_prop=bool(flags[0]), strict_mode=bool(flags[1]))
+            frames.send(self.answers, frames.RESULT, made if isinstance(made, bytes) else made.SerializeToString())
+        except InferenceError as error:
+            frames.send(self.answers, frames.COMPLAINT, str(error).encode())
+        except (_Aborted, ValueError, RuntimeError, LookupError, TypeError, MemoryError, onnx.checker.ValidationError) as error:
+            frames.send(self.answers, frames.FAILURE, f"{type(error).__name__}: {error}".encode())
+
+    def ask(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+        """The output types of a hidden node, which the parent knows."""
+        frames.send(self.answers, frames.QUESTION, str(key).encode(), *map(type_bytes, inputs))
+        while True:
+            kind, parts = frames.receive(self.questions)
+            if kind == frames.ANSWER:
+                return [type_of(part, self.reader) for part in parts]
+            if kind == frames.ABORT:
+                raise _Aborted
+            self.infer(parts)
+
+
+def type_bytes(made: Type | None) -> bytes | None:
+    """The type as ONNX writes it."""
+    import onnx
+
+    if made is None:
+        return None
+    proto = onnx.TypeProto()
+    write_type(proto, made)
+    return bytes(proto.SerializeToString())
+
+
+def type_of(data: bytes | None, reader: TypeReader) -> Type | None:
+    """The type that was written so."""
+    import onnx
+
+    return None if data is None else reader.read(onnx.TypeProto.FromString(data), "a hidden node")
+
+
+if __name__ == "__main__":
+    main()
