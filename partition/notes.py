@@ -40,14 +40,13 @@ def _touch(index: OpIndex, groups: Sequence[Sequence[int]]) -> bool:
 
 
 def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
-    wanted = [(name, *domain_and_op(name)) for name in chooser.op_names()]
-    if not wanted:
-        return
-    there = {(node.domain, node.op) for node in index.nodes}
-    for name, domain, op in wanted:
-        if (domain, op) in there:
-            continue
-        known = op_names(domain) or {o for d, o in there if d == domain and o}
+    missing = {domain_and_op(name): name for name in chooser.op_names()}
+    for node in index.nodes:  # as a rule, all are met soon
+        if not missing:
+            return
+        missing.pop((node.domain, node.op or ""), None)
+    for (domain, op), name in missing.items():
+        known = op_names(domain) or {node.op for node in index.nodes if node.domain == domain and node.op}
         if known and op not in known:
             yield f"There is no op {name!r}, which {shortened(repr(chooser))} looks for. {_hint(op, domain, known)}"
 

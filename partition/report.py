@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -75,10 +76,23 @@ class PartitionReport:
             known = [n for g in self.groups for n in g.nodes] + [o.node for o in self.outside]
             raise PartitionError(f"there is no op {node!r} in the report", remedy=did_you_mean(node, known))
         lines = [f"{node} is in {home.name}" if home else f"{node} is in no subgraph: {out.rule}: {out.text}"]  # type: ignore[union-attr]
+        lines += self._shared_constants(node, home) if home else ()
         for border in self.borders:
             if node in (border.producer, border.consumer):
                 lines.append(f"  {border.producer} -> {border.consumer}: {border.rule}: {border.text}")
         return "\n".join(lines)
+
+    def _shared_constants(self, node: str, home: Group) -> Iterator[str]:
+        """Of an op that reads only constants, those that others of its subgraph read too: by them it may be there."""
+        graph = self.plan.graph
+        reads = graph[node].reads if graph is not None else ()
+        if graph is None or not all(entry.node.is_constant for entry in reads):
+            return
+        inside = set(home.nodes) - {node}
+        for constant in dict.fromkeys(entry.node for entry in reads):
+            others = [reader.name for reader in graph.consumers(constant) if reader.name in inside]
+            if others:
+                yield f"  it reads only constants, and shares {constant.name!r} with {_some(tuple(others))}"
 
     def to_dict(self, paths: bool = False) -> dict[str, Any]:
         """Everything as plain data; with `paths` also the way by which each cycle would go (slow on large graphs)."""

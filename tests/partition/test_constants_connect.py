@@ -121,6 +121,12 @@ def test_a_smaller_group_than_asked_for_counts_what_joined() -> None:
     assert found(graph_of("X@A(x,k) Z@A(k) Y@B(X)"), min_subgraph_size=2) == [["X", "Z"]]
 
 
+def test_the_report_says_what_it_shares() -> None:
+    report = apply_pass(graph_of("X@A(x,k) Z@A(k) Y@B(X)"), "PartitionGraph").attrs["partition_report"]
+    assert report.explain("Z") == "Z is in A_0\n  it reads only constants, and shares 'k' with X"
+    assert report.explain("X") == "X is in A_0\n  x -> X: input: a graph input\n  X -> Y: device: 'Y' is on B, 'X' on A"
+
+
 def test_a_plan_from_a_file_is_applied() -> None:
     g = graph_of("X@A(x,k) Z@A(k) Y@B(X)")
     planned = plan(g)
