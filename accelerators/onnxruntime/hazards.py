@@ -39,6 +39,20 @@ def _conv_integer(node: Node) -> str | None:
     return None
 
 
+def _conv_transpose(node: Node) -> str | None:
+    """An output_shape that only negative padding reaches."""
+    wanted = node.attrs.get("output_shape")
+    data, weight = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    if not (wanted and isinstance(data, TensorType) and isinstance(weight, TensorType) and data.is_static and weight.is_static):
+        return None
+    dims = len(data.shape or ()) - 2
+    strides, gaps, more = (node.attrs.get(k) or (d,) * dims for k, d in (("strides", 1), ("dilations", 1), ("output_padding", 0)))
+    rows = zip(data.shape[2:], weight.shape[2:], strides, gaps, more, wanted[-dims:], strict=True)  # type: ignore[index]
+    if any(n * s + (k - 1) * g + add < out for n, k, s, g, add, out in rows):  # type: ignore[operator]
+        return "onnxruntime does not make ConvTranspose's result larger than its windows reach"
+    return None
+
+
 def _max_unpool(node: Node) -> str | None:
     if _given(node, 2):
         return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
@@ -112,6 +126,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
     "Conv": _convolution,
     "ConvInteger": _convolution,
+    "ConvTranspose": _conv_transpose,
     "LRN": _lrn,
     "MaxUnpool": _max_unpool,
     "Mod": _mod,

@@ -28,8 +28,9 @@ def refused(node: Node, graph: Graph) -> str | None:
                 return "openvino computes float64 in 32 bits"
     if node.domain:
         return None
-    hazard = _HAZARDS.get(node.op or "")
-    return _not_declared(node, graph) or (None if hazard is None else hazard(node))
+    hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
+    known = _not_declared(node, graph) or (None if hazard is None else hazard(node))
+    return known or (None if versioned is None else versioned(node, graph.opsets.get("", 1)))
 
 
 def _not_declared(node: Node, graph: Graph) -> str | None:
@@ -65,6 +66,14 @@ def _resize(node: Node) -> str | None:
         if scales.node.value is None or scales.node.value.size:
             return "openvino aligns corners by the scales, not by the sizes that come of them"
     return None
+
+
+def _reduction(node: Node) -> str | None:
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    unnamed = axes is None or (axes.node.value is not None and not axes.node.value.size)
+    if node.op in ("ReduceL1", "ReduceL2", "ReduceLogSum") and node.attrs.get("noop_with_empty_axes", 0) and unnamed:
+        return f"openvino's {node.op} along no dimension returns what it is given"
+    return _over_nothing(node)
 
 
 def _over_nothing(node: Node) -> str | None:
@@ -105,11 +114,54 @@ def _recurrent(node: Node) -> str | None:
         return f"openvino misreads {node.op} with the batch first (layout=1)"
     if node.op == "LSTM" and len(node.inputs) > 7 and node.inputs[7] is not None:
         return "openvino leaves out the peepholes of LSTM"
+    if node.op == "LSTM" and node.attrs.get("input_forget", 0):
+        return "openvino ignores input_forget of LSTM"
     return None
 
 
-def _roi_align(node: Node) -> str | None:
-    return "openvino samples otherwise in RoiAlign's mode max" if node.attrs.get("mode") == "max" else None
+def _lrn(node: Node) -> str | None:
+    if node.attrs.get("bias", 1.0) != 1.0:
+        return "openvino's LRN takes a bias other than 1 for another one"
+    return "openvino places an even window of LRN otherwise" if node.attrs["size"] % 2 == 0 else None
+
+
+def _conv_transpose(node: Node) -> str | None:
+    if node.attrs.get("output_shape"):
+        return "openvino pads otherwise for output_shape"
+    if node.attrs.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER") and not _is_static(node):
+        return "openvino makes other sizes of auto_pad where a size is not fixed"
+    return None
+
+
+def _is_static(node: Node) -> bool:
+    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    return isinstance(made, TensorType) and made.is_static
+
+
+def _top_k(node: Node) -> str | None:
+    told = len(node.output_names) > 1 and bool(node.output_names[1])
+    return "openvino's TopK says any place of equal numbers, not the first" if told else None
+
+
+def _global_lp_pool(node: Node) -> str | None:
+    return None if _is_static(node) else "openvino's GlobalLpPool needs fixed sizes"
+
+
+def _roi_align(node: Node, version: int) -> str | None:
+    if node.attrs.get("mode") == "max":
+        return "openvino samples otherwise in RoiAlign's mode max"
+    if version < 16 or "sampling_ratio" not in node.attrs:
+        return "openvino takes other places in RoiAlign below opset 16, and where no sampling_ratio is given"
+    return None
+
+
+def _softmax(node: Node, version: int) -> str | None:
+    """Below opset 13 all dimensions from the axis on are one."""
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    rank = made.rank if isinstance(made, TensorType) else None
+    if version >= 13 or (rank and int(node.attrs.get("axis", 1)) % rank == rank - 1):
+        return None
+    return f"openvino takes the softmax of opset {version} along one dimension alone"
 
 
 def _tile(node: Node) -> str | None:
@@ -127,12 +179,15 @@ _TRANSFORM = _always("openvino makes other shapes of it, and is less exact")
 _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 
 _HAZARDS: Mapping[str, Hazard] = {
-    **{f"Reduce{kind}": _over_nothing for kind in _REDUCTIONS},
+    **{f"Reduce{kind}": _reduction for kind in _REDUCTIONS},
     "AveragePool": _max_pool,
     "BitShift": _bit_shift,
+    "ConvTranspose": _conv_transpose,
     "DFT": _TRANSFORM,
     "DynamicQuantizeLinear": _always("openvino rounds otherwise, so that the last bit differs"),
     "GRU": _recurrent,
+    "GlobalLpPool": _global_lp_pool,
+    "LRN": _lrn,
     "LSTM": _recurrent,
     "LpPool": _max_pool,
     "MaxPool": _max_pool,
@@ -140,8 +195,11 @@ _HAZARDS: Mapping[str, Hazard] = {
     "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),
     "RNN": _recurrent,
     "Resize": _resize,
-    "RoiAlign": _roi_align,
     "STFT": _TRANSFORM,
     "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),
     "Tile": _tile,
+    "TopK": _top_k,
 }
+
+_VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {"RoiAlign": _roi_align, "Softmax": _softmax}
+"""Ops that mean other things at other opsets."""

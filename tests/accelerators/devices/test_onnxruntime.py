@@ -194,3 +194,10 @@ def test_extensions() -> None:
         device.add_extension(3)
     with pytest.raises(pt.AcceleratorError, match="extension 'no_such.so' of device 'onnxruntime'"):
         device.add_extension("no_such.so")
+
+
+def test_a_transposed_convolution_that_is_larger_than_its_windows() -> None:
+    wide = one("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[14, 13], strides=[2, 2])
+    assert "larger than its windows reach" in str(answer("onnxruntime", wide))
+    fits = one("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[10, 11], strides=[2, 2])
+    assert answer("onnxruntime", fits) is True

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,42 @@ def test_what_it_computes_wrongly_is_refused() -> None:
     heads = [pt.variable(name, "float32", (1, 2, 4, 8)) for name in "qkv"]
     attention = pt.Graph([pt.op("Attention", *heads, name="n", opset=23)], opsets={"": 23})
     assert "knows ONNX up to opset 21; Attention at opset 23 is newer" in str(answer("openvino", attention))
+
+
+REFUSED = [
+    ("LRN", {"size": 3, "bias": 2.0}, 21, "takes a bias other than 1 for another one"),
+    ("LRN", {"size": 4}, 21, "places an even window of LRN otherwise"),
+    ("Softmax", {"axis": 1}, 11, "takes the softmax of opset 11 along one dimension alone"),
+    ("ReduceL1", {"noop_with_empty_axes": 1}, 21, "ReduceL1 along no dimension returns what it is given"),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs", "opset", "why"), REFUSED)
+def test_attributes_that_it_computes_otherwise(op: str, attrs: dict[str, Any], opset: int, why: str) -> None:
+    x = pt.variable("x", "float32", (2, 4, 6, 6))
+    assert why in str(answer("openvino", pt.Graph([pt.op(op, x, name="n", opset=opset, **attrs)], opsets={"": opset})))
+
+
+@pytest.mark.parametrize("attrs", [{"auto_pad": "SAME_UPPER"}, {"output_shape": [10, 9]}], ids=str)
+@pytest.mark.parametrize("batch", [2, "N"])
+def test_transposed_convolutions_of_given_sizes(batch: int | str, attrs: dict[str, Any]) -> None:
+    x, weight = pt.variable("x", "float32", (batch, 3, 5, 5)), pt.constant(np.ones((3, 4, 3, 3), np.float32))
+    graph = pt.Graph([pt.op("ConvTranspose", x, weight, name="n", strides=[2, 2], **attrs)])
+    said = answer("openvino", graph)
+    assert said is True if batch == 2 and "auto_pad" in attrs else "openvino" in str(said)
+    placed, data = pt.compile(graph, "HETERO:openvino,reference"), IMAGE[:, :, :5, :5].repeat(2, 0)
+    np.testing.assert_allclose(placed(data)[0], run("reference", graph, data)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_ties_and_samples_and_gates() -> None:
+    x = pt.variable("x", "float32", (3, 7))
+    top = pt.op("TopK", x, pt.constant(np.array([3])), name="n", n_outputs=2)
+    assert "says any place of equal numbers" in str(answer("openvino", pt.Graph(top.outputs)))
+    boxes = [("float32", (2, 3, 8, 8)), ("float32", (2, 4)), ("int64", (2,))]
+    assert "no sampling_ratio" in str(answer("openvino", one("RoiAlign", *boxes, output_height=2, output_width=2)))
+    assert answer("openvino", one("RoiAlign", *boxes, output_height=2, output_width=2, sampling_ratio=0)) is True
+    gates = [("float32", (4, 2, 3)), ("float32", (1, 20, 3)), ("float32", (1, 20, 5))]
+    assert "ignores input_forget" in str(answer("openvino", one("LSTM", *gates, hidden_size=5, input_forget=1)))
 
 
 def test_large_outputs_come_without_a_copy_and_belong_to_the_caller() -> None:
