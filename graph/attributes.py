@@ -31,9 +31,9 @@ def checked_attributes(
     for attribute in spec.attributes.values():
         if attribute.required and attribute.name not in made:
             raise TypeMismatch(f"{spec.title} needs the attribute {attribute.name!r}", where=where)
-    if not spec.min_inputs <= n_inputs <= spec.max_inputs:
+    if n_inputs and not spec.min_inputs <= n_inputs <= spec.max_inputs:  # one without inputs is still to be connected
         raise TypeMismatch(
-            f"{spec.title} takes {_range(spec.min_inputs, spec.max_inputs)} inputs, not {n_inputs}", where=where
+            f"{spec.title} takes {number_range(spec.min_inputs, spec.max_inputs)} inputs, not {n_inputs}", where=where
         )
     return made, _output_count(spec, made)
 
@@ -118,7 +118,8 @@ def _output_count(spec: OpSpec, attributes: Mapping[str, Any]) -> int:
     return max(spec.min_outputs, 1)
 
 
-def _range(low: int, high: int) -> str:
+def number_range(low: int, high: int) -> str:
+    """How many inputs or outputs an op takes, in words."""
     if low == high:
         return str(low)
     return f"{low} or more" if high > 10_000 else f"{low} to {high}"

@@ -13,6 +13,7 @@ from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry
 from partition.bodies import Draft, build_body, draft_body, find_exits
+from partition.connecting import UNCONNECTED, Connecting
 from partition.declared import Declared
 from partition.hooks import Chooser, Hooks
 from partition.names import op_names_in, with_own_names
@@ -73,6 +74,7 @@ class CallMaker:
         self.notes = list(typed.notes)
         """What a reader of the report should know."""
         self._taken = taken
+        self._connecting = Connecting(index.graph, taken)
 
     def make(self, groups: Sequence[Chosen]) -> dict[int, str]:
         """Make the calls of these groups. -> by position, the hook that gave a group back, for those that were."""
@@ -105,6 +107,8 @@ class CallMaker:
         if self._declared is not None and node.reads:
             node = self._declared.shown(node)
         self._check_created(chosen, node, draft, first)
+        if node.reads:
+            node = self._connecting.connected(hooks, node, draft, body, first)
         if node.subgraph is not None and node.subgraph is not body:  # the property made another of it
             own = op_names_in(body)
             node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
@@ -153,7 +157,7 @@ class CallMaker:
                 self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
-        """As many outputs as the body, and nothing read but what the body reads."""
+        """As many outputs as the body, and no control dependencies."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
         given, wanted = len(node.output_names), len(draft.exits)
         if given != wanted and not hooks.overrides("connect_subgraph_outputs"):
@@ -163,8 +167,7 @@ class CallMaker:
                 f"it returned a node with {given} outputs for a subgraph with {wanted}",
                 "Make as many outputs as the subgraph has (n_outputs=), or override connect_subgraph_outputs",
             )
-        if node.inputs or node.captures or node.after:
-            check_reads(hooks, hook, first, node, set(draft.entries), {self.index.nodes[v] for v in chosen.members})
+        check_order(hooks, hook, first, node)
 
     def _check_affinities(self, chosen: Chosen) -> None:
         nodes, then = self.index.nodes, self.index.affinity
@@ -172,11 +175,16 @@ class CallMaker:
             chosen.hooks.witness.check(chosen.hooks.name, "create_subgraph_node")
 
 
-def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[NodeEntry], inside: set[Node]) -> None:
-    """A call may read the subgraph's inputs, graph inputs and constants: else it could depend on itself."""
+def check_order(hooks: Hooks, hook: str, first: Node, node: Node) -> None:
+    """A node of a hook's has no control dependencies: they come from the subgraph's nodes."""
     if node.after:
         cause = f"it returned a node with control dependencies of its own: after {node.after[0].name!r}"
         raise hooks.error(hook, first, cause, "The call gets those of the subgraph's nodes")
+
+
+def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[NodeEntry], inside: set[Node]) -> None:
+    """A call may read the subgraph's inputs, graph inputs and constants: else it could depend on itself."""
+    check_order(hooks, hook, first, node)
     for entry in node.reads:
         if entry in allowed or entry.node.is_variable or entry.node.is_constant:
             continue
@@ -186,5 +194,5 @@ def check_reads(hooks: Hooks, hook: str, first: Node, node: Node, allowed: set[N
             hook,
             first,
             f"it returned a node that {cause}: %{entry.name}",
-            "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads",
+            UNCONNECTED,
         )

@@ -58,7 +58,10 @@ class SubgraphProperty:
     def create_subgraph_node(
         self, subgraph: Graph, index: int, selector: SubgraphSelector | Pattern | None = None
     ) -> Node | None:
-        """The unconnected node that stands for the subgraph, with as many outputs; None leaves the nodes as they were.
+        """The node that stands for the subgraph, with as many outputs; None leaves the nodes as they were.
+
+        Without inputs it is connected as a call: it reads the outer values in the order of the body's inputs. With inputs, it
+        reads just those: an input of `subgraph` stands for the outer value, and constants stay as they are.
 
         `selector` is the selector that the subgraph grew by, with whatever it has noted, or the pattern that matched; None where
         a plan from a file is applied. An override may leave the argument out."""
@@ -72,8 +75,10 @@ class SubgraphProperty:
         return None
 
     def connect_subgraph_inputs(self, node: Node, entries: Sequence[NodeEntry]) -> Node:
-        """The created node reading its inputs; `entries` are the outer values in the order of the body's inputs."""
-        return node.evolve(inputs=tuple(entries))
+        """The created node reading its inputs; `entries` are the outer values in the order of the body's inputs.
+
+        A node that was created with inputs reads them already."""
+        return node if node.reads else node.evolve(inputs=tuple(entries))
 
     def connect_subgraph_outputs(self, node: Node, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
         """For each of the body's outputs (`entries`) the connected node's value that takes its place outside."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from graph.attributes import number_range
 from graph.control import noted_after
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.ops.schemas import spec_of
 from graph.order import topological
 from graph.pauses import collector_paused
 from partition.calls import Chosen, Made, check_reads
@@ -84,10 +86,14 @@ class _Splicer:
         entries = tuple([self.value(e) for e in draft.entries])
         changes: dict[str, Any] = {"place": first.place}
         node = made.node
+        if node.reads:
+            self.foreign = True  # it may have brought a constant along
+            inputs = tuple([None if e is None else self.value(e) for e in node.inputs])
+            node = node.evolve(inputs=inputs, captures=tuple(map(self.value, node.captures)))
         if hooks.overrides("connect_subgraph_inputs"):
             self.foreign = True
-            node = self._connected(chosen, made, entries, members)
-        else:
+            node = self._connected(chosen, node, entries, members)
+        elif not node.reads:
             changes["inputs"] = entries
         self._check_count(chosen, node, changes.get("inputs", node.inputs), first)
         places: Sequence[int] = range(len(draft.exits))
@@ -112,25 +118,33 @@ class _Splicer:
             self.values[id(self.index.nodes[v]), i] = NodeEntry(final, place)
         return final
 
-    def _connected(self, chosen: Chosen, made: Made, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
+    def _connected(self, chosen: Chosen, made: Node, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
         """The node as `connect_subgraph_inputs` connects it."""
         hooks, hook, first = chosen.hooks, "connect_subgraph_inputs", members[0]
-        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, made.node, entries)
+        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, made, entries)
         if not isinstance(node, Node):
             raise hooks.error(hook, first, not_a("a Node", node))
-        if len(node.output_names) != len(made.node.output_names):
+        if len(node.output_names) != len(made.output_names):
             raise hooks.error(hook, first, "it returned a node with another number of outputs")
         check_reads(hooks, hook, first, node, set(entries), set(members))
         return node
 
-    @staticmethod
-    def _check_count(chosen: Chosen, node: Node, inputs: Sequence[NodeEntry | None], first: Node) -> None:
-        """A call binds each input of its body, which may be another than the property was shown."""
-        if node.subgraph is None or len(inputs) == len(node.subgraph.inputs):
-            return
+    def _check_count(self, chosen: Chosen, node: Node, inputs: Sequence[NodeEntry | None], first: Node) -> None:
+        """A call binds each input of its body, which may be another than the one shown; an op takes what its schema says."""
         connects = chosen.hooks.overrides("connect_subgraph_inputs")
-        cause = f"it returned a call whose body has {len(node.subgraph.inputs)} inputs; connected are {len(inputs)}"
-        raise chosen.hooks.error("connect_subgraph_inputs" if connects else "create_subgraph_node", first, cause)
+        hook = "connect_subgraph_inputs" if connects else "create_subgraph_node"
+        if node.subgraph is not None:
+            wanted = len(node.subgraph.inputs)
+            if len(inputs) != wanted:
+                cause = f"it returned a call whose body has {wanted} inputs; connected are {len(inputs)}"
+                raise chosen.hooks.error(hook, first, cause)
+        elif node.domain in self.index.graph.opsets:
+            spec = spec_of(node.op or "", node.domain, self.index.graph.opsets[node.domain])
+            if spec is not None and not spec.min_inputs <= len(inputs) <= spec.max_inputs:
+                wanted_range = number_range(spec.min_inputs, spec.max_inputs)
+                cause = f"it returned a {node.op}, which takes {wanted_range} inputs; connected are {len(inputs)}"
+                remedy = "Return the op with its inputs, read from subgraph.inputs, or a call"
+                raise chosen.hooks.error(hook, first, cause, remedy)
 
     def _outputs(self, chosen: Chosen, made: Made, node: Node, first: Node) -> list[int]:
         """Which of the node's outputs stands for each value that leaves."""
