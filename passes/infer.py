@@ -26,6 +26,7 @@ from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
 from passes.inference import infer_shapes
 from passes.opaque import answering, hide
+from passes.stated import with_defaults_stated
 from passes.symbols import bound, generated, map_types, merged
 from passes.windows import is_miscounted, windowed_types
 
@@ -100,7 +101,7 @@ class _Inference:
 
     def run(self, g: Graph, constants: Mapping[int, np.ndarray[Any, Any]] | None = None) -> Graph:
         """The graph typed, the bodies of its calls aside; `constants` are inputs whose values are known here."""
-        shown = _without_bound_types(hide(g, self._is_ours, self.hidden))
+        shown = _without_bound_types(with_defaults_stated(hide(g, self._is_ours, self.hidden)))
         if constants:
             shown = _with_constants(shown, constants)
         with collector_paused(), answering(self._outputs):

@@ -84,6 +84,8 @@ def _mod(node: Node) -> str | None:
     made = node.inputs[0].type if node.inputs[0] is not None else None
     if isinstance(made, TensorType) and "float" in made.dtype and not node.attrs.get("fmod", 0):
         return "onnxruntime takes floats in Mod only with fmod=1"
+    if isinstance(made, TensorType) and made.dtype in ("int64", "uint64") and node.attrs.get("fmod", 0):
+        return "onnxruntime computes Mod of 64-bit integers with fmod=1 in float64"
     return None
 
 
@@ -96,10 +98,20 @@ def _scatter(node: Node) -> str | None:
 
 
 def _convolution(node: Node) -> str | None:
-    same = str(node.attrs.get("auto_pad", "")).startswith("SAME")
-    if same and any(step != 1 for step in node.attrs.get("dilations", ())):
+    if _dilated_same(node):
         return f"onnxruntime refuses, while it runs, {node.op} that is dilated and padded to the same size"
     return _conv_integer(node) if node.op == "ConvInteger" else None
+
+
+def _pool(node: Node) -> str | None:
+    if _dilated_same(node):
+        return f"onnxruntime makes other sizes of {node.op} that is dilated and padded to the same size"
+    return None
+
+
+def _dilated_same(node: Node) -> bool:
+    same = str(node.attrs.get("auto_pad", "")).startswith("SAME")
+    return same and any(step != 1 for step in node.attrs.get("dilations", ()))
 
 
 def _lrn(node: Node) -> str | None:
@@ -124,10 +136,13 @@ def _given(node: Node, number: int) -> bool:
 
 _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
+    "AveragePool": _pool,
     "Conv": _convolution,
     "ConvInteger": _convolution,
     "ConvTranspose": _conv_transpose,
     "LRN": _lrn,
+    "LpPool": _pool,
+    "MaxPool": _pool,
     "MaxUnpool": _max_unpool,
     "Mod": _mod,
     "ReduceMax": _reduce_extreme,

@@ -141,3 +141,12 @@ def test_a_range_that_runs_backwards_from_before_the_first_element() -> None:
     bounds = [constant(np.array([v], np.int64), f"c{i}") for i, v in enumerate((-5, -(2**63), 0, -1))]
     g = Graph([op("Slice", x, *bounds)])
     assert sizes(g, np.zeros(3, np.float32)) == ((1,), (1,)), "the first element, as ONNX clamps it"
+
+
+@pytest.mark.parametrize("onesided", [None, 0, 1])
+def test_a_spectrum_is_one_sided_unless_it_says_otherwise(onesided: int | None) -> None:
+    x = variable("x", "float32", (1, 16, 1))
+    given = {} if onesided is None else {"onesided": onesided}
+    step, length = constant(np.array(4), "step"), constant(np.array(8), "length")
+    made = sizes(Graph([op("STFT", x, step, None, length, **given)]), np.zeros((1, 16, 1), np.float32))
+    assert made == ((1, 3, 8 if onesided == 0 else 5, 2),) * 2

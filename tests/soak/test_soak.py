@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from accelerators.registry import accelerator
-from tests.soak import devices, processes, threads
+from tests.soak import devices, files, guard, models, processes, threads
 from tests.soak.__main__ import END, START, publish
 from tests.soak.figures import Figures
 
@@ -54,6 +54,17 @@ def test_devices() -> None:
 @pytest.mark.usefixtures("_tvm")
 def test_threads() -> None:
     assert clean(threads.attack(0, 0, threads=16, models=12, calls=30)).calls > 1000
+
+
+@pytest.mark.usefixtures("_tvm")
+def test_models_and_kernels() -> None:
+    assert clean(models.attack(0, 1)).tried == 1
+    assert clean(guard.attack(0, 0)).calls >= 1
+
+
+def test_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "READERS", ["text", "npy"])
+    assert clean(files.attack(0, 0)).tried == 2 * files.BATCH
 
 
 def test_rows_are_published_in_the_places_of_older_ones(tmp_path: Path) -> None:

@@ -151,8 +151,8 @@ def transposed_convolution(
     x = b.tensor(dtype, (*shape[:2], *sizes))
     if b.chance(0.15):
         full = [
-            s * (n - 1) + o + (k - 1) * d + 1
-            for s, n, o, k, d in zip(window.strides, sizes, extra, window.kernel, window.dilations)
+            s * (n - 1) + (k - 1) * d + 1
+            for s, n, k, d in zip(window.strides, sizes, window.kernel, window.dilations)
         ]
         attributes = {
             **attributes,
