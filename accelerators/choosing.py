@@ -18,9 +18,8 @@ def choose(name: str, devices: Sequence[Device], table: SupportTable, rules: Rul
     """The node's device; None if there is none."""
     if name in rules.pinned:
         return rules.pinned[name][0]
-    banned = rules.forbidden.get(name, ())
     for device in devices:
-        if device.label not in banned and name not in table.refusals(device.label):
+        if rules.against(name, device.label) is None and name not in table.refusals(device.label):
             return device.label
     return None
 
@@ -30,7 +29,7 @@ def unsupported(nodes: Sequence[Node], devices: Sequence[Device], table: Support
     groups: dict[tuple[str | None, tuple[str, ...]], list[str]] = {}
     for node in nodes:
         reasons = [
-            f"{device.label}: {rules.forbidden.get(node.name, {}).get(device.label) or table.refusals(device.label)[node.name]}"
+            f"{device.label}: {rules.against(node.name, device.label) or table.refusals(device.label)[node.name]}"
             for device in devices
         ]
         groups.setdefault((node.op, tuple(reasons)), []).append(node.name)

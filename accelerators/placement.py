@@ -16,7 +16,7 @@ from graph.errors import GraphError, did_you_mean
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
-from graph.words import counted
+from graph.words import counted, first_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,7 +93,7 @@ class Placement(MutableMapping[str, str]):
         for preferred in self.devices:
             if preferred == label:
                 break
-            rule = self._rules.forbidden.get(name, {}).get(preferred)
+            rule = self._rules.against(name, preferred)
             reason = self._table.refusals(preferred).get(name)
             found[preferred] = rule or reason or self._by_hand.get(name) or "it would run it"
         return found
@@ -179,13 +179,13 @@ class Placement(MutableMapping[str, str]):
         """Print the table."""
         import rich
 
-        rich.print(self.to_table(), *self.notes)
+        rich.print(self.to_table(), *first_of(self.notes))
 
     def __str__(self) -> str:
         lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]
         lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
         lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        return "\n".join([*lines, *(f"  {note}" for note in first_of(self.notes))])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""

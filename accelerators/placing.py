@@ -99,7 +99,7 @@ class _Calls:
         forbidden = {name: dict(by_device) for name, by_device in rules.forbidden.items()}
         for name, by_device in self._forbidden.items():
             forbidden[name] = {**by_device, **forbidden.get(name, {})}
-        return Rules(rules.pinned, forbidden)
+        return Rules(rules.pinned, forbidden, rules.inside)
 
     def homeless(self, graph: Graph, table: SupportTable, rules: Rules) -> list[str]:
         """The calls to be inlined: none of the preferred devices takes them whole."""
@@ -149,7 +149,7 @@ class _Calls:
 def _refusals(name: str, devices: Sequence[Device], table: SupportTable, rules: Rules) -> str:
     """What each of the devices says against the node."""
     return "; ".join(
-        f"{device.label}: {rules.forbidden.get(name, {}).get(device.label) or table.refusals(device.label)[name]}"
+        f"{device.label}: {rules.against(name, device.label) or table.refusals(device.label)[name]}"
         for device in devices
     )
 

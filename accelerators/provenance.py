@@ -150,6 +150,10 @@ class _Trace:
                 None if entry is None else self.stands.get(entry) if entry.node.is_op else made.get(entry.name)
                 for entry in node.inputs
             ]
+            first = read[0] if read else None
+            if node.op == "Identity" and not node.domain and first is not None:
+                self.stands[node[0]] = first
+                continue
             twin = same.get(_key(node, read))
             if twin is not None and None not in read and _equal_attributes(node, twin):
                 for entry, new in zip(node.outputs, twin.outputs, strict=False):

@@ -9,7 +9,7 @@ import attrs
 
 from accelerators.building import Move
 from accelerators.placement import Placement
-from graph.words import counted
+from graph.words import counted, first_of
 from partition import PartitionReport
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CompileReport:
         """Print the subgraphs, then the placement."""
         import rich
 
-        rich.print(self.to_table(), self.placement.to_table(), *move_lines(self.moves), *self.notes)
+        rich.print(self.to_table(), self.placement.to_table(), *move_lines(self.moves), *first_of(self.notes))
 
     def __str__(self) -> str:
         how = "placed by priority" if self.automatic else "placed by affinity"
@@ -93,7 +93,7 @@ class CompileReport:
         if len(self.subgraphs) > 20:
             lines.append(f"  ... and {len(self.subgraphs) - 20} more")
         lines += str(self.placement).split("\n")[1:]
-        return "\n".join([*lines, *move_lines(self.moves), *self.notes])
+        return "\n".join([*lines, *move_lines(self.moves), *first_of(self.notes)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""

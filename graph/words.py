@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, thing: str, things: str = "") -> str:
     """`1 op`, `2 ops`; 1,000 and more with commas."""
@@ -12,3 +14,9 @@ def shortened(text: str, most: int = 240) -> str:
     """The text, or its two ends where it is so long that nobody reads it: names come from models."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
+def first_of(lines: Sequence[str], most: int = 12) -> list[str]:
+    """The lines, or the first of them and how many more there are."""
+    more = len(lines) - most
+    return list(lines) if more <= 0 else [*lines[:most], f"... and {counted(more, 'more note', 'more notes')}"]

@@ -251,6 +251,34 @@ def test_what_is_forbidden_a_call_is_forbidden_its_ops():
         assert placement.refusals("c") == {"alpha": "forbid 'mine_0'", "beta": "beta has no Tanh"}
 
 
+def test_rules_about_ops_inside_a_call_hold():
+    called = in_call(chain())
+    with device("alpha"), device("beta"):
+        assert dict(pt.query(called, "HETERO:alpha,beta")) == {"mine_0": "alpha"}
+        placement = pt.query(called, "HETERO:alpha,beta", forbid={"Tanh": "alpha"})
+        assert dict(placement) == {"mine_0": "beta"}
+        assert placement.refusals("mine_0") == {"alpha": "forbid 'Tanh' inside, of 'c'"}
+        assert dict(pt.query(called, "HETERO:alpha,beta", pin={"c": "beta"})) == {"mine_0": "beta"}
+        placement = pt.query(called, "HETERO:alpha,beta", pin={"c": "beta", "d": "alpha"})
+        assert dict(placement) == {"a": "alpha", "b": "alpha", "c": "beta", "d": "alpha"}
+        assert placement.notes == (
+            "inlined: no device takes the call 'mine_0' whole: alpha: pin 'c' inside, of 'c'; beta: pin 'd' inside, of 'd'",
+        )
+        with pytest.raises(pt.PartitaError, match="no op node has such a name"):
+            pt.query(called, "HETERO:alpha,beta", pin={"e": "beta"})
+
+
+def test_only_the_first_of_many_notes_are_printed():
+    y = variable()
+    for i in range(20):
+        body = pt.variable(f"i{i}", "float32", (4,))
+        y = pt.call(pt.Graph([pt.op("Tanh", body, name=f"t{i}")], inputs=[body]), y, name=f"c{i}")
+    with device("alpha", "Relu"):
+        placement = pt.query(pt.Graph([y]), "HETERO:alpha,reference")
+    assert len(placement.notes) == 20
+    assert str(placement).count("inlined: ") == 12 and str(placement).endswith("... and 8 more notes")
+
+
 # -- an accelerator's own property -----------------------------------------------------------------------
 
 
