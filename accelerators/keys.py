@@ -123,7 +123,7 @@ def cache_folder(value: Any) -> Any:
     """A folder; or None, True or "on" for the default one, and False or "off" for none."""
     if value is None or isinstance(value, (str, os.PathLike, bool)) or value == 0:
         return value
-    raise BadValue('Give a folder, or "off"')
+    raise BadConfig(f'it is a folder, or "off", not {value!r:.80}', where="CACHE_DIR")
 
 
 def folder_or_flag(value: Any) -> Path | None:

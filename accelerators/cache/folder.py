@@ -9,7 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from accelerators.errors import AcceleratorError, BadConfig
+from accelerators.errors import AcceleratorError
+from accelerators.keys import cache_folder
 
 OFF = frozenset(("", "0", "FALSE", "NO", "OFF"))
 """Values of CACHE_DIR that switch the cache off."""
@@ -26,8 +27,7 @@ def default_folder() -> Path:
 
 def chosen_folder(setting: Any) -> Path | None:
     """The folder that a CACHE_DIR means: None, True and "on" are the default one; False, "" and "off" none at all."""
-    if setting is not None and not isinstance(setting, (str, os.PathLike, bool)) and setting != 0:
-        raise BadConfig(f'it is a folder, or "off", not {setting!r:.80}', where="CACHE_DIR")
+    setting = cache_folder(setting)
     if setting is not None and str(setting).upper() not in ON:
         return None if str(setting).upper() in OFF else _expanded(setting)
     try:

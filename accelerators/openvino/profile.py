@@ -19,9 +19,10 @@ Microseconds = tuple[float, float]
 
 def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
     """The engine's layers by name. It tells of a layer which ones it was made of; one that it adds of its own (a change of
-    layout, a part of an op that it took apart) belongs to what reads it. Linear."""
+    layout, a part of an op that it took apart) belongs to what reads it, or else to what it reads. Linear."""
     owners: dict[str, Node] = {f"x{number}": node for number, node in enumerate(graph.inputs)}
-    for layer in reversed(compiled.get_runtime_model().get_ordered_ops()):
+    layers = compiled.get_runtime_model().get_ordered_ops()
+    for layer in reversed(layers):
         name, info = layer.get_friendly_name(), layer.get_rt_info()
         made_of = str(info["originalLayersNames"].value).split(",") if "originalLayersNames" in info else []
         readers = [reader.get_node().get_friendly_name() for port in layer.outputs() for reader in port.get_target_inputs()]
@@ -29,6 +30,11 @@ def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
         owner = next((node for node in known if node is not None), None)
         if owner is not None:
             owners.setdefault(name, owner)
+    for layer in layers:
+        sources = [port.get_source_output().get_node().get_friendly_name() for port in layer.inputs()]
+        owner = next((owners[source] for source in sources if source in owners), None)
+        if owner is not None:
+            owners.setdefault(layer.get_friendly_name(), owner)
     return owners
 
 
@@ -66,12 +72,15 @@ def _microseconds(info: Any) -> Microseconds:
 
 
 def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineModel) -> Sequence[ProfileRow]:
-    """A row for each layer, then one for each node that no layer bears the name of."""
+    """A row for each layer, then one for each node that no layer bears the name of. What the engine added and does not run is
+    left out."""
     rows, seen = [], set()
     for info in infos:
         node = owners.get(info.node_name) or model.node_of(info.node_name)
-        title = info.node_name if node is None else node.name
         status = str(info.status).rpartition(".")[2]
+        if node is None and status != "EXECUTED" and model.nodes:
+            continue
+        title = info.node_name if node is None else node.name
         rows.append(ProfileRow(title, info.node_type, status, *times.of(info), info.exec_type))
         seen.add(node)
     gone = [node for node in model.nodes if node not in seen]

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.attentions import attentions
-from accelerators.tvm.layouts.blocked import ORIGIN
+from accelerators.tvm.layouts.blocked import ORIGIN, origins_of
 from accelerators.tvm.templates.attention_pattern import Attention, Readers, readers_of
 from accelerators.tvm.templates.epilogue import static_shape
 from graph.build import constant, op
@@ -129,4 +129,4 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter) -> Node:
 
 def _named(node: Node, origins: Sequence[Node]) -> Node:
     """The node, which profiles and reports call by these ops' names."""
-    return node.evolve(metadata={ORIGIN: "\n".join(origin.name for origin in origins)})
+    return node.evolve(metadata={ORIGIN: "\n".join(name for origin in origins for name in origins_of(origin))})

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.provenance import FUSED
 from graph.build import constant
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import TensorType
@@ -63,13 +64,14 @@ def move(
     op: str, name: str, entry: NodeEntry, made: TensorType, origin: Node, attributes: Mapping[str, Any] | None = None
 ) -> Node:
     """A node that lays a value out anew, on behalf of an op of the user's."""
-    told = {ORIGIN: origin.name}
+    told = {ORIGIN: "\n".join(origins_of(origin))}
     return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (made,), DOMAIN, metadata=told)
 
 
 def origins_of(node: Node) -> list[str]:
-    """The names of the user's ops that the node runs for."""
-    return node.metadata.get(ORIGIN, node.name).splitlines()
+    """The names of the user's ops that the node runs for. A part of an op that was taken apart lists that op last."""
+    told, whole = node.metadata.get(ORIGIN), node.metadata.get(FUSED, "").splitlines()
+    return told.splitlines() if told else whole[-1:] or [node.name]
 
 
 def blocked_constant(array: Array, lanes: int, name: str) -> Node:

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.fusion import ELEMENTWISE
-from accelerators.tvm.layouts.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks
+from accelerators.tvm.layouts.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks, origins_of
 from accelerators.tvm.layouts.forms import Forms
 from accelerators.tvm.layouts.resizing import mixtures
 from accelerators.tvm.layouts.shuffles import find_shuffles
@@ -143,7 +143,8 @@ class _Blocking:
         made = (shape[0], phases.outs, *window.out)
         more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "shuffle": 1}
         inner = on_blocks(node, (read, *rest), made, self.lanes, **window_attributes(window), **more)
-        kept = self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata={ORIGIN: node.name}))
+        origin = {ORIGIN: "\n".join(origins_of(node))}
+        kept = self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))
         out = {"result": list(shape[2:]), "strides": list(strides), "pads": list(pads[:2]), "phases": list(window.out)}
         return on_blocks(node, (kept[0],), shape, self.lanes, **out).evolve(op="Interleave")
 

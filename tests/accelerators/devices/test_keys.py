@@ -43,6 +43,8 @@ def test_a_value_that_no_device_can_have(name: str, key: str, value: Any) -> Non
     message = rf"device '{name}': {key} cannot be {re.escape(repr(value))}\n  \w"
     if key == "DEVICE_ID" and isinstance(value, int):
         message = message.replace("be 7", "be '7'")
+    if key == "CACHE_DIR":
+        message = f'CACHE_DIR: it is a folder, or "off", not {re.escape(repr(value))}'
     for attempt in (
         lambda: made.set_config({"PERF_COUNT": True, key: value}),
         lambda: pt.compile(relu(), name, config={key: value}),

@@ -31,6 +31,29 @@ def net() -> pt.Graph:
     return pt.Graph([pt.op("Softmax", y, name="softmax", opset=11, axis=1)], opsets={"": 11}, name="net")
 
 
+def taken_apart() -> pt.Graph:
+    """Ops that engines expand, merge and rewrite."""
+    x = pt.variable("tokens", "float32", (1, 8, 16))
+
+    def weights(*shape: int) -> pt.Node:
+        return pt.constant(RNG.standard_normal(shape).astype("float32"))
+
+    y = pt.op("Add", pt.op("MatMul", x, weights(16, 16), name="product"), weights(16), name="bias")
+    y = pt.op("LayerNormalization", pt.op("Add", x, y, name="residual"), weights(16), weights(16), name="norm")
+    mean = pt.op("ReduceMean", pt.op("Gelu", y, name="gelu"), pt.constant(np.array([1])), keepdims=0, name="mean")
+    return pt.Graph([pt.op("TopK", mean, pt.constant(np.array([3])), name="top", n_outputs=2)[1]], name="net")
+
+
+@pytest.mark.parametrize("device", ["HETERO:cpu,reference", "HETERO:openvino,reference"])
+def test_parts_of_an_op_bear_its_name(device: str) -> None:
+    pytest.importorskip("tvm" if "cpu" in device else "openvino")
+    g = taken_apart()
+    rows = pt.compile(g, device).profile(RNG.standard_normal((1, 8, 16)).astype("float32")).rows
+    names = {node.name for node in g.nodes}
+    assert [row.node for row in rows if row.node not in names] == []
+    assert {row.node for row in rows if row.node not in ("tokens",)} == {node.name for node in g.nodes if node.is_op}
+
+
 @pytest.mark.parametrize("device", ["cpu", *ENGINES, "reference"])
 def test_rows_bear_the_graph_s_names_and_their_sum_is_the_total(device: str) -> None:
     if device in ENGINES:
