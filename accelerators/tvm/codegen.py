@@ -7,6 +7,7 @@ multiples of 64, which numpy's arrays seldom do: code that does not count on it 
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,9 +40,24 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
 def object_code(module: Any) -> bytes:
     """The module as a file that a linker takes."""
     with tempfile.TemporaryDirectory(prefix="partita-") as folder, refused("code generation"):
-        path = Path(folder) / "kernels.o"
+        return written(module, Path(folder))
+
+
+def written(module: Any, folder: Path) -> bytes:
+    """What TVM writes of a module into an object file. The file is in memory where the system has such: LLVM ends the process
+    when the disk is full."""
+    path = folder / "object.o"
+    if not hasattr(os, "memfd_create"):
         module.write_to_file(str(path))
         return path.read_bytes()
+    number = os.memfd_create("partita")
+    try:
+        path.symlink_to(f"/proc/self/fd/{number}")
+        module.write_to_file(str(path))
+        return path.read_bytes()
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(number)
 
 
 def _called(kernel: Any, name: str) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerators.errors import NotSupported
+from accelerators.tvm.codegen import written
 from accelerators.tvm.importing import first_line
 from accelerators.tvm.library import compiling, function, part, tvm
 from accelerators.tvm.pool import pool_object
@@ -79,7 +80,7 @@ def _program(executable: Any, target: Any, folder: Path) -> Path:
     because an empty module of machine code stands for them."""
     empty = function("target.build.llvm")(tvm().IRModule({}), target)
     executable.mod.import_module(empty)
-    path = folder / "program.o"
     said = str(empty.get_function("_get_target_string")())
-    part("runtime._ffi_api").ModulePackImportsToLLVM(executable.mod, False, said, "").write_to_file(str(path))
+    path = folder / "program.o"
+    path.write_bytes(written(part("runtime._ffi_api").ModulePackImportsToLLVM(executable.mod, False, said, ""), folder))
     return path

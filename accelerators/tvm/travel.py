@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,9 @@ from accelerators.tvm.library import compiling
 from accelerators.tvm.linking import NEEDED
 from accelerators.tvm.runtime import function, has_backend, load_library
 from graph.graph import Graph
+
+ROOM = 32 << 20
+"""So many bytes there have to be for object files."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -46,11 +50,20 @@ def _library(executable: Any) -> bytes:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         try:
+            _check_room(Path(folder))
             with compiling.lock, quiet():
                 executable.export_library(str(path))
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()
+
+
+def _check_room(folder: Path) -> None:
+    """OSError if the disk is full: LLVM, which writes object files there, would end the process."""
+    with open(folder / "room", "wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, ROOM)
+    (folder / "room").unlink()
 
 
 def read(
