@@ -15,6 +15,18 @@ Preds = list[list[int]]
 
 
 @attrs.frozen(slots=True, eq=False)
+class ReadAlone:
+    """A constant that an op reads which reads nothing but constants."""
+
+    constant: Node
+    """The constant."""
+    alone: set[int] = attrs.field(factory=set)
+    """Those ops."""
+    readers: list[int] = attrs.field(factory=list)
+    """All ops that read it, ascending."""
+
+
+@attrs.frozen(slots=True, eq=False)
 class OpIndex:
     """Ops only, numbered in topological order: variables and constants can neither be grouped nor lie on a path."""
 
@@ -54,23 +66,23 @@ class OpIndex:
             return self.preds
         return [[u for u in sources if (u, v) not in control] for v, sources in enumerate(self.preds)]
 
-    def read_alone(self) -> dict[Node, set[int]]:
-        """The constants that are read by ops which read nothing but constants, each with these ops. Linear in the ops without
-        producers."""
-        found: dict[Node, set[int]] = {}
+    def read_alone(self) -> list[ReadAlone]:
+        """The constants that are read by ops which read nothing but constants. Linear."""
+        found: dict[Node, ReadAlone] = {}
         for v, node in enumerate(self.nodes):
             if not self.preds[v] or node.after:
                 reads = node.reads
                 if reads and all(entry.node.value is not None for entry in reads):
                     for entry in reads:
-                        found.setdefault(entry.node, set()).add(v)
-        return found
-
-    def readers(self, constant: Node) -> list[int]:
-        """The ops that read the constant, ascending."""
+                        found.setdefault(entry.node, ReadAlone(entry.node)).alone.add(v)
         whole = self.graph.index
-        nodes = [whole.nodes[i] for i in whole.consumers[whole.number[constant]]]
-        return [self.number[node] for node in nodes if any(entry.node is constant for entry in node.reads)]
+        reading = {i for constant in found for i in whole.consumers[whole.number[constant]]}
+        for i in sorted(reading):
+            node = whole.nodes[i]
+            for source in dict.fromkeys(entry.node for entry in node.reads):
+                if source in found:
+                    found[source].readers.append(self.number[node])
+        return list(found.values())
 
 
 def build_op_index(graph: Graph) -> OpIndex:

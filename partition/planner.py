@@ -162,8 +162,7 @@ class Planner:
         if evidence.growth not in ("waves", "pattern"):
             nodes = self.index.nodes
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may come to a refused node another way
-            alone = self.index.read_alone() if evidence.by_affinity else {}
-            shared = [(only, self.index.readers(constant)) for constant, only in alone.items()]
+            shared = [(c.alone, c.readers) for c in self.index.read_alone()] if evidence.by_affinity else []
             check_connected(self.index.value_preds(), [c.members for c in chosen], refused, lambda v: nodes[v].name, shared)
         return order
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from graph.errors import did_you_mean
+from graph.node import Node
 from graph.words import counted
 from partition.errors import PartitionError
 from partition.explain import Explanation
@@ -88,9 +89,12 @@ class PartitionReport:
         reads = graph[node].reads if graph is not None else ()
         if graph is None or not all(entry.node.is_constant for entry in reads):
             return
-        inside = set(home.nodes) - {node}
-        for constant in dict.fromkeys(entry.node for entry in reads):
-            others = [reader.name for reader in graph.consumers(constant) if reader.name in inside]
+        sharing: dict[Node, dict[str, None]] = {entry.node: {} for entry in reads}
+        for other in home.nodes:
+            for entry in graph[other].reads:
+                if other != node and entry.node in sharing:
+                    sharing[entry.node][other] = None
+        for constant, others in sharing.items():
             if others:
                 yield f"  it reads only constants, and shares {constant.name!r} with {_some(tuple(others))}"
 

@@ -41,17 +41,17 @@ def join_at_constants(index: OpIndex, groups: Groups, labels: Sequence[Label], f
 
 def _bonds(index: OpIndex, groups: Groups, labels: Sequence[Label]) -> list[tuple[int, int]]:
     """Pairs of ops in different groups to be joined, each named by the first op of its group."""
-    alone = index.read_alone()
-    if not alone:
+    constants = index.read_alone()
+    if not constants:
         return []
     home = {v: group for group in groups for v in group}
     bonds = []
-    for constant, only in alone.items():
+    for constant in constants:
         by_label: dict[Label, dict[int, Reader]] = {}
-        for v in index.readers(constant):
+        for v in constant.readers:
             if v in home:
                 known = by_label.setdefault(labels[v], {}).setdefault(home[v][0], Reader(home[v][0], len(home[v])))
-                known.alone |= v in only
+                known.alone |= v in constant.alone
         for found in by_label.values():
             bonds += _nearest_pairs(list(found.values()))
     return bonds

@@ -8,11 +8,12 @@ from collections import defaultdict
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import partita as pt
-from graph import Graph
+from graph import Graph, constant, op, variable
 from partition import ContainOpSelector, PatternProperty, Plan, plan
 from passes import apply_pass
 from tests.accelerators.hetero.small_devices import device
@@ -149,9 +150,18 @@ def test_many_groups_share_one_constant() -> None:
     assert len(groups) == 2 * count
 
 
+def test_ops_that_read_thousands_of_constants() -> None:
+    """Each constant is looked at once for each op that reads it."""
+    x = variable("x", "float32", SHAPE)
+    constants = [constant(np.full(SHAPE, i, np.float32), f"k{i}") for i in range(3000)]
+    made = [op("Sum", *read, name=name) for name, read in {"a": constants, "b": constants, "c": [x, *constants]}.items()]
+    for node in made:
+        node.affinity = "A"
+    assert [group.nodes for group in plan(Graph(made)).groups] == [("a", "b", "c")]
+
+
 def groups_of_openvino(text: str) -> list[list[str]]:
     """How OpenVINO's HETERO splits the same graph. A constant has the affinity of the first op that reads it."""
-    import numpy as np
     import openvino
     from openvino import opset13 as ops
 
