@@ -140,6 +140,10 @@ def _compiled(
     def compile_static(graph: Graph) -> CompiledSubgraph:
         return compile_cached(accelerator, graph, config, lambda: _compile_now(accelerator, graph, config))
 
+    def compile_sized(graph: Graph) -> CompiledSubgraph:
+        _check_supported(accelerator.configured(config), graph, "for these sizes")
+        return compile_static(graph)
+
     def stand_in(graph: Graph) -> CompiledSubgraph | None:
         reference = accelerator_named("reference")
         perf_count = {"PERF_COUNT": config.get("PERF_COUNT", False)}
@@ -152,15 +156,16 @@ def _compiled(
 
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
-    _check_cut(accelerator.configured(config), body)
-    return SpecializedSubgraph(body, compile_static, stand_in)
+    _check_supported(accelerator.configured(config), body, "in this part of the graph")
+    return SpecializedSubgraph(body, compile_sized, stand_in)
 
 
-def _check_cut(accelerator: Accelerator, body: Graph) -> None:
-    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it."""
+def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
+    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it; and an op of which a
+    size was a symbol is asked about again once the size is known: some rules are about sizes."""
     for name, answer in accelerator.query(body).items():
         if answer is not True:
-            raise AcceleratorError(f"in this part of the graph {name!r} is not what it runs: {answer}")
+            raise AcceleratorError(f"{where} {name!r} is not what it runs: {answer}")
 
 
 def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

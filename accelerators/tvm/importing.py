@@ -13,6 +13,7 @@ from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.unordered import cast, sign
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.types import TensorType
 
 Failure = Exception
 """What TVM raises is any exception at all."""
@@ -107,3 +108,19 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("File ", "Traceback", "Stack trace", "[", "---"))]
     return f"{type(error).__name__}: {(telling or lines or ['no message'])[0]}"[:240]
+
+
+def type_difference(found: Any, graph: Graph) -> str | None:
+    """Where the type of TVM's result is not that of the graph's outputs; None if it is."""
+    relax = part("relax")
+    fields = list(found.fields) if isinstance(found, relax.TupleType) else [found]
+    for entry, made in zip(graph.outputs, fields, strict=False):
+        wanted = entry.type
+        assert isinstance(wanted, TensorType)
+        try:
+            shape = tuple(int(d) for d in made.shape)
+        except (AttributeError, TypeError):
+            return "TVM does not know the sizes of its result"
+        if shape != wanted.shape or str(made.dtype) != wanted.dtype:
+            return f"TVM makes {made.dtype}{list(shape)} of it instead of {wanted}"
+    return None if len(fields) >= len(graph.outputs) else "TVM makes fewer outputs of it"

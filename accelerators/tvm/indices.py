@@ -68,18 +68,21 @@ def outside(node: Node) -> str | None:
 
 
 def _sizes(node: Node) -> tuple[int, ...] | None:
-    """What the node's indices may count to; None if that is unknown."""
+    """What the node's indices may count to; None if that is unknown. Of the sizes only those that are counted need be known."""
     counted = node[0] if node.op == "MaxUnpool" else node.inputs[0]
     data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[OPS[str(node.op)]]))
-    if not (isinstance(data, TensorType) and isinstance(indices, TensorType) and data.is_static and indices.is_static):
+    if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
         return None
-    shape = tuple(int(size or 0) for size in data.shape or ())
+    shape = data.shape
     if node.op == "MaxUnpool":
-        return (math.prod(shape),)
+        return (math.prod(int(size or 0) for size in shape),) if data.is_static else None
     if str(node.op).endswith("ND"):
-        first, count = int(node.attrs.get("batch_dims", 0)), int((indices.shape or (0,))[-1] or 0)
-        return shape[first : first + count]
-    return (shape[int(node.attrs.get("axis", 0)) % len(shape)],) if shape else None
+        first, count = int(node.attrs.get("batch_dims", 0)), indices.shape[-1] if indices.shape else None
+        chosen = shape[first : first + count] if isinstance(count, int) else (None,)
+    else:
+        chosen = (shape[int(node.attrs.get("axis", 0)) % len(shape)],)
+    found = tuple(size for size in chosen if isinstance(size, int))
+    return found if len(found) == len(chosen) else None
 
 
 def _check(node: Node, read: NodeEntry, sizes: tuple[int, ...]) -> NodeEntry:

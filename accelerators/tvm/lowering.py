@@ -11,12 +11,13 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.extensions import TvmExtension, find
-from accelerators.tvm.importing import import_body, legalize, quiet, refused
+from accelerators.tvm.importing import import_body, legalize, quiet, refused, type_difference
 from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.unordered import carrying
 from graph.types import TensorType
 from graph.words import counted
+from passes.infer import infer
 
 if TYPE_CHECKING:
     from accelerators.tvm.templates import Draft
@@ -52,6 +53,8 @@ def lower(
     from accelerators.tvm.templates import find_template
     from accelerators.tvm.templates.choice import choosing
 
+    # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
+    infer(body.graph, strict=False, check_declared=True)
     with compiling.lock:
         with quiet(), refused("template"), choosing(choices or {}) as made:
             drafted = find_template(body, machine)
@@ -144,6 +147,9 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
     from accelerators.tvm.schedules import schedule
 
     legal = legalize(import_body(body.graph), machine.target)
+    difference = type_difference(legal["main"].ret_ty, body.graph)
+    if difference is not None:
+        raise CompileError(difference)
     symbols = {name: f"{body.symbol}_{i}" if i else body.symbol for i, name in enumerate(_called(legal["main"]))}
     scheduled = {var: f for var, f in legal.functions.items() if var.name_hint == "main" or var.name_hint in symbols}
     plain, schedules = {}, {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cache, lru_cache
-from typing import Any
 
 from accelerators.errors import CompileError
 from accelerators.forking import Guard
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies import array_digest, attributes_text, make_body
 from accelerators.tvm.halves import is_widened
-from accelerators.tvm.importing import import_body, legalize, quiet, refused
+from accelerators.tvm.importing import import_body, legalize, quiet, refused, type_difference
 from accelerators.tvm.indices import OPS, outside
 from accelerators.tvm.isolation import trial_elsewhere
 from accelerators.tvm.known_wrong import known_wrong, wrong_size
@@ -122,9 +121,10 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
     if is_widened(node):
         return f"TVM's {node.op} rounds half-precision numbers at every step"
-    if not _static(node):
-        return _unknown_sizes(node, graph)
-    return takes_no_truth(node, graph) or outside(node) or wrong_size(node)
+    reason = takes_no_truth(node, graph) or outside(node)
+    if reason is not None or not _static(node):
+        return reason or _unknown_sizes(node, graph)
+    return wrong_size(node)
 
 
 def _unknown_sizes(node: Node, graph: Graph) -> str | None:
@@ -198,27 +198,12 @@ def import_trial(graph: Graph, machine: Machine) -> bool | str:
     """Does TVM import and lower the one op of the graph, and find the types that we know?"""
     try:
         module = legalize(import_body(graph), machine.target)
-        difference = _type_difference(module["main"].ret_ty, graph)
+        difference = type_difference(module["main"].ret_ty, graph)
     except CompileError as error:
         return error.cause
     except PartitaError as error:
         return f"it cannot be written for TVM: {error.cause}"
     return True if difference is None else difference
-
-
-def _type_difference(found: Any, graph: Graph) -> str | None:
-    relax = part("relax")
-    fields = list(found.fields) if isinstance(found, relax.TupleType) else [found]
-    for entry, made in zip(graph.outputs, fields, strict=False):
-        wanted = entry.type
-        assert isinstance(wanted, TensorType)
-        try:
-            shape = tuple(int(d) for d in made.shape)
-        except (AttributeError, TypeError):
-            return "TVM does not know the sizes of its result"
-        if shape != wanted.shape or str(made.dtype) != wanted.dtype:
-            return f"TVM makes {made.dtype}{list(shape)} of it instead of {wanted}"
-    return None if len(fields) >= len(graph.outputs) else "TVM makes fewer outputs of it"
 
 
 def forget() -> None:

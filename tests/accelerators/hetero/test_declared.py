@@ -146,3 +146,16 @@ def test_a_body_that_is_compiled_by_itself(device):
     one = parse_devices(device)[0]
     with pytest.raises(CompileError, match=r"'y' is declared float32\[7000\], and float32\[3\] follows"):
         compile_unit("u", one, body, one.accelerator.full_config({}))
+
+
+@pytest.mark.parametrize("op", ["Relu", "Softmax", "Transpose"])
+def test_a_kernels_body_is_held_against_what_its_op_makes(op):
+    """The second line of defence: whoever put the body together."""
+    from accelerators.registry import accelerator
+    from accelerators.tvm.bodies import make_body
+    from accelerators.tvm.lowering import lower
+
+    device = accelerator("cpu")
+    body = make_body(pt.parse(f"graph g(x: float32[3, 3]) -> (y) {{ y = {op}(x) : float32[3, 7000] }}"))
+    with pytest.raises(pt.PartitaError, match=r"is declared float32\[3, 7000\], and float32\[3, 3\] follows"):
+        lower(body, device.machine(device.full_config({})))
