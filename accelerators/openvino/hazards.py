@@ -73,7 +73,28 @@ def _reduction(node: Node) -> str | None:
     unnamed = axes is None or (axes.node.value is not None and not axes.node.value.size)
     if node.op in ("ReduceL1", "ReduceL2", "ReduceLogSum") and node.attrs.get("noop_with_empty_axes", 0) and unnamed:
         return f"openvino's {node.op} along no dimension returns what it is given"
+    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    loses = node.op in ("ReduceL1", "ReduceLogSum", "ReduceLogSumExp") and not node.attrs.get("keepdims", 1)
+    if loses and isinstance(made, TensorType) and not made.is_static:
+        return f"openvino may lose the dimensions that {node.op} leaves where sizes are not fixed"
     return _over_nothing(node)
+
+
+def _range(node: Node) -> str | None:
+    made = node.output_types[0]
+    if isinstance(made, TensorType) and made.is_static and 0 not in (made.shape or ()):
+        return None
+    return "openvino puts numbers into a Range that is empty since it runs the wrong way"
+
+
+def _quantize(node: Node) -> str | None:
+    made, scale = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    if not (isinstance(made, TensorType) and isinstance(scale, TensorType)) or scale.shape == ():
+        return None
+    axis = node.attrs.get("axis", 1)
+    if made.shape is None or axis >= len(made.shape) or not isinstance(made.shape[axis], int):
+        return "openvino may take other zero points in QuantizeLinear along an axis whose size is not fixed"
+    return None
 
 
 def _over_nothing(node: Node) -> str | None:
@@ -193,7 +214,9 @@ _HAZARDS: Mapping[str, Hazard] = {
     "MaxPool": _max_pool,
     "Mod": _mod,
     "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),
+    "QuantizeLinear": _quantize,
     "RNN": _recurrent,
+    "Range": _range,
     "Resize": _resize,
     "STFT": _TRANSFORM,
     "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),

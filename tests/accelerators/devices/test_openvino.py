@@ -177,3 +177,27 @@ print([name for name in sys.modules if name.startswith("openvino_telemetry")])
 """
     made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert made.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "reason"),
+    [
+        ("Range", [(), np.float32(1), np.float32(1)], {}, "openvino puts numbers into a Range that is empty"),
+        ("ReduceL1", [(8, "N", 8, 7), np.array([0, 2, 3])], {"keepdims": 0}, "openvino may lose the dimensions that Reduce"),
+        (
+            "QuantizeLinear", [("N", "M"), np.ones(9, "float32"), np.zeros(9, "uint8")], {"axis": 0},
+            "openvino may take other zero points in QuantizeLinear along an axis whose size is not fixed",
+        ),
+    ],
+)  # fmt: skip
+def test_what_it_computes_otherwise_where_sizes_are_not_fixed(op: str, inputs: list, attributes: dict, reason: str) -> None:
+    """Random models found these."""
+    read = [pt.variable(f"x{i}", "float32", x) if isinstance(x, tuple) else pt.constant(x) for i, x in enumerate(inputs)]
+    graph = pt.apply_pass(pt.Graph([pt.op(op, *read, name="n", **attributes)]), "InferShape")
+    assert reason in str(answer("openvino", graph))
+
+
+def test_fixed_sizes_stay_where_they_are() -> None:
+    x = pt.variable("x", "float32", (8, 2, 8, 7))
+    reduced = pt.op("ReduceL1", x, pt.constant(np.array([0, 2, 3])), name="n", keepdims=0)
+    assert answer("openvino", pt.apply_pass(pt.Graph([reduced]), "InferShape")) is True

@@ -20,7 +20,7 @@ class Reason:
     settings: str
     """Where it shows itself."""
     ops: str
-    """The ops of the cut-down model, one of which has to be there."""
+    """The ops of the cut-down model, one of which has to be there; "*" stands for any."""
     when: Callable[[Case, Finding], bool]
     """Is it the case that is meant?"""
     text: str
@@ -54,7 +54,28 @@ def has_nonfinite(case: Case, finding: Finding) -> bool:
     )
 
 
+def has_denormal(case: Case, finding: Finding) -> bool:
+    """Is there any number so small that it has fewer digits?"""
+    for value in run(case.graph, case.feeds, None).values():
+        if isinstance(value, np.ndarray) and value.dtype == np.float32:
+            small = np.abs(value[value != 0])
+            if small.size and small.min() < np.finfo(np.float32).tiny:
+                return True
+    return False
+
+
 REASONS: tuple[Reason, ...] = (
+    Reason(
+        "openvino scattered", "*", has_denormal,
+        "openvino takes the smallest numbers (denormal ones, below 1.2e-38) for zero",
+    ),
+    Reason(
+        "openvino scattered",
+        "Relu Exp Max Min Clip Celu Elu Selu LeakyRelu PRelu Sign MaxPool AveragePool GlobalMaxPool ReduceMax ReduceMin ArgMax"
+        " ArgMin Hardmax TopK Softmax HardSigmoid HardSwish Mish Gelu Sigmoid Softplus ThresholdedRelu Shrink",
+        has_nonfinite,
+        "openvino does not carry NaN through comparisons and what is made of them (docs/accelerators.md)",
+    ),
     Reason(
         "onnxruntime scattered", "ArgMax ArgMin RNN GRU LSTM RoiAlign", has_nonfinite,
         "onnxruntime passes over NaN in its comparisons and its clipped activations, where numpy stops at it",
