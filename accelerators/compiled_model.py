@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from accelerators.ending import at_a_device
-from accelerators.errors import RunError
+from accelerators.errors import AcceleratorError, RunError
 from accelerators.executor import Executor, Runs, root
 from accelerators.forking import renewed_in_children
 from accelerators.inputs import InputChecker, InputSpec
@@ -247,6 +247,13 @@ class CompiledModel:
         from graph.pictures.html import bundle
 
         return bundle(self, model_html(self))
+
+    def __reduce__(self) -> Any:
+        raise AcceleratorError(
+            "a compiled model holds machine code and threads of this process, so it can be neither pickled nor copied",
+            where=f"model {self.graph.name!r}",
+            remedy='Write it to a file with model.export("net.partita"), which import_model reads; its graph can be pickled',
+        )
 
     def __repr__(self) -> str:
         graph, devices = self.graph, ", ".join(self.properties.devices) or "no device"

@@ -200,6 +200,34 @@ class Graph(Body):
         object.__setattr__(made, "attrs", dict(attrs))
         return made
 
+    def __copy__(self) -> Graph:
+        return self._with_attrs(self.attrs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        """A copy with nodes of its own, whose affinities may be set; arrays, which never change, are shared."""
+        from graph.copying import copied_attributes, copy_nodes
+
+        with collector_paused():
+            copy_nodes(self.nodes, memo)
+            nodes = tuple([memo[id(node)] for node in self.nodes])
+            inputs = [memo[id(node)] for node in self.inputs]
+            outputs = [NodeEntry(memo[id(entry.node)], entry.index) for entry in self.outputs]
+            made = Graph.assembled(nodes, inputs, outputs, self.name, self.opsets, self.output_names, self.metadata)
+            memo[id(self)] = made
+            made.attrs.update(copied_attributes(self.attrs, memo, self.name))
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickling writes: the nodes in order, so that each finds those that it reads written already."""
+        from graph.copying import check_attributes
+
+        check_attributes(self.attrs, self.name)
+        parts = (self.nodes, self.inputs, self.outputs, self.name, dict(self.opsets), self.output_names, dict(self.metadata))
+        return _restored, parts, self.attrs
+
+    def __setstate__(self, attrs: Mapping[str, Any]) -> None:
+        self.attrs.update(attrs)
+
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The graph as networkx sees it: nodes by name, an edge for each value read."""
         from graph.to_networkx import to_networkx
@@ -221,6 +249,11 @@ class Graph(Body):
         ops = sum(node.is_op for node in self.nodes)
         inputs, outputs = counted(len(self.inputs), "input"), counted(len(self.outputs), "output")
         return f"<Graph {self.name!r}: {inputs}, {counted(ops, 'op')}, {outputs}>"
+
+
+def _restored(nodes: tuple[Node, ...], inputs: Any, outputs: Any, name: str, opsets: Any, names: Any, metadata: Any) -> Graph:
+    """The graph that was pickled."""
+    return Graph.assembled(nodes, inputs, outputs, name, _opsets(opsets), names, metadata)
 
 
 def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:

@@ -22,7 +22,22 @@ CONSTANT = "Constant"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 """The attributes of a node that has none."""
 
-_places = itertools.count()
+
+class _Clock:
+    """Counts the places that were given away."""
+
+    def __init__(self) -> None:
+        self.places = itertools.count()
+        self.passed = -1
+
+    def pass_by(self, place: int) -> None:
+        """Nodes made from now on come after this place, which a node from another process may have."""
+        if place > self.passed:
+            self.passed = max(place, next(self.places))
+            self.places = itertools.count(self.passed + 1)
+
+
+_clock = _Clock()
 
 
 class Body:
@@ -34,7 +49,7 @@ class Body:
 
 def next_place() -> int:
     """The place of a node made now: later than that of every node made before."""
-    return next(_places)
+    return next(_clock.places)
 
 
 def frozen_attrs(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -62,6 +77,9 @@ class NodeEntry:
     def type(self) -> Type | None:
         """The value's type, or None before inference."""
         return self.node.output_types[self.index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NodeEntry, (self.node, self.index)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NodeEntry):
@@ -190,6 +208,19 @@ class Node(_Open):
         made.__class__ = Node
         return made
 
+    def __copy__(self) -> Node:
+        return self.evolve()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        from graph.copying import copy_node
+
+        return copy_node(self, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickling writes. The nodes that this one depends on come along; those of a graph in order, without recursion."""
+        values = {f.name: getattr(self, f.name) for f in fields(Node)}
+        return _restored, ({**values, "attrs": dict(self.attrs), "metadata": dict(self.metadata)},)
+
     def __delattr__(self, name: str) -> None:
         if name == "affinity":
             raise GraphError("an affinity is set, to None if there is to be none", where=f"node {self.name!r} ({self.op})")
@@ -201,6 +232,12 @@ class Node(_Open):
 
 
 _FIELDS = frozenset(f.name for f in fields(Node))
+
+
+def _restored(values: Mapping[str, Any]) -> Node:
+    """The node that was pickled. Nodes that are made later come later."""
+    _clock.pass_by(values["place"])
+    return Node(**{**values, "attrs": frozen_attrs(values["attrs"]), "metadata": frozen_attrs(values["metadata"])})
 
 
 def _copied(node: Node) -> Any:

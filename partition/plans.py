@@ -208,6 +208,16 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan for {self.graph_name!r}: {counted(len(self.groups), 'subgraph')}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickling writes: the plan as JSON, without the graph and the properties, as `from_json` reads it."""
+        return Plan.from_json, (self.to_json(),)
+
+    def __copy__(self) -> Plan:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Plan:
+        return self  # it never changes, and tells of the graph that it was made for
+
     def __eq__(self, other: object) -> bool:
         return self.to_json() == other.to_json() if isinstance(other, Plan) else NotImplemented
 

@@ -24,6 +24,9 @@ class TypeView(Mapping[str, Any]):
         self._of = of
         self._by_name: dict[str, NodeEntry] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypeView, (self.aspect, self._of, self.graph)
+
     def seen_on(self, graph: Graph) -> TypeView:
         """The same view of another graph."""
         return TypeView(self.aspect, self._of, graph)

@@ -1,0 +1,108 @@
+"""Copies of graphs, and what pickling one writes: a graph is plain data. Nothing here recurses along a chain of nodes."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import sys
+from collections.abc import Iterable, Mapping
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from graph.errors import GraphError, PartitaError
+from graph.node import Body, Node, NodeEntry
+from graph.order import reachable, topological
+
+Memo = dict[int, Any]
+"""What `copy.deepcopy` has copied so far, by the identity of the original."""
+
+PLAIN = (int, float, complex, str, bytes, type(None), np.ndarray, np.generic, np.dtype, Body, Node, NodeEntry)
+"""Values that can always be pickled."""
+
+
+def copy_nodes(nodes: Iterable[Node], memo: Memo) -> None:
+    """Copy nodes, each after all that it depends on. Bodies are copied with them; arrays, which never change, are shared."""
+    for node in nodes:
+        if id(node) in memo:
+            continue
+
+        def copied(entry: NodeEntry) -> NodeEntry:
+            return NodeEntry(memo[id(entry.node)], entry.index)
+
+        memo[id(node)] = node.evolve(
+            inputs=tuple([None if entry is None else copied(entry) for entry in node.inputs]),
+            captures=tuple(map(copied, node.captures)),
+            after=tuple([memo[id(other)] for other in node.after]),
+            attrs={key: _copied_value(value, memo) for key, value in node.attrs.items()},
+            subgraph=copy.deepcopy(node.subgraph, memo),
+        )
+
+
+def copy_node(node: Node, memo: Memo) -> Node:
+    """A copy of the node, and of all that it depends on."""
+    copy_nodes(topological(reachable([node])), memo)
+    made: Node = memo[id(node)]
+    return made
+
+
+def _copied_value(value: Any, memo: Memo) -> Any:
+    return value if isinstance(value, np.ndarray) else copy.deepcopy(value, memo)
+
+
+def copied_attributes(attributes: Mapping[str, Any], memo: Memo, graph: str) -> dict[str, Any]:
+    """Copies of a graph's attributes."""
+    made = {}
+    for key, value in attributes.items():
+        try:
+            made[key] = copy.deepcopy(value, memo)
+        except Exception as error:
+            raise _refused(f"copied: {error}", key, graph) from error
+    return made
+
+
+def check_attributes(attributes: Mapping[str, Any], graph: str) -> None:
+    """Refuse attributes that cannot be pickled, and say which and why: the pickler itself would not know."""
+    for key, value in attributes.items():
+        reason = _why_not(value)
+        if reason is not None:
+            raise _refused(f"pickled: {reason}", key, graph)
+
+
+def _refused(what: str, key: str, graph: str) -> GraphError:
+    remedy = f"Leave it out: g.evolve(attrs={{k: v for k, v in g.attrs.items() if k != {key!r}}}); nodes and types are plain data"
+    return GraphError(f"the attribute {key!r} cannot be {what}", where=f"graph {graph!r}", remedy=remedy)
+
+
+def _why_not(value: Any) -> str | None:
+    """Why the value cannot be pickled, if it cannot: it is taken apart as a pickler would, and no further."""
+    waiting, kept, seen = [value], [], set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, PLAIN) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        kept.append(part)  # so that no identity is given twice
+        if isinstance(part, Mapping) and type(part) is dict:
+            waiting += [*part.keys(), *part.values()]
+        elif type(part) in (list, tuple, set, frozenset):
+            waiting += part
+        elif isinstance(part, (FunctionType, BuiltinFunctionType, type)):
+            if not _has_a_name(part):
+                return f"{part!r} is no function or class of a module, which can be found again by its name"
+        else:
+            try:
+                reduced = copyreg.dispatch_table.get(type(part), lambda one: one.__reduce_ex__(4))(part)
+            except (TypeError, ValueError, AttributeError, RuntimeError, PartitaError) as error:
+                return f"{type(part).__name__}: {error}"
+            if not isinstance(reduced, str):
+                waiting += [list(piece) if hasattr(piece, "__next__") else piece for piece in reduced]
+    return None
+
+
+def _has_a_name(thing: Any) -> bool:
+    found: Any = sys.modules.get(getattr(thing, "__module__", None) or "builtins")
+    for name in thing.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is thing or isinstance(getattr(thing, "__self__", None), type)
