@@ -65,5 +65,5 @@ bench-gpu: .bench  ## latency on a GPU, where there is one: torch, onnxruntime
 	@.ci/venv .venv-bench onnxruntime,openvino matplotlib
 
 clean:  ## remove the environments, the caches and what was built
-	rm -rf .venv .venv-all .venv-bench* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-all .venv-lowest .venv-bench* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -92,9 +92,9 @@ class RequestQueue:
                 raise RequestTimeout(f"there was no room in the queue for {self._limit:g} s", where="start", remedy=_LATER)
             if self._closed:
                 raise RunError("the model is closed", where="start", remedy="Compile it again")
+            self._start_threads()
             request = Request(self, call, deadline)
             self._waiting.append(request)
-            self._start_threads()
             self._changed.notify_all()
         return request
 
@@ -102,12 +102,16 @@ class RequestQueue:
         return self._closed or len(self._waiting) + len(self._running) < self._most
 
     def _start_threads(self) -> None:
-        if len(self._waiting) > self._idle and self._threads < self._most_running:
-            self._threads += 1
-            threading.Thread(target=self._work, name="partita-request", daemon=True).start()
-        if self._limit is not None and not self._watched:
-            self._watched = True
-            threading.Thread(target=self._watch, name="partita-request-limit", daemon=True).start()
+        """One for a call that is about to wait, if none is idle, and one that looks after the limit."""
+        try:
+            if len(self._waiting) >= self._idle and self._threads < self._most_running:
+                threading.Thread(target=self._work, name="partita-request", daemon=True).start()
+                self._threads += 1
+            if self._limit is not None and not self._watched:
+                threading.Thread(target=self._watch, name="partita-request-limit", daemon=True).start()
+                self._watched = True
+        except RuntimeError as error:
+            raise RunError(f"no thread can be started for it: {error}", where="start") from error
 
     def withdrawn(self, request: Request) -> bool:
         """It does not wait any more. Did it?"""

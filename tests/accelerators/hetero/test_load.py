@@ -130,8 +130,8 @@ def test_waiting_for_room_counts_as_well():
     first = queue.submit(lambda: leave.wait(30))
     with pytest.raises(pt.RequestTimeout, match=r"start: there was no room in the queue for 0.2 s"):
         queue.submit(lambda: None)
-    leave.set()
     assert isinstance(first.exception(20), pt.RequestTimeout)
+    leave.set()
 
 
 def test_close_waits_for_a_device_that_hangs_no_longer_than_the_limit(slow):
@@ -231,6 +231,20 @@ def test_thirty_two_threads_that_ask_and_cancel_get_right_answers_and_leave_noth
     queue = m._requests
     until(lambda: not queue._running and not queue._waiting)
     m.close()
+
+
+def test_no_thread_can_be_started(monkeypatch):
+    """As when the interpreter ends, or too many run: an error, and no request that waits for ever."""
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    queue = requests.RequestQueue(1, 1)
+    with monkeypatch.context() as patch, pytest.raises(pt.RunError, match="start: no thread can be started for it: can't start"):
+        patch.setattr(threading.Thread, "start", refuse)
+        queue.submit(lambda: None)
+    assert queue.submit(lambda: 5).result(20) == 5
+    queue.close()
 
 
 @pytest.mark.parametrize(
