@@ -26,6 +26,8 @@ def refused(node: Node, graph: Graph) -> str | None:
                 return f"openvino gets no values of the type {entry.type} from Partita"
             if entry.type.dtype == "float64":
                 return "openvino computes float64 in 32 bits"
+    if any(entry.name and isinstance(entry.type, TensorType) and 0 in (entry.type.shape or ()) for entry in node.outputs):
+        return "openvino loses the sizes of empty tensors"
     if node.domain:
         return None
     hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
