@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from accelerators.openvino.indices import unseen
 from graph.graph import Graph
 from graph.node import Node
 from graph.ops.schemas import spec_of
@@ -31,7 +32,7 @@ def refused(node: Node, graph: Graph) -> str | None:
     if node.domain:
         return None
     hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
-    known = _not_declared(node, graph) or (None if hazard is None else hazard(node))
+    known = _not_declared(node, graph) or unseen(node) or (None if hazard is None else hazard(node))
     return known or (None if versioned is None else versioned(node, graph.opsets.get("", 1)))
 
 
@@ -161,6 +162,12 @@ def _is_static(node: Node) -> bool:
     return isinstance(made, TensorType) and made.is_static
 
 
+def _trilu(node: Node) -> str | None:
+    diagonal = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    far = diagonal is not None and abs(int(diagonal.item())) >= 2**31
+    return "openvino keeps 32 bits of Trilu's diagonal" if far else None
+
+
 def _top_k(node: Node) -> str | None:
     told = len(node.output_names) > 1 and bool(node.output_names[1])
     return "openvino's TopK says any place of equal numbers, not the first" if told else None
@@ -224,6 +231,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),
     "Tile": _tile,
     "TopK": _top_k,
+    "Trilu": _trilu,
 }
 
 _VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {"RoiAlign": _roi_align, "Softmax": _softmax}

@@ -14,6 +14,7 @@ from accelerators.engines.model import EngineModel
 from accelerators.errors import CompileError, RunError
 from accelerators.forking import Guard
 from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.openvino.indices import GivenIndices
 from accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
@@ -47,11 +48,13 @@ class CompiledRequests(CompiledSubgraph):
         self._guard = Guard()
         self._inputs = _numbers(compiled.inputs, len(graph.inputs))
         self._shapes = [_large_static(port, entry.type) for port, entry in zip(compiled.outputs, graph.outputs, strict=True)]
+        self._indices = GivenIndices(graph)
         self._free: deque[_Request] = deque()
         self._last = threading.local()
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """One run on a request that nobody else uses."""
+        self._indices.check(inputs)
         try:
             request = self._free.pop()
         except IndexError:

@@ -202,3 +202,40 @@ def test_fixed_sizes_stay_where_they_are() -> None:
     x = pt.variable("x", "float32", (8, 2, 8, 7))
     reduced = pt.op("ReduceL1", x, pt.constant(np.array([0, 2, 3])), name="n", keepdims=0)
     assert answer("openvino", pt.apply_pass(pt.Graph([reduced]), "InferShape")) is True
+
+
+INDEXED: dict[str, tuple[Any, int]] = {
+    "Gather": (np.array([0, 1, 3]), 3),
+    "GatherElements": (np.array([[0, -4, 1, 1]]), 3), "GatherND": (np.array([[0, 1], [1, 9]]), 4),
+    "ScatterElements": (np.array([[0, 2**40, 1, 1]]), 3), "ScatterND": (np.array([[0, 0], [-9, 1]]), 3),
+}  # fmt: skip
+
+
+def indexed(op: str, indices: Any, computed: bool = False) -> pt.Graph:
+    inputs = [pt.variable("x", "float32", (3, 4)), pt.variable("i", "int64", indices.shape)]
+    if op.startswith("Scatter"):
+        inputs.append(pt.variable("u", "float32", indices.shape[: 1 if op == "ScatterND" else 2]))
+    read = [inputs[0], pt.op("Identity", pt.op("Abs", inputs[1])) if computed else inputs[1], *inputs[2:]]
+    return pt.Graph([pt.op(op, *read, name="n")], inputs=inputs)
+
+
+@pytest.mark.parametrize("op", INDEXED)
+def test_an_index_outside_is_an_error(op: str) -> None:
+    indices, size = INDEXED[op]
+    graph, data = indexed(op, indices), np.ones((3, 4), np.float32)
+    model = pt.compile(graph, "openvino")
+    updates = [np.ones(graph.inputs[2][0].type.shape, np.float32)] if len(graph.inputs) > 2 else []
+    with pytest.raises(pt.PartitaError, match=f"index -?[0-9]+ is outside of a dimension of {size}"):
+        model(data, indices, *updates)
+    model(data, indices * 0, *updates)
+
+
+@pytest.mark.parametrize("op", sorted(set(INDEXED) - {"Gather"}))
+def test_computed_indices_are_left_to_others(op: str) -> None:
+    said = answer("openvino", indexed(op, INDEXED[op][0], computed=True))
+    assert said == f"openvino reads or writes outside where {op}'s indices are wrong, and these are computed"
+
+
+def test_a_constant_index_outside_is_left_to_others() -> None:
+    graph = pt.Graph([pt.op("Gather", pt.variable("x", "float32", (3, 4)), pt.constant(np.array([5])), name="n")])
+    assert answer("openvino", graph) == "index 5 is outside of a dimension of 3"

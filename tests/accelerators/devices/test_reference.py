@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.errors import RunError
 from accelerators.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, one, run
 
@@ -78,3 +81,26 @@ def test_export_and_import() -> None:
     assert device.import_(data, g, device.full_config({})).run([np.array([-1, 1], np.float32)])[0].tolist() == [0, 1]
     with pytest.raises(pt.AcceleratorError, match=r"not exported by the device 'reference'\s+Compile the model again"):
         device.import_(b"?", g, device.full_config({}))
+
+
+OUTSIDE: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "Gather": ([np.array([0, 3])], {}),
+    "GatherElements": ([np.array([[0, -4, 1, 1]])], {}),
+    "GatherND": ([np.array([[0, 4]])], {}),
+    "ScatterElements": ([np.array([[0, 2**40, 1, 1]]), np.ones((1, 4), "float32")], {}),
+    "ScatterND": ([np.array([[-9]]), np.ones((1, 4), "float32")], {}),
+    "ReverseSequence": ([np.array([1, 4, 0, 2])], {"batch_axis": 1, "time_axis": 0}),
+}
+
+
+@pytest.mark.parametrize("device", ["reference", "onnxruntime"])
+@pytest.mark.parametrize("op", OUTSIDE)
+def test_an_index_outside_is_one_error(op: str, device: str) -> None:
+    if device == "onnxruntime":
+        pytest.importorskip("onnxruntime")
+    rest, attrs = OUTSIDE[op]
+    arrays = [np.ones((3, 4), "float32"), *rest]
+    inputs = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(arrays)]
+    model = pt.compile(pt.Graph([pt.op(op, *inputs, name="n", **attrs)], inputs=inputs), device)
+    with pytest.raises(RunError, match="(?i)out of|outside|ind(ex|ice)|sequence length"):
+        model(*arrays)
