@@ -128,21 +128,22 @@ class Graph(Body):
             object.__setattr__(self, "_index", made)
         return made
 
-    def consumers(self, node: Node | str) -> tuple[Node, ...]:
-        """The nodes of this graph that read a value of `node`, as an input or a capture, in topological order, each once.
+    def consumers(self, value: Node | NodeEntry | str) -> tuple[Node, ...]:
+        """The nodes of this graph that read `value` (of a node: any value), as an input or a capture, in order, each once.
 
         It is the graph that knows them, not the node: graphs share nodes, and each has readers of its own."""
-        wanted = self[node] if isinstance(node, str) else node
-        number = self.index.number.get(wanted)
+        named = self[value] if isinstance(value, str) else value
+        made = named.outputs if isinstance(named, Node) else (named,)
+        maker = named if isinstance(named, Node) else named.node
+        number = self.index.number.get(maker)
         if number is None:
             raise GraphError(
-                f"node {wanted.name!r} is not in the graph",
+                f"node {maker.name!r} is not in the graph",
                 where=f"graph {self.name!r}",
                 remedy="A pass returns a graph with nodes of its own; look the node up by name: graph[name]",
             )
-        nodes = self.nodes
-        readers = [nodes[i] for i in self.index.consumers[number]]
-        return tuple([reader for reader in readers if any(entry.node is wanted for entry in reader.reads)])
+        readers = [self.nodes[i] for i in self.index.consumers[number]]
+        return tuple([reader for reader in readers if not set(made).isdisjoint(reader.reads)])
 
     @property
     def typed(self) -> tuple[Graph, tuple[str, ...]] | None:

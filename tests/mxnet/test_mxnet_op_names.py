@@ -43,6 +43,11 @@ def test_an_unknown_name_is_met_with_a_near_one() -> None:
         pt.mxnet_ops("Convolutoin")
 
 
+def test_a_list_of_names_is_no_name() -> None:
+    with pytest.raises(UnknownOp, match=r"mxnet_ops: \['Convolution'\] is no name of an op\n  Write mxnet_ops\("):
+        pt.mxnet_ops(["Convolution"])  # type: ignore[arg-type]
+
+
 def test_what_takes_several_ops_is_refused() -> None:
     with pytest.raises(UnknownOp, match="no single ONNX op does what MXNet's smooth_l1 does\n  Look at what pt.load makes"):
         pt.mxnet_ops("smooth_l1")

@@ -165,6 +165,14 @@ def test_the_consumers_of_a_node_in_a_graph() -> None:
         smaller.consumers(c)
 
 
+def test_the_consumers_of_one_value() -> None:
+    x = variable("x", "float32", SHAPE)
+    both = op("Split", x, name="both", axis=0, n_outputs=2)
+    g = Graph([op("Relu", both[0], name="a"), op("Neg", both[1], name="b")])
+    assert [node.name for node in g.consumers(both)] == ["a", "b"]
+    assert [node.name for node in g.consumers(both[1])] == ["b"]
+
+
 def test_what_only_comes_after_a_node_is_no_consumer() -> None:
     x = variable("x", "float32", SHAPE)
     a = op("Relu", x, name="a")

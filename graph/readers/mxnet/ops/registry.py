@@ -111,6 +111,9 @@ def onnx_ops(names: Iterable[str]) -> frozenset[str]:
     """The ONNX ops that do what these MXNet ops do."""
     found: set[str] = set()
     for name in names:
+        if not isinstance(name, str):
+            remedy = 'Write mxnet_ops("Convolution", "Activation"), or mxnet_ops(*names)'
+            raise UnknownOp(f"{name!r:.80} is no name of an op", where="mxnet_ops", remedy=remedy)
         row = _table.get(name)
         if row is None:
             hint = did_you_mean(str(name), _table) or "docs/from-mxnet.md lists what is read"
