@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all soak lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-gpu clean
+.PHONY: help demo test check-all soak bounds lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -21,6 +21,9 @@ check-all:  ## the same with the slow tests, and with torch (a large download)
 
 soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
 	@.venv/bin/python -m tests.soak $(ARGS)
+
+bounds: .soak-venv  ## the core's tests with the lowest versions that setup.cfg allows (ARGS="--highest": the newest)
+	@.venv/bin/python -m tests.bounds --folder .venv-lowest $(ARGS)
 
 .PHONY: .soak-venv
 .soak-venv:

@@ -1,7 +1,7 @@
 """Are the lowest versions that setup.cfg allows enough? python -m tests.bounds [--folder FOLDER] [--highest] [PYTEST ARGUMENT...]
 
 Makes an environment of the lowest version of each requirement (with --highest: of the newest within the bounds, whatever .venv
-has), and runs the quick tests of the core in it. `make check-all` does so with the lowest."""
+has), and runs the quick tests of the core in it. `make bounds` does so with the lowest."""
 
 from __future__ import annotations
 
