@@ -14,7 +14,7 @@ from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.importing import import_body, legalize, quiet, refused, type_difference
 from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.unordered import carrying
+from accelerators.tvm.unordered import ACROSS_THREADS, carrying
 from graph.types import TensorType
 from graph.words import counted
 from passes.infer import infer
@@ -158,7 +158,8 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
         if symbol is not None:
             with quiet(), refused("scheduling"):
                 made, schedules[symbol] = schedule(legal[var], machine)
-                plain[symbol], scheduled[var] = carrying(legal[var]), carrying(made)
+                plain[symbol] = carrying(legal[var])
+                scheduled[var] = made if schedules[symbol] in ACROSS_THREADS else carrying(made)
     return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
 
 

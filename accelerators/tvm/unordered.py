@@ -15,6 +15,10 @@ from accelerators.tvm.templates.numbers import dtype_of, let
 
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 
+ACROSS_THREADS = frozenset(("dlight.GEMV", "dlight.Reduction", "dlight.GeneralReduction"))
+"""Schedules that reduce across a GPU's threads. TVM's code generation looks for the maxima in their kernels, which stay as they
+are: there what is no number may be dropped."""
+
 
 def carrying(function: Any) -> Any:
     """The TensorIR function with maxima and minima of floats that carry what is no number. Linear."""
