@@ -65,15 +65,13 @@ class Graph(Body):
             listed = _variables(inputs)
             ordered = _ordered([*listed, *(e.node for e in made)], tuple(nodes))
             _name_nodes(ordered)
-            versions = _opsets(opsets)
-            _require_connected(ordered, versions)
             put = object.__setattr__
             put(self, "name", name)
             put(self, "nodes", ordered)
             put(self, "inputs", _all_inputs(ordered, listed, inputs is not None, name))
             put(self, "outputs", made)
             put(self, "output_names", _output_names(made, output_names))
-            put(self, "opsets", versions)
+            put(self, "opsets", _opsets(opsets))
             put(self, "attrs", dict(attrs or {}))
             put(self, "metadata", dict(metadata or {}))
             put(self, "_index", None)
@@ -325,21 +323,6 @@ def _name_nodes(ordered: tuple[Node, ...]) -> None:
                 break
         name_node(node, name)
         taken[name] = node
-
-
-def _require_connected(ordered: tuple[Node, ...], opsets: Mapping[str, int]) -> None:
-    """Refuse an op that reads nothing and has to: it was made to be connected later."""
-    for node in ordered:
-        if not node.inputs and node.op is not None and node.value is None and node.subgraph is None and node.domain in opsets:
-            from graph.ops.schemas import spec_of
-
-            spec = spec_of(node.op, node.domain, opsets[node.domain])
-            if spec is not None and spec.min_inputs:
-                raise GraphError(
-                    f"the node reads nothing, and {spec.title} needs {spec.min_inputs} inputs or more",
-                    where=f"node {node.name!r} ({node.op})",
-                    remedy="Give its inputs; only what create_subgraph_node returns may be left unconnected",
-                )
 
 
 def _output_names(outputs: tuple[NodeEntry, ...], given: Sequence[str] | None) -> tuple[str, ...]:
