@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.codegen import generate
+from accelerators.tvm.kernels.language import Kernel, emit, float32
 from accelerators.tvm.machine import host_machine
 from accelerators.tvm.runtime import runtime
-from accelerators.tvm.templates.script import Vectors, kernel, local, loop
 from accelerators.tvm.threads import set_tvm_threads
 from benchmarks.timing import clocked
 
@@ -38,19 +38,23 @@ def peak(threads: int, steps: int = 1_000_000, megabytes: int = 256) -> Peak:
 def _arithmetic(threads: int, steps: int) -> float:
     """Multiplications and additions in registers, as many at once as hide their latency; nothing is read."""
     machine = host_machine(threads)
-    vectors, size = Vectors(machine.lanes), SUMS * machine.lanes
-    sums = [vectors.at("sums", i * machine.lanes) for i in range(SUMS)]
-    factor, term = vectors.every("x[0]"), vectors.every("x[1]")
-    step = loop("i", steps, [f"{one} = {one} * {factor} + {term}" for one in sums])
-    begin = [f"{one} = {vectors.const(1)}" for one in sums]
-    end = [f"{vectors.at('y', f't * {size} + {i * machine.lanes}')} = {one}" for i, one in enumerate(sums)]
-    body = loop("t", threads, [local("sums", size), *begin, *step, *end], "parallel")
-    made = kernel([("x", (2,), "float32"), ("y", (threads * size,), "float32")], body)
+    lanes, size = machine.lanes, SUMS * machine.lanes
+    kernel = Kernel("peak")
+    given, result = kernel.input("x", float32, (2,)), kernel.output("y", float32, (threads * size,))
+    with kernel.loop(threads, "t", "parallel") as t:
+        sums = kernel.registers("sums", float32, (SUMS,), lanes)
+        for i in range(SUMS):
+            sums[i] = 1.0
+        with kernel.loop(steps, "i"):
+            for i in range(SUMS):
+                sums[i] = sums[i] * given[0].spread(lanes) + given[1].spread(lanes)
+        for i in range(SUMS):
+            result[t * size + i * lanes] = sums[i]
     x, y = np.array([0.5, 0.5], np.float32), np.zeros(threads * size, np.float32)
-    given = [runtime().from_dlpack(array) for array in (x, y)]
-    run = generate({"peak": made}, machine.target)["peak"]
+    arrays = [runtime().from_dlpack(array) for array in (x, y)]
+    run = generate({"peak": emit(kernel)}, machine.target)["peak"]
     set_tvm_threads(threads)
-    return 2 * threads * size * steps / min(clocked(lambda: run(*given))(20)) / 1e9
+    return 2 * threads * size * steps / min(clocked(lambda: run(*arrays))(20)) / 1e9
 
 
 def _copy(threads: int, megabytes: int) -> float:

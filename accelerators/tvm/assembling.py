@@ -15,12 +15,12 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built, compile_kernels
 from accelerators.tvm.cores import usable_cores
 from accelerators.tvm.importing import quiet, refused
+from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.library import compiling, part, tvm
 from accelerators.tvm.linking import link, load
 from accelerators.tvm.lowering import nameless, tensor_type
 from accelerators.tvm.machine import Machine, host_machine
 from accelerators.tvm.pool import serving
-from accelerators.tvm.templates.strides import VIEWS
 from accelerators.weights import held_once
 from graph.graph import Graph
 from graph.node import Node, NodeEntry

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from accelerators.tvm.bodies import make_body
+from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from accelerators.tvm.kernels.shared.heads import found_in
+from accelerators.tvm.kernels.shared.operands import readers_of
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.labels import LabelProperty
-from accelerators.tvm.templates.attention_pattern import Attention, find_attention, readers_of
-from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.heads import found_in
 from graph.graph import Graph
 
 NARROWEST = 16
@@ -37,4 +38,4 @@ def attentions(graph: Graph) -> list[Attention]:
 
 
 def _is_wide(found: Attention) -> bool:
-    return all((static_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (found.scores, found.mix))
+    return all((float32_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (found.scores, found.mix))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from accelerators.tvm.importing import refused
+from accelerators.tvm.kernels.language.emit import WRITTEN
 from accelerators.tvm.library import function, part, tvm
 from accelerators.tvm.pieces import in_pieces
 from accelerators.tvm.stacking import on_stack
@@ -32,9 +34,33 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
             return part("tirx").build(module, target=target)
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
+        if all(kernel.attrs and WRITTEN in kernel.attrs for kernel in named.values()):
+            pipeline = _lowering()
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
         made = finalize()(_finished(module, int(target.attrs["num-cores"])))
         return function("target.build.llvm")(made, target)
+
+
+@cache
+def _lowering() -> Any:
+    """The passes that kernels of our own language need. The others of TVM's pipeline look for what such kernels do not hold, or
+    take away what LLVM takes away too, and are more than half of its time."""
+    tirx, scheduled = part("tirx").transform, part("s_tir").transform
+    return tvm().transform.Sequential(
+        [
+            scheduled.LowerOpaqueBlock(),
+            tirx.FlattenBuffer(),
+            tirx.BF16ComputeLegalize(),
+            tirx.NarrowDataType(32),
+            tirx.VectorizeLoop(True),
+            tirx.StorageRewrite(),
+            tirx.UnrollLoop(),
+            tirx.StmtSimplify(),
+            tirx.AnnotateEntryFunc(),
+            tirx.MakePackedAPI(),
+            tirx.BF16StorageLegalize(),
+        ]
+    )
 
 
 def object_code(module: Any) -> bytes:

@@ -20,7 +20,6 @@ from accelerators.tvm.bodies import Body
 from accelerators.tvm.building import Built
 from accelerators.tvm.codegen import ALIGNMENT
 from accelerators.tvm.importing import first_line
-from accelerators.tvm.kernels import Kernel, make_kernel
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.nvcc import cubins_of_all
 from accelerators.tvm.runtime import (
@@ -32,6 +31,7 @@ from accelerators.tvm.runtime import (
     uploaded,
     view,
 )
+from accelerators.tvm.shown import Kernel, make_kernel
 from accelerators.tvm.threads import run_on
 from accelerators.weights import held_once
 from graph.types import numpy_dtype

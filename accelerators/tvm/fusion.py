@@ -9,11 +9,11 @@ import numpy as np
 from accelerators.tvm.attentions import AttentionProperty
 from accelerators.tvm.convolutions import BlockedProperty
 from accelerators.tvm.gemms import spread_gemms
+from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.matrices import MatrixProperty
 from accelerators.tvm.merging import merge_projections
 from accelerators.tvm.products import ProductProperty
 from accelerators.tvm.row_groups import RowProperty
-from accelerators.tvm.templates.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.provenance import FUSED
-from accelerators.tvm.templates.epilogue import static_shape
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -30,7 +30,7 @@ def spread_gemms(graph: Graph) -> Graph:
 
 def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
     left, right, third = (*node.inputs, None)[:3]
-    shape = static_shape(node[0])
+    shape = float32_shape(node[0])
     if left is None or right is None or shape is None or (right.node.value is not None and not node.attrs.get("transA", 0)):
         return None
     metadata = {FUSED: node.name}
@@ -43,7 +43,7 @@ def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
         return new.evolve(output_types=types, metadata=metadata)[0]
 
     def side(entry: NodeEntry, flag: str) -> NodeEntry:
-        value, size = rewriter.value(entry), static_shape(entry) or ()
+        value, size = rewriter.value(entry), float32_shape(entry) or ()
         return made("Transpose", flag, size[::-1], value, perm=[1, 0]) if node.attrs.get(flag, 0) else value
 
     alpha, beta = float(node.attrs.get("alpha", 1.0)), float(node.attrs.get("beta", 1.0))
@@ -56,5 +56,5 @@ def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
         return product
     rest = rewriter.value(third)
     if beta != 1.0:
-        rest = made("Mul", "rest", static_shape(third) or (), rest, constant(np.float32(beta), f"{node.name}_beta")[0])
+        rest = made("Mul", "rest", float32_shape(third) or (), rest, constant(np.float32(beta), f"{node.name}_beta")[0])
     return made("Add", "", shape, product, rest)

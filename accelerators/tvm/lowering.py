@@ -20,7 +20,7 @@ from graph.words import counted
 from passes.infer import infer
 
 if TYPE_CHECKING:
-    from accelerators.tvm.templates import Draft
+    from accelerators.tvm.kernels.shared.draft import Draft
 
 Array = np.ndarray[Any, Any]
 
@@ -50,14 +50,14 @@ def lower(
 ) -> Lowered:
     """The body's kernels for this machine; CompileError if TVM cannot make them. A template takes these choices, and all its
     candidates are noted in `offered`."""
-    from accelerators.tvm.templates import find_template
-    from accelerators.tvm.templates.choice import choosing
+    from accelerators.tvm.kernels.catalogue import draft_kernel
+    from accelerators.tvm.kernels.shared.choice import choosing
 
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
     infer(body.graph, strict=False, check_declared=True)
     with compiling.lock:
         with quiet(), refused("template"), choosing(choices or {}) as made:
-            drafted = find_template(body, machine)
+            drafted = draft_kernel(body, machine)
         if drafted is not None and offered is not None:
             offered.update(made.offered)
         if drafted is not None:
@@ -114,8 +114,8 @@ def _reshape(shape: Any) -> Callable[[Array], Array]:
 
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
     """The user's tensor expression, scheduled by the generic rule."""
+    from accelerators.tvm.kernels.shared.draft import Draft
     from accelerators.tvm.schedules import schedule
-    from accelerators.tvm.templates import Draft
 
     te, node = part("te"), body.ops[0]
     with quiet(), refused(f"extension {extension.domain}.{extension.op}"):

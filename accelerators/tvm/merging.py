@@ -11,9 +11,10 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.attentions import attentions
+from accelerators.tvm.kernels.attention.pattern import Attention
+from accelerators.tvm.kernels.shared.operands import Readers, readers_of
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.layouts.blocked import ORIGIN, origins_of
-from accelerators.tvm.templates.attention_pattern import Attention, Readers, readers_of
-from accelerators.tvm.templates.epilogue import static_shape
 from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -87,7 +88,7 @@ def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
                 assert bias.node.value is not None
                 return attrs.evolve(product, result=result, nodes=(*product.nodes, last), bias=bias.node.value.reshape(-1))
         return None
-    if last.op not in ("MatMul", "Gemm") or last.domain or static_shape(result) is None or last.attrs.get("transA", 0):
+    if last.op not in ("MatMul", "Gemm") or last.domain or float32_shape(result) is None or last.attrs.get("transA", 0):
         return None
     given, weight = last.inputs[0], None if last.inputs[1] is None else last.inputs[1].node.value
     if given is None or weight is None or weight.ndim != 2 or last.attrs.get("alpha", 1.0) != 1.0:
@@ -107,7 +108,7 @@ def _is_row(bias: Array | None, weight: Array) -> bool:
 def _merged(group: Sequence[Projection], rewriter: Rewriter) -> Node:
     """A split of one product into the parts."""
     first = group[0].nodes[0]
-    shape = static_shape(group[0].result)
+    shape = float32_shape(group[0].result)
     assert shape is not None
     widths = [part.weight.shape[1] for part in group]
     whole = TensorType("float32", (*shape[:-1], sum(widths)))

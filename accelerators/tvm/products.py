@@ -7,11 +7,11 @@ from typing import Any
 
 from accelerators.tvm.attentions import NARROWEST
 from accelerators.tvm.bodies import make_body
+from accelerators.tvm.kernels.matmul.product import find_value_product
+from accelerators.tvm.kernels.shared.heads import found_in
+from accelerators.tvm.kernels.shared.operands import readers_of
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.labels import LabelProperty
-from accelerators.tvm.templates.attention_pattern import readers_of
-from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.heads import found_in
-from accelerators.tvm.templates.product import find_value_product
 from graph.graph import Graph
 
 
@@ -24,7 +24,7 @@ class ProductProperty(LabelProperty):
         readers, version = readers_of(graph), graph.opsets.get("", 1)
         self.labels = {}
         for i, root in enumerate(graph.nodes):
-            if root.op == "MatMul" and root not in self.labels and (static_shape(root[0]) or (0,))[-1] >= NARROWEST:
+            if root.op == "MatMul" and root not in self.labels and (float32_shape(root[0]) or (0,))[-1] >= NARROWEST:
                 found = find_value_product(root, readers, version)
                 for node in () if found is None else found.nodes - self.labels.keys():
                     self.labels[node] = i

@@ -13,13 +13,13 @@ from accelerators.tvm.halves import is_widened
 from accelerators.tvm.importing import import_body, legalize, quiet, refused, type_difference
 from accelerators.tvm.indices import OPS, outside
 from accelerators.tvm.isolation import trial_elsewhere
+from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.known_wrong import known_wrong, wrong_size
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.single import alone
 from accelerators.tvm.sizes import is_settled, unsettled_input
-from accelerators.tvm.templates import find_template
-from accelerators.tvm.templates.strides import VIEWS
 from accelerators.tvm.truth import takes_no_truth
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -181,7 +181,7 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool
     try:
         body = make_body(alone(node, graph))
         with quiet(), refused("template"):
-            drafted = find_template(body, machine)
+            drafted = draft_kernel(body, machine)
         if drafted is not None:
             return True, True
         wrong = known_wrong(node)

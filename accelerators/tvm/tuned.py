@@ -1,6 +1,6 @@
 """What tuning found, kept beside the compile cache: by kernel, the candidates that made the fastest one on this machine.
 
-There is a file for each machine and each state of the templates; any number of processes may read it and add to it."""
+There is a file for each machine and each state of the kernels' code; any number of processes may read it and add to it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def fingerprint(found: Findings) -> str:
 
 
 def _path(folder: Path, machine: Machine) -> Path:
-    known = f"{machine} {processor()} {version()} {_templates()}"
+    known = f"{machine} {processor()} {version()} {_kernels()}"
     return folder / FOLDER / f"{hashlib.sha256(known.encode()).hexdigest()[:32]}.json"
 
 
@@ -111,9 +111,9 @@ def processor() -> str:
 
 
 @cache
-def _templates() -> str:
-    """The templates' own code: with other code, other choices may be the best."""
+def _kernels() -> str:
+    """The kernels' own code: with other code, other choices may be the best."""
     digest = hashlib.sha256()
-    for path in sorted((Path(__file__).parent / "templates").glob("*.py")):
+    for path in sorted((Path(__file__).parent / "kernels").rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 from accelerators.tvm.library import part, tvm
-from accelerators.tvm.templates.numbers import dtype_of, let
 
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 
@@ -29,7 +28,7 @@ def carrying(function: Any) -> Any:
 
 
 def _chosen(one: Any, largest: bool) -> Any:
-    tirx, dtype = part("tirx"), dtype_of(one)
+    tirx, dtype = part("tirx"), str(one.ty.dtype)
     if dtype not in FLOATS:
         return one
 
@@ -37,7 +36,8 @@ def _chosen(one: Any, largest: bool) -> Any:
         better = tirx.Select(a > b if largest else a < b, a, b)
         return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
 
-    return let(one.a, lambda a: let(one.b, lambda b: best(a, b)))
+    a, b = tirx.Var("a", dtype), tirx.Var("b", dtype)
+    return tirx.Let(a, one.a, tirx.Let(b, one.b, best(a, b)))
 
 
 def sign(builder: Any, call: Any) -> Any:

@@ -13,14 +13,14 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.fusion import ELEMENTWISE
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks, origins_of
 from accelerators.tvm.layouts.forms import Forms
 from accelerators.tvm.layouts.resizing import mixtures
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import Phases
 from accelerators.tvm.machine import Machine
-from accelerators.tvm.templates.epilogue import static_shape
-from accelerators.tvm.templates.window import Window, make_window, window_attributes
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused
@@ -59,7 +59,7 @@ class _Blocking:
                 self.rewriter.keep(node)
                 continue
             self.rewriter.keep(node, made)
-            shape = static_shape(node[0])
+            shape = float32_shape(node[0])
             assert shape is not None and len(shape) == 4
             self._made(node, Value(made[0], shape, int(made.attrs.get("shuffled", 1))), wanted)
         if not self.values:
@@ -76,7 +76,7 @@ class _Blocking:
 
     def _blocked(self, node: Node) -> Node | None:
         """The op on blocked values; None if it stays as it is."""
-        shape = static_shape(node[0])
+        shape = float32_shape(node[0])
         if shape is None or len(shape) != 4 or 0 in shape or len([name for name in node.output_names if name]) != 1:
             return None
         if node.op in ELEMENTWISE:
@@ -91,7 +91,7 @@ class _Blocking:
             return None
         if len(node.inputs) > 2 and node.inputs[2] is not None and node.inputs[2].node.value is None:
             return None
-        channels, groups = (static_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
+        channels, groups = (float32_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
         rest = tuple(None if e is None else self.rewriter.value(e) for e in node.inputs[1:])
         rest = rest[:1] if rest[1:] == (None,) else rest
         pending = self.values.get(node.inputs[0])
@@ -125,7 +125,7 @@ class _Blocking:
         """A convolution that makes all phases, and the phases dealt out."""
         given = [entry is not None and entry.node.value for entry in node.inputs[1:]]
         source = node.inputs[0]
-        image = None if source is None else static_shape(source)
+        image = None if source is None else float32_shape(source)
         plain_dilation = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1)
         automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if source is None or image is None or not plain_dilation or automatic or int(node.attrs.get("group", 1)) != 1:
@@ -195,7 +195,7 @@ class _Blocking:
         return on_blocks(node, (read,), shape, self.lanes, channels=shape[1])
 
     def _concat(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        whole = all((static_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
+        whole = all((float32_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
         if node.attrs.get("axis") not in (1, -3) or not whole or not any(e in self.values for e in node.reads):
             return None
         inputs: list[NodeEntry] = []
@@ -216,7 +216,7 @@ class _Blocking:
 
     def _operand(self, node: Node, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[], NodeEntry] | None:
         """How the operand of an element-wise op becomes one of blocked values; None if it cannot."""
-        own, array = static_shape(entry), entry.node.value
+        own, array = float32_shape(entry), entry.node.value
         if own is None:
             return None
         aligned = (1,) * (4 - len(own)) + own

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.templates.epilogue import static_shape
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.build import constant
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -143,7 +143,7 @@ def _step(node: Node, graph: Graph) -> Run | None:
 
 def _channels(entry: NodeEntry) -> int | None:
     """Channels of a float32 image."""
-    shape = static_shape(entry)
+    shape = float32_shape(entry)
     return shape[1] if shape is not None and len(shape) > 2 else None
 
 

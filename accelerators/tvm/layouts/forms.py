@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.layouts.blocked import Array, Value, blocked_constant, blocked_type, move
-from accelerators.tvm.templates.epilogue import static_shape
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
@@ -49,7 +49,7 @@ class Forms:
         """The value's blocked form, which this op reads."""
         if entry in self.blocked:
             return self.settled(entry)
-        shape = static_shape(entry)
+        shape = float32_shape(entry)
         assert shape is not None and len(shape) == 4
         name = self.name(f"{entry.name}_blocked")
         node = move("ToBlocked", name, self.rewriter.value(entry), blocked_type(shape, self.lanes), reader)

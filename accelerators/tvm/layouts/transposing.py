@@ -10,7 +10,7 @@ import math
 import attrs
 import numpy as np
 
-from accelerators.tvm.templates.window import Pair, Window
+from accelerators.tvm.kernels.shared.window import Pair, Window
 
 Array = np.ndarray
 

@@ -14,9 +14,9 @@ from accelerators.tvm import assembling, building, linking
 from accelerators.tvm.bodies import make_body
 from accelerators.tvm.codegen import generate, object_code
 from accelerators.tvm.cpu import CpuAccelerator
+from accelerators.tvm.kernels.language import Kernel, emit, float32
 from accelerators.tvm.lowering import lower
 from accelerators.tvm.machine import host_machine
-from accelerators.tvm.templates.script import kernel
 from tests.accelerators.tvm.running import check, compiled
 
 pytest.importorskip("tvm")
@@ -114,9 +114,11 @@ def _products() -> list[pt.Node]:
 
 
 def test_arguments_are_not_checked_and_what_a_kernel_asserts_is() -> None:
-    text = ['assert x0[0] > T.float32(0.0), "it is not positive"', "y0[0] = x0[0]"]
-    made = kernel([("x0", (1,), "float32"), ("y0", (1,), "float32")], text)
-    found = generate({"k": made}, host_machine(1).target).inspect_source("ll")
+    kernel = Kernel("k")
+    x, y = kernel.input("x", float32, (1,)), kernel.output("y", float32, (1,))
+    kernel.require(x[0] > 0.0, "it is not positive")
+    y[0] = x[0]
+    found = generate({"k": emit(kernel)}, host_machine(1).target).inspect_source("ll")
     assert "it is not positive" in found
     assert "Mismatched" not in found
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.layouts.folding import fold_scales
-from accelerators.tvm.templates.epilogue import static_shape
 from graph.interpret import interpret
 from tests.accelerators.tvm.running import normals
 
@@ -23,7 +23,7 @@ def folded(output: pt.Node, x: pt.Node) -> list[str]:
     """The ops that are left; what they compute is what was computed before."""
     before = pt.apply_pass(pt.Graph([output], inputs=[x]), "InferShape")
     after = fold_scales(before)
-    given = normal(*(static_shape(x[0]) or ()))
+    given = normal(*(float32_shape(x[0]) or ()))
     for found, wanted in zip(interpret(after, [given]), interpret(before, [given]), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     return [str(node.op) for node in after.nodes if node.is_op]

@@ -26,9 +26,9 @@ from tvm.runtime import tensor
 from tvm.sym import Analyzer
 
 from accelerators.tvm.codegen import generate
+from accelerators.tvm.kernels.language import Kernel, emit, float32
 from accelerators.tvm.machine import host_machine
 from accelerators.tvm.pieces import in_pieces
-from accelerators.tvm.templates.script import kernel, loop
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
@@ -215,9 +215,11 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 @pytest.mark.parametrize("threads", [1, 3, 4, 40])
 @pytest.mark.parametrize("extent", [1, 3, 28, 63, 64, 65, 1000, 1025])
 def test_a_loop_in_pieces_has_the_same_iterations(extent: int, threads: int) -> None:
-    buffers = [(name, (extent,), "float32") for name in "xy"]
-    counted = kernel(buffers, loop("i", extent, ["y[i] = x[i] + T.float32(1)"], "parallel"))
-    made = generate({"counted": counted}, host_machine(threads).target)
+    kernel = Kernel("counted")
+    given, result = kernel.input("x", float32, (extent,)), kernel.output("y", float32, (extent,))
+    with kernel.loop(extent, "i", "parallel") as i:
+        result[i] = given[i] + 1.0
+    made = generate({"counted": emit(kernel)}, host_machine(threads).target)
     x = np.arange(extent, dtype="float32")
     out = tensor(np.zeros_like(x))
     made["counted"](tensor(x), out)

@@ -6,8 +6,8 @@ import pytest
 
 import partita as pt
 from accelerators.tvm.codegen import generate
+from accelerators.tvm.kernels.language import Kernel, constant, emit, float32, int32
 from accelerators.tvm.machine import host_machine
-from accelerators.tvm.templates.script import kernel, local
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")
@@ -23,10 +23,12 @@ def test_no_kernel_asks_for_memory_in_its_loops(threads: int) -> None:
 
 @pytest.mark.parametrize(("count", "size", "asked"), [(4, 8192, 0), (5, 8192, 1), (1, 8193, 1), (40, 1024, 8)])
 def test_what_does_not_fit_on_a_small_stack_is_asked_for(count: int, size: int, asked: int) -> None:
-    lines = [local(f"held{i}", size) for i in range(count)]
-    for i in range(count):
-        lines += [f"for i in T.serial({size}):", f"    held{i}[i] = x[i] * T.float32({i + 2})"]
-    total = " + ".join(f"held{i}[T.cast(x[0], 'int32') + {i}]" for i in range(count))
-    made = kernel([("x", (size,), "float32"), ("y", (1,), "float32")], [*lines, f"y[0] = {total}"])
-    text = generate({"k": made}, host_machine(1).target).inspect_source("ll")
+    kernel = Kernel("k")
+    x, y = kernel.input("x", float32, (size,)), kernel.output("y", float32, (1,))
+    held = [kernel.stack(f"held{number}", float32, (size,)) for number in range(count)]
+    for number, buffer in enumerate(held):
+        with kernel.loop(size, "i") as i:
+            buffer[i] = x[i] * float(number + 2)
+    y[0] = sum((buffer[x[0].cast(int32).as_index() + number] for number, buffer in enumerate(held)), constant(0.0, float32))
+    text = generate({"k": emit(kernel)}, host_machine(1).target).inspect_source("ll")
     assert sum("call ptr %" in line for line in text.splitlines()) == asked

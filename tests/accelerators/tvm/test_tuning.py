@@ -15,8 +15,8 @@ import pytest
 
 import partita as pt
 from accelerators.tvm import tuned, tuning
+from accelerators.tvm.kernels.shared.choice import choose, choosing
 from accelerators.tvm.machine import host_machine
-from accelerators.tvm.templates.choice import choose, choosing
 
 pytest.importorskip("tvm")
 

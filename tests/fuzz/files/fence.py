@@ -76,7 +76,7 @@ class Fence:
                 self.seen.append(f"{event} {arguments[:1]!r:.200}")
         elif event in _STARTS or event in _REACHES or event == "ctypes.dlopen":
             self.seen.append(f"{event} {arguments[:1]!r:.200}")
-        elif event in _CHANGES and not self._inside(arguments[event == "os.symlink"], arguments[-1]):
+        elif event in _CHANGES and not self._inside(arguments[0], arguments[-1]):
             self.seen.append(f"{event} {arguments[0]!r:.200}")
 
     def _judge_open(self, arguments: tuple[object, ...]) -> None:
@@ -98,9 +98,6 @@ class Fence:
         name = os.fsdecode(path)
         if isinstance(folder, int) and folder > 2 and not os.path.isabs(name):
             name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
-        if self._compiles:  # The linker's input is a link to memory, in a folder that is inside.
-            name = os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
-            return name.startswith(self._folder) or name == os.devnull
         return os.path.realpath(name).startswith(self._folder) or name == os.devnull
 
 

@@ -1,0 +1,211 @@
+"""Attention without the matrix of all scores in memory.
+
+A task is one head, or some rows of it. It lays the keys and the values out in panels (`panels.py`); then, for a block of rows
+that a near cache holds, it makes the scores, with scale and mask worked in, their exponentials and sums, and the product with
+the values, which is divided by the sums as it is written. All is read and written where it stands (`strides.py`): the products
+before and after never see a transpose."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from accelerators.tvm.bodies import Body, shape_of
+from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from accelerators.tvm.kernels.elementwise.functions import exp_of_negative
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Operand,
+    Value,
+    constant,
+    float32,
+    minimum,
+)
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
+from accelerators.tvm.kernels.shared.operands import Matrix
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
+from accelerators.tvm.kernels.shared.row import Row, join_lanes
+from accelerators.tvm.machine import Machine
+
+BLOCK = 16_384
+"""So many scores a near cache holds beside the panels."""
+
+SERIAL = 200_000
+"""Fewer products than this are one thread's work."""
+
+MOST_PARTS = 8
+"""A head's rows are cut among so many tasks at most: each lays out the keys and values for itself."""
+
+FEWEST_ROWS = 16
+"""A part has so many rows at least."""
+
+
+def attention(body: Body, machine: Machine) -> Draft | None:
+    """A body that is one attention."""
+    found = found_in(body, "Softmax", find_attention)
+    if found is None:
+        return None
+    *batch, rows, keys = shape_of(found.scores[0])
+    columns, depth = shape_of(found.mix[0])[-1], shape_of(found.query.value)[-1]
+    first, second = best_tile(rows, keys, machine, "scores"), best_tile(rows, columns, machine, "values")
+    if first is None or second is None:
+        return None
+    heads = Heads.of(body, "attention", tuple(batch))
+    _Writing(found, heads, machine, rows, keys, depth, columns, first, second).write()
+    return heads.problem.draft(heads.kernel, "attention")
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Memory:
+    """What a task keeps for its head."""
+
+    keys: Buffer
+    """The keys in panels."""
+    values: Buffer
+    """The values in panels."""
+    scores: Buffer
+    """The scores of a block of rows, and then their exponentials."""
+    inverse: Buffer
+    """By row, one over the sum of the exponentials."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    found: Attention
+    heads: Heads
+    machine: Machine
+    rows: int
+    """Queries."""
+    keys: int
+    """And values."""
+    depth: int
+    """Of queries and keys."""
+    columns: int
+    """Of the values."""
+    first: PanelTile
+    """For the scores."""
+    second: PanelTile
+    """For the product with the values."""
+
+    # -- how the work is cut -----------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """Of so many threads it is work."""
+        products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
+        return self.machine.threads if products >= SERIAL else 1
+
+    @property
+    def parts(self) -> int:
+        """Into how many tasks a head is cut, for the threads to have equal work."""
+        even = [p for p in range(1, MOST_PARTS + 1) if self.heads.count * p % self.threads == 0 and p * FEWEST_ROWS <= self.rows]
+        return even[0] if even else 1
+
+    @property
+    def blocks(self) -> int:
+        """Into how many blocks the rows of a head are cut."""
+        least = math.ceil(self.rows / max(BLOCK // self.keys, self.first.rows, self.second.rows))
+        return math.ceil(least / self.parts) * self.parts
+
+    @property
+    def height(self) -> int:
+        """Rows of a block; the last overlaps the one before where they do not divide."""
+        step = max(self.first.rows, self.second.rows)
+        return min(self.rows, math.ceil(math.ceil(self.rows / self.blocks) / step) * step)
+
+    # -- the kernel --------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """All of the kernel."""
+        kernel, first, second, height = self.heads.kernel, self.first, self.second, self.height
+        each = self.blocks // self.parts
+        with kernel.tasks(self.heads.count * self.parts, "task", self.threads > 1) as task:
+            head = self.heads.place(kernel.name_value("head", task // self.parts))
+            memory = _Memory(
+                kernel.memory("keys", float32, (first.across(self.keys) * self.depth * first.width,)),
+                kernel.memory("values", float32, (second.across(self.columns) * self.keys * second.width,)),
+                kernel.memory("scores", float32, (height, self.keys)),
+                kernel.memory("inverse", float32, (height,)),
+            )
+            self._pack(memory.keys, self.found.key, head, first, self.depth, self.keys)
+            self._pack(memory.values, self.found.value, head, second, self.keys, self.columns)
+            with kernel.loop(each, "b") as b:
+                block = kernel.name_value("block", task % self.parts * each + b)
+                row = kernel.name_value("row", minimum(block * height, self.rows - height))
+                self._scores(memory, head, row)
+                self._softmax(memory)
+                self._mix(memory, head, row)
+
+    def _pack(self, into: Buffer, matrix: Matrix, head: Head, tile: PanelTile, depth: int, columns: int) -> None:
+        """Panels of the matrix, which has so many rows and columns."""
+        view = self.heads.read(matrix)
+        with self.heads.kernel.loop(tile.across(columns), "j") as j:
+            self.heads.pack(into, j * (depth * tile.width), view, head, tile, depth, tile.column(j, columns))
+
+    def _scores(self, memory: _Memory, head: Head, top: Value) -> None:
+        kernel, tile, found = self.heads.kernel, self.first, self.found
+        query, wanted = self.heads.read(found.query), found.softmax.inputs[0]
+        assert wanted is not None
+        factor = found.query.factor * found.key.factor
+        score = self.heads.chain(found.chain, found.scores[0], wanted, factor, self.rows, self.keys)
+        with kernel.loop(tile.across(self.keys), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
+            row, column = tile.row(i, self.height), tile.column(j, self.keys)
+            panel = Panel(memory.keys, j * (self.depth * tile.width), tile.width)
+            acc = tile.product(kernel, self.depth, lambda r, k: query.number(head, top + row + r, k), panel)
+
+            def store(total: Value, r: Value, c: Value) -> None:
+                memory.scores[row + r, column + c] = score(total, head, top + row + r, column + c)
+
+            tile.finish(kernel, acc, store)
+
+    def _softmax(self, memory: _Memory) -> None:
+        """Each row's scores become exponentials; `inverse` is one over their sum."""
+        kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
+        row, whole = Row(self.keys, lanes), self.keys // lanes
+        with kernel.loop(self.height, "r") as r:
+            partial, numbers = row.partial_sums(kernel), kernel.stack("m", float32, (2,))
+            row.reduce(kernel, "max", lambda column, count: scores.vector(count, r, column), partial, numbers, 0)
+            sums = partial[0]
+
+            def power(column: Operand, total: Buffer, at: Operand) -> None:
+                scores[r, column] = exp_of_negative(scores[r, column] - numbers[0])
+                total[at] = total[at] + scores[r, column]
+
+            sums[0] = constant(0.0, float32, lanes)
+            with kernel.loop(whole, "v") as v, kernel.lanes(lanes) as lane:
+                power(v * lanes + lane, sums, lane)
+            numbers[1] = join_lanes("sum", sums, lanes)
+            with kernel.loop(self.keys % lanes, "e") as e:
+                power(whole * lanes + e, numbers, 1)
+            self._invert(memory, row, r, numbers[1])
+
+    def _invert(self, memory: _Memory, row: Row, r: Value, total: Value) -> None:
+        """One over the sum; where rows that are no numbers become zeros, their scores do."""
+        kernel = self.heads.kernel
+        if not self.found.guard:
+            memory.inverse[r] = 1.0 / total
+            return
+
+        def clear(column: Operand, count: int) -> None:
+            memory.scores[r, column] = constant(0.0, float32, count)
+
+        with kernel.when(total >= 0.0):
+            memory.inverse[r] = 1.0 / total
+        with kernel.otherwise():
+            row.each(kernel, clear)
+            memory.inverse[r] = 1.0
+
+    def _mix(self, memory: _Memory, head: Head, top: Value) -> None:
+        kernel, tile = self.heads.kernel, self.second
+        result = self.heads.written(self.found.result, self.found.after)
+        with kernel.loop(tile.across(self.columns), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
+            row, column = tile.row(i, self.height), tile.column(j, self.columns)
+            panel = Panel(memory.values, j * (self.keys * tile.width), tile.width)
+            acc = tile.product(kernel, self.keys, lambda r, k: memory.scores[row + r, k], panel)
+
+            def store(total: Value, r: Value, c: Value) -> None:
+                result.buffer[result.at(head, top + row + r, column + c)] = total * memory.inverse[row + r]
+
+            tile.finish(kernel, acc, store)

@@ -1,0 +1,110 @@
+"""Attention as exporters write it: a product of queries and keys, element-wise ops, a softmax, a product with the values.
+
+It is found from its softmax. Scalings of queries and keys go to the scores."""
+
+from __future__ import annotations
+
+import attrs
+
+from accelerators.tvm.kernels.elementwise.formulas import formula
+from accelerators.tvm.kernels.shared.operands import Matrix, Readers, only_reader, operands_of, written_after
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from graph.node import Node, NodeEntry
+
+LONGEST = 12
+"""So many element-wise ops at most stand between the scores and their softmax."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Attention:
+    """One attention."""
+
+    query: Matrix
+    key: Matrix
+    """Transposed: depth by keys."""
+    value: Matrix
+    scores: Node
+    """The product of queries and keys."""
+    chain: tuple[Node, ...]
+    """Element-wise ops on the scores, in order."""
+    softmax: Node
+    guard: tuple[Node, ...]
+    """What replaces rows that are no numbers by zeros."""
+    mix: Node
+    """The product with the values."""
+    after: tuple[Node, ...]
+    """Ops that write its result in another order."""
+
+    @property
+    def operands(self) -> tuple[Matrix, ...]:
+        """What its products read."""
+        return self.query, self.key, self.value
+
+    @property
+    def nodes(self) -> set[Node]:
+        """All of it."""
+        paths = (node for operand in self.operands for node in operand.path)
+        return {self.scores, *self.chain, self.softmax, *self.guard, self.mix, *self.after, *paths}
+
+    @property
+    def result(self) -> NodeEntry:
+        """What it makes."""
+        return (self.after[-1] if self.after else self.mix)[0]
+
+
+def find_attention(softmax: Node, readers: Readers, version: int) -> Attention | None:
+    """The attention around the softmax."""
+    shape = float32_shape(softmax[0]) if softmax.op == "Softmax" and not softmax.domain else None
+    if shape is None or len(shape) < 2 or 0 in shape or shape[-1] < 2:
+        return None
+    if softmax.attrs.get("axis", -1 if version >= 13 else 1) % len(shape) != len(shape) - 1:
+        return None
+    guard, weights = _guard(softmax, readers)
+    mix = only_reader(weights, readers)
+    found = _scores(softmax, shape, readers, version)
+    if mix is None or mix.op != "MatMul" or mix.domain or mix.inputs[0] != weights or mix.inputs[1] == weights or found is None:
+        return None
+    scores, between = found
+    core = {scores, *between, softmax, *guard, mix}
+    operands = operands_of([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
+    if operands is None or any(float32_shape(operand.source) is None for operand in operands):
+        return None
+    query, key, value = operands
+    return Attention(query, key, value, scores, between, softmax, guard, mix, written_after(mix[0], readers))
+
+
+def _guard(softmax: Node, readers: Readers) -> tuple[tuple[Node, ...], NodeEntry]:
+    """The ops by which torch makes zeros of rows that are no numbers, and what comes out of them."""
+    found = [node for node in readers.get(softmax[0], ()) if node is not None]
+    tests = [node for node in found if node.op == "IsNaN"]
+    chosen = [node for node in found if node.op == "Where"]
+    if len(found) != 2 or len(tests) != 1 or len(chosen) != 1 or len(readers[softmax[0]]) != 2:
+        return (), softmax[0]
+    test, where = tests[0], chosen[0]
+    zero = where.inputs[1].node.value if where.inputs[1] is not None else None
+    is_zero = zero is not None and zero.size == 1 and zero.item() == 0
+    if where.inputs[0] != test[0] or where.inputs[2] != softmax[0] or not is_zero or only_reader(test[0], readers) is not where:
+        return (), softmax[0]
+    return (test, where), where[0]
+
+
+def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: int) -> tuple[Node, tuple[Node, ...]] | None:
+    """The product before the softmax, and the element-wise ops in between."""
+    product: Node | None = None
+    between: list[Node] = []
+    inside = {softmax}
+    waiting = [softmax.inputs[0]]
+    while waiting and len(between) <= LONGEST:
+        entry = waiting.pop()
+        node = None if entry is None else entry.node
+        if entry is None or node is None or not node.is_op or node in inside or float32_shape(entry) != shape:
+            continue
+        if not all(reader in inside for reader in readers.get(entry, ())):
+            continue
+        if node.op == "MatMul" and not node.domain and product is None:
+            product = node
+        elif formula(node, version) is not None:
+            between.append(node)
+            inside.add(node)
+            waiting += [e for e in reversed(node.inputs) if e is not None]
+    return None if product is None else (product, tuple(reversed(between)))

@@ -1,0 +1,95 @@
+"""All kernels, in the order in which they are asked: the first that does not decline a body makes it.
+
+Each looks at a body and either declines or drafts its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.indices import INDICES
+from accelerators.tvm.kernels.attention.attention import attention
+from accelerators.tvm.kernels.convolution.blocked import blocked_convolution
+from accelerators.tvm.kernels.convolution.plain import convolution
+from accelerators.tvm.kernels.elementwise.chain import chain
+from accelerators.tvm.kernels.elementwise.division import division
+from accelerators.tvm.kernels.matmul.gemm import gemm
+from accelerators.tvm.kernels.matmul.product import product
+from accelerators.tvm.kernels.matmul.thin import thin
+from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
+from accelerators.tvm.kernels.moves.indices import indices
+from accelerators.tvm.kernels.moves.scatter import scatter
+from accelerators.tvm.kernels.moves.spreading import interleave, resize
+from accelerators.tvm.kernels.rows.extremes import extreme
+from accelerators.tvm.kernels.rows.places import one_at_the_largest, place_of_extreme
+from accelerators.tvm.kernels.rows.program import row_program
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.window.depthwise import depthwise
+from accelerators.tvm.kernels.window.lrn import lrn
+from accelerators.tvm.kernels.window.maxpool import largest_in_windows
+from accelerators.tvm.kernels.window.pool import blocked_pool
+from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.machine import Machine
+from graph.build import CALL_DOMAIN
+
+
+@attrs.frozen(slots=True)
+class Entry:
+    """A kernel, and for which bodies it is asked."""
+
+    draft: Callable[[Body, Machine], Draft | None]
+    ops: frozenset[str] = frozenset()
+    """The body holds one of these; none: any body."""
+    kinds: tuple[str, ...] = ("cpu",)
+    """The kinds of machine."""
+
+
+def _entry(draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", kinds: str = "cpu") -> Entry:
+    named = frozenset(f"{domain}.{op}" if domain else op for op in ops.split())
+    return Entry(draft, named, tuple(kinds.split()))
+
+
+CATALOGUE = (
+    _entry(attention, "Softmax"),
+    _entry(chain),
+    _entry(convolution, "Conv"),
+    _entry(gemm, "MatMul Gemm"),
+    _entry(product, "MatMul"),
+    _entry(
+        row_program,
+        "LayerNormalization RMSNormalization Softmax LogSoftmax GlobalAveragePool GlobalMaxPool "
+        "ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2",
+    ),
+    _entry(thin, "MatMul Gemm"),
+    _entry(blocked_convolution, "Conv", DOMAIN),
+    _entry(blocked_pool, "MaxPool AveragePool GlobalAveragePool", DOMAIN),
+    _entry(depthwise, "DepthwiseConv", DOMAIN),
+    _entry(lrn, "LRN", DOMAIN),
+    _entry(to_blocked, "ToBlocked", DOMAIN),
+    _entry(from_blocked, "FromBlocked", DOMAIN),
+    _entry(concat, "Concat", DOMAIN),
+    _entry(shuffle, "Shuffle", DOMAIN),
+    _entry(interleave, "Interleave", DOMAIN),
+    _entry(resize, "Resize", DOMAIN),
+    _entry(division, "Div Mod", kinds="cpu cuda"),
+    _entry(extreme, "ReduceMax ReduceMin", kinds="cpu cuda"),
+    _entry(indices, INDICES, CALL_DOMAIN, kinds="cpu cuda"),
+    _entry(largest_in_windows, "MaxPool", kinds="cpu cuda"),
+    _entry(place_of_extreme, "ArgMax ArgMin"),
+    _entry(one_at_the_largest, "Hardmax"),
+    _entry(scatter, "ScatterElements Scatter ScatterND"),
+)
+"""One entry for each kernel."""
+
+
+def draft_kernel(body: Body, machine: Machine) -> Draft | None:
+    """The kernel of the first entry that takes the body."""
+    held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
+    for entry in CATALOGUE:
+        if machine.kind in entry.kinds and (not entry.ops or entry.ops & held):
+            draft = entry.draft(body, machine)
+            if draft is not None:
+                return draft
+    return None

@@ -1,0 +1,75 @@
+"""A band of an image, copied with zeros around it, for a convolution that sees padding or reads only some of the places."""
+
+from __future__ import annotations
+
+import attrs
+
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.shared.window import Pair, Window
+
+
+@attrs.frozen(slots=True)
+class BandCopy:
+    """The copy `image` of the rows that a band sees: [block, row, column, lane]."""
+
+    window: Window
+    """What is seen."""
+    rows: int
+    """Rows of the result in the band."""
+    blocks: int
+    """Blocks in the copy, or channels of a plain image."""
+    lanes: int
+    """Channels of a block; 1 for a plain image."""
+    is_plain: bool
+    """Is the image [N, C, H, W]?"""
+    is_chunk: bool
+    """Are the blocks those of one chunk?"""
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of the copy."""
+        return self.blocks * self.down * self.wide * self.lanes
+
+    @property
+    def down(self) -> int:
+        """Rows of the copy."""
+        return (self.rows - 1) * self.strides[0] + self.window.span[0]
+
+    @property
+    def wide(self) -> int:
+        """Columns of the copy."""
+        return (self.window.out[1] - 1) * self.strides[1] + self.window.span[1]
+
+    @property
+    def strides(self) -> Pair:
+        """How far apart neighbouring results read in the copy."""
+        return (1, 1) if self.window.is_sampled else self.window.strides
+
+    def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Operand, top: Operand, chunk: Operand) -> None:
+        """Fill it, for image n and the band that begins at row `top` of the result."""
+        window = self.window
+        every = window.strides if window.is_sampled else (1, 1)
+        left = min(window.before[1], self.wide)
+        inside = max(min(-(-window.sizes[1] // every[1]), self.wide - left), 0)
+        with kernel.loop(self.blocks, "c") as c, kernel.loop(self.down, "r") as r:
+            row = kernel.name_value("row", top * window.strides[0] + r * every[0] - window.before[0])
+            with kernel.when((row >= 0) & (row < window.sizes[0])):
+                self._zeros(kernel, into, c, r, 0, left)
+                with kernel.loop(inside, "e") as e:
+                    block = chunk * self.blocks + c if self.is_chunk else c
+                    place = self._place(c, r, left + e)
+                    if self.is_plain:
+                        into[place] = source[n, block, row, e * every[1]]
+                    else:
+                        with kernel.lanes(self.lanes) as lane:
+                            into[place + lane] = source[n, block, row * window.sizes[1] + e * every[1], lane]
+                self._zeros(kernel, into, c, r, left + inside, self.wide - left - inside)
+            with kernel.otherwise():
+                self._zeros(kernel, into, c, r, 0, self.wide)
+
+    def _place(self, c: Value, r: Value, column: Operand) -> Value:
+        return ((c * self.down + r) * self.wide + column) * self.lanes
+
+    def _zeros(self, kernel: Kernel, into: Buffer, c: Value, r: Value, start: int, count: int) -> None:
+        with kernel.loop(count * self.lanes, "z") as z:
+            into[self._place(c, r, start) + z] = 0.0

@@ -1,0 +1,170 @@
+"""How a convolution is cut: register tiles, bands of rows, ranges of panels, chunks of input channels.
+
+All of it follows from what a core holds near: a panel's weights of one chunk in the first-level cache, a band's copy and sums in
+the second. For the threads, rows are cut first where the image is larger than the weights, so that a thread keeps to its slice
+of the image from layer to layer; else panels."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from accelerators.tvm.kernels.convolution.channels import reaches
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS
+from accelerators.tvm.kernels.shared.window import Window
+from accelerators.tvm.machine import Machine
+
+SERIAL = 1_000_000
+"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
+
+NEAR = 1200
+"""Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""
+
+KEPT = 160 * 1024
+"""Numbers that a task may keep in the second-level cache."""
+
+ADDRESSES = 8
+"""Places of a tile that are no neighbours: each keeps its address in a register of its own."""
+
+
+@attrs.frozen(slots=True)
+class Shape:
+    """What is computed."""
+
+    batch: int
+    window: Window
+    channels: int
+    outs: int
+    groups: int
+    plain: bool
+    shuffled: bool
+
+    @property
+    def copies(self) -> bool:
+        """Is the image copied first? Where its padding is read, or most of it is not."""
+        return not self.window.is_inside or self.window.is_sampled
+
+
+@attrs.frozen(slots=True)
+class Bands:
+    """The cut."""
+
+    places: int
+    """Places of a register tile."""
+    vectors: int
+    """Vectors of output channels of a register tile."""
+    rows: int
+    """Rows of a band."""
+    tiles: int
+    """Tiles of a band."""
+    down: int
+    """How many bands there are."""
+    across: int
+    """Into how many ranges the panels are cut."""
+    chunk: int
+    """Input channels that are walked in one go; 0: all."""
+    copies: bool
+    """Is the band copied, with zeros around it?"""
+    parallel: bool
+    """Is it work for several threads?"""
+
+
+def cut_bands(shape: Shape, machine: Machine) -> Bands:
+    """The cut that should take the fewest cycles."""
+    lanes, window = machine.lanes, shape.window
+    blocks = math.ceil(shape.outs / lanes)
+    places, vectors = _tile(shape, machine)
+    read = reaches(shape.channels, shape.outs, shape.groups, vectors * lanes)
+    reach = sum(read) // len(read)
+    chunk = _chunk(shape, reach, vectors, machine)
+    products = shape.batch * shape.outs * window.places * reach * window.count
+    parallel = machine.threads > 1 and products >= SERIAL
+    tall = _tallest(shape, chunk or reach, places)
+    panels = math.ceil(blocks / vectors)
+    down, across = math.ceil(window.out[0] / tall), 1
+    if parallel:
+        down, across = _for_threads(shape, places, panels, reach, down, machine.threads)
+    rows = _rows(window, math.ceil(window.out[0] / down), places)
+    down = math.ceil(window.out[0] / rows)
+    tiles = math.ceil(rows * window.out[1] / places)
+    return Bands(places, vectors, rows, tiles, down, across, chunk, shape.copies, parallel)
+
+
+def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
+    """Places and vectors of the register tile: enough sums to hide the latency, few wasted, few loads."""
+    blocks, pixels = math.ceil(shape.outs / machine.lanes), shape.window.places
+
+    def cycles(places: int, vectors: int) -> float:
+        return max(places * vectors / PORTS, (places + vectors) / PORTS + 0.5, LATENCY) + 0.3
+
+    def cost(tile: tuple[int, int]) -> float:
+        places, vectors = tile
+        read, rest = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes), blocks % vectors
+        last = read.pop() * cycles(places, rest) if rest else 0
+        return math.ceil(pixels / places) * (sum(read) * cycles(places, vectors) + last)
+
+    choices = [
+        (places, vectors)
+        for vectors in range(1, min(blocks, machine.registers) + 1)
+        for places in range(1, ADDRESSES + 1 if shape.window.out[1] > 1 else machine.registers)
+        if places * vectors + vectors + 2 <= machine.registers and places <= pixels
+    ]
+    return choose("tile", choices, cost)
+
+
+def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
+    """The input channels of a chunk: as many whole blocks as divide them and stay near; 0: no chunks."""
+    near = NEAR * 16 // (vectors * machine.lanes)
+    if shape.plain or shape.shuffled or shape.groups > 1 or reach % machine.lanes or reach * shape.window.count <= 2 * near:
+        return 0
+    blocks = reach // machine.lanes
+    best = max(d for d in range(1, blocks + 1) if blocks % d == 0 and (d == 1 or d * machine.lanes * shape.window.count <= near))
+    return 0 if best == blocks else best * machine.lanes
+
+
+def _tallest(shape: Shape, chunk: int, places: int) -> int:
+    """The most rows of a band whose copy, or input, and sums stay in the second-level cache."""
+    window = shape.window
+    wide = window.out[1] if window.is_sampled else window.sizes[1] * window.strides[0]
+    per_row = wide * chunk + (window.out[1] * shape.outs if chunk < shape.channels else 0)
+    above = max(window.span[0] - window.strides[0], 0) * window.sizes[1] * chunk
+    return max(
+        1, min(window.out[0], (KEPT - above) // max(per_row, 1)), min(window.out[0], 2 * window.span[0] if shape.copies else 1)
+    )
+
+
+def _for_threads(shape: Shape, places: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
+    """Bands and ranges of panels: equal shares for the threads, few rows and panels twice, near inputs."""
+    window = shape.window
+    image = shape.channels * math.prod(window.sizes)
+    weights = shape.outs * reach * window.count
+
+    def cost(cut: tuple[int, int]) -> float:
+        down, across = cut
+        rows = math.ceil(window.out[0] / down)
+        rounds = math.ceil(shape.batch * down * across / threads)
+        work = (
+            math.ceil(rows * window.out[1] / places)
+            * places
+            * math.ceil(panels / across)
+            * shape.outs
+            / panels
+            * reach
+            * window.count
+            / 16
+        )
+        moved = weights / across + (image / down if shape.copies else image / down / 2)
+        return rounds * (work + moved / 2)
+
+    most = min(window.out[0], max(least, 4 * threads))
+    choices = [(down, across) for down in range(min(least, most), most + 1) for across in range(1, min(panels, 2 * threads) + 1)]
+    return choose("cut", choices, cost)
+
+
+def _rows(window: Window, rows: int, places: int) -> int:
+    """The rows of a band: whole tiles where rows are single places."""
+    if window.out[1] == 1:
+        rows = math.ceil(rows / places) * places
+    return min(max(rows, math.ceil(places / window.out[1])), window.out[0])

@@ -1,0 +1,347 @@
+"""Convolution on blocked values: [batch, blocks, places, lanes].
+
+The kernel is a matrix product: rows are places, columns are output channels, each step is one tap of one input channel. A tile
+keeps places x vectors of channels in registers; a step loads the vectors of weights, and spreads the image's number at each
+place over the lanes. The places of a tile need not be neighbours: each has an address of its own, so rows, strides and short
+images are all one case.
+
+Work is cut into bands of rows and ranges of panels (a panel is what a tile's vectors cover). Where the window sees padding, a
+task copies its band with zeros around it, which then stays in the core's cache. Where a panel's weights are more than the
+first-level cache holds, the input channels are walked in chunks, and the sums wait in memory of the task meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import attrs
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.convolution.band_copy import BandCopy
+from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands
+from accelerators.tvm.kernels.convolution.channels import Channels
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.window import Window, window_of
+from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.machine import Machine
+from graph.node import Node
+
+LINE = 64
+"""Bytes of a line of the cache."""
+
+LEAST_SHARE = 0.4
+"""So many lines of the next panel are fetched for each block of input channels; where it would be fewer, none."""
+
+
+def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
+    """A convolution that makes a blocked value."""
+    roots = [node for node in body.ops if node.domain == DOMAIN]
+    if len(roots) != 1:
+        return None
+    root = roots[0]
+    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+    source, weight = (positions.get(entry) if entry is not None else None for entry in root.inputs[:2])
+    if source is None or weight is None:
+        return None
+    layer = make_layer(root, machine)
+    blocks, lanes = layer.channels.blocks, machine.lanes
+    beside = {2: (1, blocks, 1, lanes)} if len(root.inputs) > 2 else {}
+    after = make_epilogue(body, root, plus_bias, [(i, i + 1) for i in range(4)], beside)
+    if after is None or weight in after.operands or (source in after.operands and layer.plain):
+        return None
+    packs = {weight: layer.channels.pack}
+    if beside and root.inputs[2] is not None:
+        packs[positions[root.inputs[2]]] = layer.channels.pack_bias
+    problem = Problem.of(body)
+    shapes = {**after.operands, weight: (layer.channels.weights(layer.window.count),)}
+    kernel, inputs, outputs = problem.kernel("blocked_convolution", shapes, [after.results] * len(problem.outputs))
+    _Writing(layer, kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs)).write()
+    return problem.draft(kernel, "blocked convolution", packs)
+
+
+@attrs.frozen(slots=True)
+class Layer:
+    """A convolution and how it is cut."""
+
+    batch: int
+    """How many images."""
+    plain: bool
+    """Is the image it reads not blocked?"""
+    window: Window
+    """What it sees."""
+    channels: Channels
+    """Which channels each panel reads and makes."""
+    bands: Bands
+    """How places, panels and input channels are cut."""
+    lanes: int
+    """How many numbers a vector holds."""
+
+
+def make_layer(root: Node, machine: Machine) -> Layer:
+    """The cut of a blocked Conv for a machine."""
+    window, plain = window_of(root), bool(root.attrs["plain"])
+    if window.is_pointwise and not plain:
+        window = window.flat()
+    shuffle = int(root.attrs.get("shuffle", 1))
+    batch, *_ = float32_shape(root[0]) or ()
+    shape = Shape(batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"], plain, shuffle > 1)
+    bands = cut_bands(shape, machine)
+    given = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
+    channels = Channels(*given, bands.chunk)
+    channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
+    return Layer(shape.batch, plain, window, channels, bands, machine.lanes)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Task:
+    """What is known throughout a task."""
+
+    n: Value
+    """The image."""
+    top: Value
+    """The first row of the band."""
+    across: Value
+    """Which range of panels."""
+    image: Buffer | None
+    """The copy of the band, if there is one."""
+    sums: Buffer | None
+    """Where sums wait from chunk to chunk, if there are several."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Panel:
+    """What is known while one panel is computed."""
+
+    number: Value
+    vectors: int
+    """Blocks of output channels in it."""
+    chunk: Operand
+    """Which chunk of the input channels is walked."""
+    local: Operand
+    """Its number among the panels of the task."""
+
+
+class _Writing:
+    """One convolution."""
+
+    def __init__(self, layer: Layer, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        self.layer = layer
+        self.kernel = kernel
+        self.source = source
+        self.weight = weight
+        self.writer = writer
+        channels, lanes = layer.channels, 1 if layer.plain else layer.lanes
+        blocks = channels.chunk // lanes if channels.chunks > 1 else channels.whole
+        self.copy = BandCopy(layer.window, layer.bands.rows, blocks, lanes, layer.plain, channels.chunks > 1)
+
+    def write(self) -> None:
+        """The tasks: images, bands of rows, ranges of panels."""
+        bands, layer, kernel = self.layer.bands, self.layer, self.kernel
+        count = bands.down * bands.across
+        with kernel.tasks(layer.batch * count, "task", bands.parallel) as number:
+            n = kernel.name_value("n", number // count)
+            top = minimum(number % count // bands.across * bands.rows, layer.window.out[0] - bands.rows)
+            top = kernel.name_value("top", top)
+            across = kernel.name_value("across", number % bands.across)
+            image = kernel.memory("image", float32, (self.copy.numbers,)) if bands.copies else None
+            sums = None
+            if layer.channels.chunks > 1:
+                sums = kernel.memory("sums", float32, (self._panels * bands.tiles * self._tile,))
+            self._chunks(_Task(n, top, across, image, sums))
+
+    @property
+    def _tile(self) -> int:
+        """Numbers of a register tile."""
+        return self.layer.bands.places * self.layer.bands.vectors * self.layer.lanes
+
+    @property
+    def _panels(self) -> int:
+        """The panels of a task, the last and narrower one among them."""
+        return math.ceil(self.layer.channels.panels / self.layer.bands.across) + 1
+
+    # -- the product ---------------------------------------------------------------------------------------
+
+    def _chunks(self, task: _Task) -> None:
+        bands, channels, kernel = self.layer.bands, self.layer.channels, self.kernel
+        full, rest = divmod(channels.blocks, bands.vectors)
+        first: Operand = task.across * full // bands.across if bands.across > 1 else 0
+        end: Operand = (task.across + 1) * full // bands.across if bands.across > 1 else full
+        first = kernel.name_value("first", first)
+
+        def panels(chunk: Operand) -> None:
+            if task.image is not None:
+                self.copy.write(kernel, self.source, task.image, task.n, task.top, chunk)
+            if full:
+                with kernel.loop(end - first, "p_") as step:
+                    panel = kernel.name_value("panel", first + step)
+                    self._tiles(task, _Panel(panel, bands.vectors, chunk, step))
+            if rest and bands.across == 1:
+                self._tiles(task, _Panel(kernel.name_value("panel", full), rest, chunk, end - first))
+            elif rest:
+                with kernel.when(task.across.equals(bands.across - 1)):
+                    self._tiles(task, _Panel(kernel.name_value("panel", full), rest, chunk, end - first))
+
+        if channels.chunks == 1:
+            panels(0)
+            return
+        with kernel.loop(channels.chunks, "chunk") as chunk:
+            panels(chunk)
+
+    def _tiles(self, task: _Task, panel: _Panel) -> None:
+        """All tiles of the band for one panel."""
+        bands, window, kernel = self.layer.bands, self.layer.window, self.kernel
+        with kernel.loop(bands.tiles, "tile") as tile:
+            base = kernel.name_value("base", start(tile, bands.places, bands.rows * window.out[1]))
+            addresses = self._addresses(task, base)
+            acc = kernel.registers("acc", float32, (bands.places, panel.vectors), self.layer.lanes)
+
+            def steps() -> None:
+                self._steps(task, panel, tile, addresses, acc)
+
+            def write() -> None:
+                self._write(task, panel, base, acc)
+
+            if task.sums is None:
+                self._clear(panel, acc)
+                steps()
+                write()
+            else:
+                kept = kernel.name_value("kept", (panel.local * bands.tiles + tile) * self._tile)
+                self._chunk(task, panel, acc, kept, steps, write)
+
+    def _chunk(
+        self, task: _Task, panel: _Panel, acc: Registers, kept: Value, steps: Callable[[], None], write: Callable[[], None]
+    ) -> None:
+        """The steps of one chunk: sums begin with what the chunk before left, and are written after the last."""
+        kernel, sums, lanes, chunk = self.kernel, task.sums, self.layer.lanes, panel.chunk
+        assert sums is not None and isinstance(chunk, Value)
+        with kernel.when(chunk.equals(0)):
+            self._clear(panel, acc)
+        with kernel.otherwise():
+            for p, v in self._each(panel):
+                acc[p, v] = sums.vector(lanes, kept + (p * panel.vectors + v) * lanes)
+        steps()
+        with kernel.when(chunk.equals(self.layer.channels.chunks - 1)):
+            write()
+        with kernel.otherwise():
+            for p, v in self._each(panel):
+                sums[kept + (p * panel.vectors + v) * lanes] = acc[p, v]
+
+    def _clear(self, panel: _Panel, acc: Registers) -> None:
+        for p, v in self._each(panel):
+            acc[p, v] = 0.0
+
+    def _each(self, panel: _Panel) -> list[tuple[int, int]]:
+        return [(p, v) for p in range(self.layer.bands.places) for v in range(panel.vectors)]
+
+    def _addresses(self, task: _Task, base: Value) -> list[Value]:
+        """Where each place of the tile reads the first tap: in the copy, or in the image."""
+        window, bands, name = self.layer.window, self.layer.bands, self.kernel.name_value
+        if window.out[1] == 1 and not bands.copies:
+            step = window.strides[0] * window.sizes[1]
+            return [name(f"at{p}", (task.top + base + p) * step) for p in range(bands.places)]
+        wide = self.copy.wide if bands.copies else window.sizes[1]
+        down, step = self.copy.strides[0] * wide, self.copy.strides[1]
+        addresses = []
+        for p in range(bands.places):
+            row = (base + p) // window.out[1]
+            row = row if bands.copies else task.top + row
+            addresses.append(name(f"at{p}", row * down + (base + p) % window.out[1] * step))
+        return addresses
+
+    def _steps(self, task: _Task, panel: _Panel, tile: Value, addresses: list[Value], acc: Registers) -> None:
+        """The loops over input channels and taps."""
+        channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
+        width = panel.vectors * lanes
+        count = channels.chunk // lanes if channels.by_block else channels.count(panel.number)
+        with kernel.loop(count, "c") as c, ExitStack() as loops:
+            block, lane = self._channel(panel, c)
+            if channels.by_block:
+                self._fetch_ahead(panel, tile, c, width)
+            taps = self._taps(loops)
+            tap = c * window.count + taps[0] * window.taps[1] + taps[1]
+            if channels.by_block:
+                lane = loops.enter_context(kernel.unroll(lanes, "l"))
+                tap = tap * lanes + lane
+            first = channels.offset(window.count, panel.number, panel.chunk) + tap * width
+            first = kernel.name_value("at_weight", first)
+            for p, v in self._each(panel):
+                number = self._number(task, addresses[p], block, lane, taps)
+                acc[p, v] = acc[p, v] + number.spread(lanes) * self.weight.vector(lanes, first + v * lanes)
+
+    def _taps(self, loops: ExitStack) -> tuple[Operand, Operand]:
+        """The loops over the window's rows and columns."""
+        window, kernel = self.layer.window, self.kernel
+        if window.count == 1:
+            return kernel.name_value("kh", 0), kernel.name_value("kw", 0)
+        is_small = not self.layer.channels.by_block and window.taps[1] <= 8
+        row = loops.enter_context(kernel.loop(window.taps[0], "kh"))
+        return row, loops.enter_context(kernel.loop(window.taps[1], "kw", "unroll" if is_small else "serial"))
+
+    def _fetch_ahead(self, panel: _Panel, tile: Value, c: Value, width: int) -> None:
+        """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory."""
+        channels, window, kernel = self.layer.channels, self.layer.window, self.kernel
+        size, count = channels.chunk * window.count * width, channels.chunk // self.layer.lanes
+        share = size * 4 // LINE / (self.layer.bands.tiles * count)
+        if share < LEAST_SHARE:
+            return
+        following = channels.offset(window.count, panel.number, panel.chunk) + size
+        with kernel.unroll(math.ceil(share), "q") as q:
+            line = (tile * count + c) * math.ceil(share) + q
+            kernel.prefetch(self.weight[following + line * (LINE // 4)])
+
+    def _channel(self, panel: _Panel, c: Value) -> tuple[Value, Operand]:
+        """Which channel a step reads: its block, and its lane where that is not walked by a loop of its own."""
+        channels, kernel, lanes = self.layer.channels, self.kernel, self.layer.lanes
+        if channels.by_block:
+            first = channels.first_block(panel.number)
+            if channels.chunks > 1 and not self.layer.bands.copies:
+                first = first + panel.chunk * (channels.chunk // lanes)
+            return kernel.name_value("block", first + c), 0
+        if self.layer.plain:
+            return kernel.name_value("block", channels.first(panel.number) + c), 0
+        logical = kernel.name_value("logical", channels.first(panel.number) + c)
+        channel = kernel.name_value("channel", channels.stands_at(logical))
+        return kernel.name_value("block", channel // lanes), kernel.name_value("lane", channel % lanes)
+
+    def _number(
+        self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
+    ) -> Value:
+        """The image's number at a place of the tile, for the tap and the channel of the step."""
+        window, copy = self.layer.window, self.copy
+        wide = copy.wide if task.image is not None else window.sizes[1]
+        at = address
+        if window.count > 1:
+            at = address + taps[0] * (window.dilations[0] * wide) + taps[1] * window.dilations[1]
+        if task.image is not None:
+            first = (block * (copy.down * copy.wide) + at) * copy.lanes
+            return task.image[first if self.layer.plain else first + lane]
+        if self.layer.plain:
+            return self.source[task.n, block, at // window.sizes[1], at % window.sizes[1]]
+        return self.source[task.n, block, at, lane]
+
+    def _write(self, task: _Task, panel: _Panel, base: Value, acc: Registers) -> None:
+        """The epilogue for every sum of the tile; a long one is written once, in a loop over sums that were put aside."""
+        bands, kernel, lanes = self.layer.bands, self.kernel, self.layer.lanes
+        first = task.top * self.layer.window.out[1] + base
+
+        def stored(total: Value, place: Operand, vector: Operand, lane: Value) -> None:
+            block = panel.number * bands.vectors + vector
+            self.writer.store(total, (task.n, block, first + place, lane))
+
+        if not self.writer.after.is_long:
+            with kernel.lanes(lanes) as lane:
+                for p, v in self._each(panel):
+                    stored(acc.lane((p, v), lane), p, v, lane)
+            return
+        held = kernel.registers("held", float32, (bands.places, panel.vectors), lanes)
+        for p, v in self._each(panel):
+            held[p, v] = acc[p, v]
+        with kernel.loop(bands.places, "p") as place, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
+            stored(held.lane((place, vector), lane), place, vector, lane)

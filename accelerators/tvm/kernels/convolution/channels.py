@@ -1,0 +1,136 @@
+"""Which input channels each panel of output channels reads, and how the weights are laid out for it.
+
+A panel is a few blocks of neighbouring output channels. Without groups it reads every input channel. With groups it reads those
+of the groups that it touches; weights that join channels of different groups are zero. The input may stand in the order from
+before a channel shuffle, which then costs nothing but the arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.kernels.language import Operand, Value, minimum
+from accelerators.tvm.kernels.shared.draft import Array
+
+
+@attrs.frozen(slots=True)
+class Channels:
+    """The channels of one convolution."""
+
+    ins: int
+    """Input channels."""
+    outs: int
+    """Output channels."""
+    groups: int
+    """Groups of channels that do not meet."""
+    vectors: int
+    """Blocks of a panel; the last panel may be narrower."""
+    lanes: int
+    """Channels of a block."""
+    plain: bool
+    """Is the input not blocked?"""
+    shuffle: int
+    """The channels were to be shuffled as a matrix of so many rows is transposed; 1: not."""
+    chunk: int
+    """How many input channels are read in one go."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the output."""
+        return math.ceil(self.outs / self.lanes)
+
+    @property
+    def panels(self) -> int:
+        """Panels, the narrower one among them."""
+        return math.ceil(self.blocks / self.vectors)
+
+    @property
+    def reach(self) -> int:
+        """How many input channels a panel reads at most."""
+        return max(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
+
+    @property
+    def whole(self) -> int:
+        """Blocks of the input; its channels where it is plain."""
+        return self.ins if self.plain else math.ceil(self.ins / self.lanes)
+
+    @property
+    def chunks(self) -> int:
+        """Into how many chunks the input channels are cut."""
+        return self.reach // self.chunk
+
+    @property
+    def by_block(self) -> bool:
+        """Are the channels read in whole blocks?"""
+        found = set(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
+        whole = (self.ins // self.groups) % self.lanes == 0 and self.chunk % self.lanes == 0
+        return not self.plain and self.shuffle == 1 and whole and len(found) == 1
+
+    def first(self, panel: Value) -> Operand:
+        """The first input channel that a panel reads."""
+        return 0 if self.groups == 1 else self._group(panel) * (self.ins // self.groups)
+
+    def count(self, panel: Value) -> Operand:
+        """How many input channels a panel reads."""
+        if self.groups == 1 or self.by_block:
+            return self.chunk
+        width = self.vectors * self.lanes
+        last = minimum(panel * width + (width - 1), self.outs - 1) // (self.outs // self.groups)
+        return (last - self._group(panel) + 1) * (self.ins // self.groups)
+
+    def _group(self, panel: Value) -> Value:
+        return panel * (self.vectors * self.lanes) // (self.outs // self.groups)
+
+    def first_block(self, panel: Value) -> Operand:
+        """The first input block that a panel reads, where they are read in whole blocks."""
+        return self.first(panel) // self.lanes
+
+    def stands_at(self, channel: Value) -> Value:
+        """Where a channel stands in the input."""
+        if self.shuffle == 1:
+            return channel
+        return channel % self.shuffle * (self.ins // self.shuffle) + channel // self.shuffle
+
+    def weights(self, taps: int) -> int:
+        """How many numbers the packed weights are."""
+        return self.blocks * self.lanes * self.reach * taps
+
+    def offset(self, taps: int, panel: Value, chunk: Operand) -> Operand:
+        """Where the weights of a panel begin, those of a chunk where there are several."""
+        first = panel * (self.vectors * self.lanes)
+        if self.chunks > 1:
+            first = chunk * (self.blocks * self.lanes) + first
+        return first * (self.chunk * taps)
+
+    def pack(self, array: Array) -> Array:
+        """The weights [chunk, panel, block of input channels, tap, input lane, output channel of the panel]."""
+        inner, each = array.shape[1], self.outs // self.groups
+        taps = math.prod(array.shape[2:])
+        given = array.reshape(self.outs, inner, taps)
+        pieces = []
+        for start in range(0, self.blocks, self.vectors):
+            low, high = start * self.lanes, min(start + self.vectors, self.blocks) * self.lanes
+            made = np.zeros((self.reach, taps, high - low), array.dtype)
+            first = low // each * inner
+            for group in range(low // each, (min(high, self.outs) - 1) // each + 1):
+                a, b = max(low, group * each), min(high, (group + 1) * each, self.outs)
+                at = group * inner - first
+                made[at : at + inner, :, a - low : b - low] = given[a:b].transpose(1, 2, 0)
+            if self.by_block:
+                made = made.reshape(-1, self.lanes, taps, high - low).transpose(0, 2, 1, 3)
+            pieces.append(made.reshape(self.chunks, -1))
+        return np.concatenate(pieces, 1).reshape(-1)
+
+    def pack_bias(self, array: Array) -> Array:
+        """A number for each output channel, and zeros to fill up the last block."""
+        made = np.zeros((1, self.blocks, 1, self.lanes), array.dtype)
+        made.reshape(-1)[: self.outs] = array.reshape(-1)
+        return made
+
+
+def reaches(ins: int, outs: int, groups: int, width: int) -> list[int]:
+    """How many input channels each panel of so many output channels reads."""
+    each, inner = outs // groups, ins // groups
+    return [((min(low + width, outs) - 1) // each - low // each + 1) * inner for low in range(0, outs, width)]

@@ -1,0 +1,193 @@
+"""The geometry of a convolution, and the padded copy of its input.
+
+Each dimension of the copy is dealt out into phases: position i of phase q is place i·stride + q of the padded image. A
+tap of the filter then reads, for the output at position i, position i + a constant of one phase."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import attrs
+
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from graph.node import Node
+
+Sizes = tuple[int, ...]
+
+SERIAL = 65_536
+"""The copy of fewer numbers than this is one thread's work."""
+
+
+@attrs.frozen(slots=True)
+class Image:
+    """What a convolution reads and where."""
+
+    batch: int
+    """How many images."""
+    channels: int
+    """Channels of the input."""
+    groups: int
+    """Groups of channels that do not meet."""
+    outs: int
+    """Channels of the output."""
+    sizes: Sizes
+    """The input's spatial sizes."""
+    filter: Sizes
+    """The filter's."""
+    strides: Sizes
+    """How far apart neighbouring outputs read."""
+    dilations: Sizes
+    """How far apart neighbouring taps read."""
+    before: Sizes
+    """The padding before the first place."""
+    out: Sizes
+    """The output's spatial sizes."""
+
+    @property
+    def places(self) -> int:
+        """Places of one output channel."""
+        return math.prod(self.out)
+
+    @property
+    def taps(self) -> int:
+        """Taps of the filter."""
+        return math.prod(self.filter)
+
+    @property
+    def depth(self) -> int:
+        """Products in each sum."""
+        return self.channels // self.groups * self.taps
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Does each output read one place of the image, and never the padding?"""
+        inside = all((o - 1) * s < n for o, s, n in zip(self.out, self.strides, self.sizes))
+        return self.taps == 1 and not any(self.before) and inside
+
+    # -- the copy ------------------------------------------------------------------------------------------
+
+    @property
+    def phases(self) -> Sizes:
+        """By dimension, how many phases the taps read."""
+        return tuple(
+            max(t * d % s for t in range(k)) + 1 for k, d, s in zip(self.filter, self.dilations, self.strides)
+        )
+
+    @property
+    def copied(self) -> Sizes:
+        """By dimension, the positions of a phase."""
+        return tuple(
+            o + (k - 1) * d // s for o, k, d, s in zip(self.out, self.filter, self.dilations, self.strides)
+        )
+
+    @property
+    def steps(self) -> Sizes:
+        """By dimension, how far apart neighbouring positions stand in the copy."""
+        return tuple(math.prod(self.copied[i + 1 :]) for i in range(len(self.copied)))
+
+    @property
+    def plane(self) -> int:
+        """Numbers of one channel of the copy."""
+        return math.prod(self.phases) * math.prod(self.copied)
+
+    def tap(self, indices: Sequence[Operand]) -> Operand:
+        """How far from the output's own position a tap reads."""
+        phase: Operand = 0
+        offset: Operand = 0
+        for t, d, s, count, step in zip(indices, self.dilations, self.strides, self.phases, self.steps, strict=True):
+            phase = phase * count + t * d % s
+            offset = offset + t * d // s * step
+        return phase * math.prod(self.copied) + offset
+
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer) -> None:
+        """Fill the copy from the source [batch, channels, places]."""
+        first = self.copied[0] if len(self.sizes) > 1 else 1
+        is_large = self.batch * self.channels * self.plane >= SERIAL
+        with kernel.tasks(self.batch * self.channels * first, "part", is_large) as part:
+            channel = kernel.name_value("channel", part // first)
+            outermost = [kernel.name_value("p0", part % first)] if len(self.sizes) > 1 else []
+            for phases in itertools.product(*map(range, self.phases)):
+                with ExitStack() as loops:
+                    inner = range(1, len(self.sizes) - 1)
+                    positions = outermost + [loops.enter_context(kernel.loop(self.copied[i], f"p{i}")) for i in inner]
+                    self._row(kernel, source, into, channel, positions, phases)
+
+    def _row(
+        self, kernel: Kernel, source: Buffer, into: Buffer, channel: Value, positions: Sequence[Value], phases: Sizes
+    ) -> None:
+        """One row of one phase: zeros, numbers, zeros."""
+        start = (channel * math.prod(self.phases) + _flat(phases, self.phases)) * math.prod(self.copied)
+        for position, step in zip(positions, self.steps):
+            start = start + position * step
+        places = [
+            position * stride + (phase - before)
+            for position, stride, phase, before in zip(positions, self.strides, phases, self.before)
+        ]
+        size, stride, width, shift = self.sizes[-1], self.strides[-1], self.copied[-1], phases[-1] - self.before[-1]
+        low = min(max(math.ceil(-shift / stride), 0), width)
+        high = max(min(math.ceil((size - shift) / stride), width), low)
+        row: Operand = 0
+        for place, extent in zip(places, self.sizes):
+            row = row * extent + place
+
+        def inside() -> None:
+            _fill(kernel, into, start, low)
+            with kernel.loop(high - low, "e") as e:
+                read = row * size + e * stride + (low * stride + shift)
+                into[start + low + e] = source[channel // self.channels, channel % self.channels, read]
+            _fill(kernel, into, start + high, width - high)
+
+        tests = [test for place, extent in zip(places, self.sizes) for test in (place >= 0, place < extent)]
+        if not tests:
+            inside()
+            return
+        with kernel.when(all_of(tests)):
+            inside()
+        with kernel.otherwise():
+            _fill(kernel, into, start, width)
+
+
+def all_of(conditions: Sequence[Value]) -> Value:
+    """Do all of them hold?"""
+    joined = conditions[0]
+    for condition in conditions[1:]:
+        joined = joined & condition
+    return joined
+
+
+def _fill(kernel: Kernel, into: Buffer, start: Operand, count: int) -> None:
+    with kernel.loop(count, "z") as z:
+        into[start + z] = 0.0
+
+
+def _flat(indices: Sizes, sizes: Sizes) -> int:
+    made = 0
+    for index, size in zip(indices, sizes):
+        made = made * size + index
+    return made
+
+
+def make_image(node: Node) -> Image | None:
+    """The geometry of a Conv; None where a size is not known or nothing is there."""
+    data, weight, made = (float32_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
+    if data is None or weight is None or made is None or len(data) < 3 or 0 in (*data, *weight, *made):
+        return None
+    rank, attributes = len(data) - 2, node.attrs
+    sizes, taps, out = data[2:], weight[2:], made[2:]
+    strides = tuple(attributes.get("strides") or (1,) * rank)
+    dilations = tuple(attributes.get("dilations") or (1,) * rank)
+    before = tuple(attributes.get("pads") or (0,) * rank)[:rank]
+    auto = attributes.get("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        spans = zip(out, strides, taps, dilations, sizes)
+        total = [max((o - 1) * s + (k - 1) * d + 1 - n, 0) for o, s, k, d, n in spans]
+        before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
+    elif auto == "VALID":
+        before = (0,) * rank
+    return Image(
+        data[0], data[1], attributes.get("group", 1), weight[0], sizes, taps, strides, dilations, before, out
+    )

@@ -1,0 +1,135 @@
+"""Direct convolution on plain NCHW tensors, of any rank, stride, padding, dilation and group count.
+
+A first stage copies the image (`image.py`), so that each tap of the filter reads neighbours for neighbouring outputs.
+The second is then a matrix product: rows are output channels, columns are output places, each step is one tap of one
+input channel. Tiles of channels x places keep their sums in registers, and write their results once, through the epilogue.
+
+Columns run along the rows of the image, or, where those are short, through the whole padded copy, of which some places
+are no outputs. A filter of one tap reads a copy in which the columns of a tile stand together (`walk.py`)."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+
+import numpy as np
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.convolution.image import Image, make_image
+from accelerators.tvm.kernels.convolution.walk import Walk, walks
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.cut import cut_work
+from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
+from accelerators.tvm.machine import Machine
+
+UNROLLED = 32
+"""Filters of more taps than this keep loops over all but their last dimension."""
+
+
+def convolution(body: Body, machine: Machine) -> Draft | None:
+    """A convolution with constant weights."""
+    roots = [node for node in body.ops if node.op == "Conv"]
+    image = make_image(roots[0]) if len(roots) == 1 else None
+    if image is None or image.places < machine.lanes:
+        return None
+    root, rank = roots[0], len(image.sizes)
+    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+    source, weight = (positions.get(entry) if entry is not None else None for entry in root.inputs[:2])
+    if source is None or weight is None or source >= body.values or weight < body.values:
+        return None
+    biased = len(root.inputs) > 2 and root.inputs[2] is not None
+    beside = {2: (image.outs, *(1,) * rank)} if biased else {}
+    after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside)
+    whole = (image.batch, image.channels, math.prod(image.sizes))
+    if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
+        return None
+    layer = _Layer(image, *_best(image, machine), machine.threads)
+    problem = Problem.of(body)
+    shapes = {**after.operands, source: whole, weight: (layer.weights,)}
+    kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))
+    layer.write(kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs))
+    return problem.draft(kernel, "convolution", {weight: layer.pack})
+
+
+def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
+    """The tile and the walk that take the fewest cycles for all of it."""
+    outs = image.outs // image.groups
+    choices = [(t, walk) for t in tiles(machine) if t.rows <= outs for walk in walks(image, t.width)]
+
+    def cost(choice: tuple[Tile, Walk]) -> float:
+        tile, walk = choice
+        return (
+            math.ceil(outs / tile.rows)
+            * walk.count
+            * (image.depth * tile.cycles + tile.rows * tile.vectors * walk.writing)
+        )
+
+    return choose("tile", choices, cost)
+
+
+class _Layer:
+    """One convolution, cut into tiles and tasks."""
+
+    def __init__(self, image: Image, tile: Tile, walk: Walk, threads: int) -> None:
+        self.image = image
+        self.tile = tile
+        self.walk = walk
+        self.inner = image.channels // image.groups
+        self.outs = image.outs // image.groups
+        self.blocks = starts(self.outs, tile.rows)
+        parts = image.batch * image.groups
+        products = parts * self.outs * image.places * image.depth
+        sizes = self.outs * image.depth, self.inner * walk.count * tile.width
+        self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, threads, parts)
+
+    @property
+    def weights(self) -> int:
+        """How many numbers the packed weights are."""
+        return self.image.groups * len(self.blocks) * self.image.depth * self.tile.rows
+
+    def pack(self, array: Array) -> Array:
+        """The weights [group, block, input channel, tap, output channel]."""
+        grouped = array.reshape(self.image.groups, self.outs, self.image.depth)
+        blocks = [grouped[:, at : at + self.tile.rows].transpose(0, 2, 1) for at in self.blocks]
+        return np.stack(blocks, 1).reshape(-1)
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """The copy, then the tasks: blocks of channels, tiles of places."""
+        image, tile, walk = self.image, self.tile, self.walk
+        copy = kernel.memory("image", float32, (walk.numbers,))
+        walk.copy(kernel, source, copy)
+
+        def work(part: Value, block: Value, index: Value) -> None:
+            acc, group = tile.sums(kernel), part % image.groups
+            with kernel.loop(self.inner, "c") as c, ExitStack() as loops:
+                taps = [
+                    loops.enter_context(kernel.loop(size, f"k{i}", "unroll" if self._is_unrolled(i) else "serial"))
+                    for i, size in enumerate(image.filter)
+                ]
+                first = (group * len(self.blocks) + block) * image.depth + c * image.taps + self._tap(taps)
+                at = walk.read(part // image.groups, group * self.inner + c, index, taps)
+                tile.step(kernel, acc, lambda r: weight[first * tile.rows + r], lambda v: copy.vector(tile.lanes, at + v))
+
+            def store(total: Value, r: Value, place: Operand) -> None:
+                out = group * self.outs + start(block, tile.rows, self.outs) + r
+                writer.store(total, (part // image.groups, out, place))
+
+            walk.write(kernel, tile, acc, index, store)
+
+        self.cut.tasks(kernel, image.batch * image.groups, work)
+
+    def _tap(self, taps: list[Value]) -> Operand:
+        """The number of the tap."""
+        number: Operand = 0
+        for tap, size in zip(taps, self.image.filter, strict=True):
+            number = number * size + tap
+        return number
+
+    def _is_unrolled(self, dimension: int) -> bool:
+        """Are the taps along this dimension written out? Few are."""
+        sizes = self.image.filter
+        return self.image.taps <= UNROLLED or (dimension == len(sizes) - 1 and sizes[-1] <= UNROLLED)

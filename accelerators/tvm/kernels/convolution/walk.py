@@ -1,0 +1,152 @@
+"""How the tiles of a convolution walk its output places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from accelerators.tvm.kernels.convolution.image import SERIAL, Image, all_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value
+from accelerators.tvm.kernels.shared.tile import Tile, start
+
+ORIGIN: Operand = 0
+"""The first place of all."""
+
+Store = Callable[[Value, Value, Operand], None]
+"""Writes the outputs, given a sum, its row in the tile and its place."""
+
+
+@attrs.frozen(slots=True)
+class Walk:
+    """Along rows of places that stand together in the output."""
+
+    image: Image
+    """The convolution."""
+    tile: int
+    """Columns of a tile."""
+    rows: int
+    """How many rows there are."""
+    width: int
+    """Places of a row."""
+
+    writing = 2
+    """About how many cycles it takes to write a vector of sums."""
+
+    @property
+    def along(self) -> int:
+        """Tiles of a row."""
+        return math.ceil(self.width / self.tile)
+
+    @property
+    def count(self) -> int:
+        """Tiles of all places."""
+        return self.rows * self.along
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of the copy."""
+        return self.image.batch * self.image.channels * self.image.plane
+
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer) -> None:
+        """Make the copy."""
+        self.image.copy(kernel, source, into)
+
+    def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
+        """Where in the copy the tile's columns begin, for a tap of a channel."""
+        image = self.image
+        return (batch * image.channels + channel) * image.plane + self._position(tile) + image.tap(taps)
+
+    def write(self, kernel: Kernel, tile: Tile, acc: Registers, index: Value, store: Store) -> None:
+        """Write all sums of a tile."""
+        with tile.each(kernel) as (r, v), kernel.lanes(tile.lanes) as lane:
+            store(acc.lane((r, v), lane), r, self._row(index) * self.width + self._column(index) + v * tile.lanes + lane)
+
+    def _row(self, tile: Value) -> Operand:
+        return tile // self.along if self.rows > 1 else 0
+
+    def _column(self, tile: Value) -> Operand:
+        return start(tile % self.along, self.tile, self.width)
+
+    def _position(self, tile: Value) -> Operand:
+        """The tile's first place, in the copy."""
+        position = self._column(tile)
+        if self.rows == 1:
+            return position
+        rest = self._row(tile)
+        for size, step in list(zip(self.image.out, self.image.steps, strict=True))[-2::-1]:
+            position = position + rest % size * step
+            rest = rest // size
+        return position
+
+
+@attrs.frozen(slots=True)
+class Together(Walk):
+    """Along one row of all places, for filters of one tap: the copy is [batch, tile, channel, column of the tile]."""
+
+    @property
+    def numbers(self) -> int:
+        return self.image.batch * self.count * self.image.channels * self.tile
+
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer) -> None:
+        image = self.image
+        with kernel.tasks(image.batch * self.count, "part", self.numbers >= SERIAL) as part:
+            tile = kernel.name_value("tile", part % self.count)
+            with kernel.loop(image.channels, "c") as c, kernel.loop(self.tile, "e") as e:
+                target = (part * image.channels + c) * self.tile + e
+                into[target] = source[part // self.count, c, self._place(self._column(tile) + e)]
+
+    def _place(self, output: Operand) -> Operand:
+        """Where the image stands that an output place reads."""
+        image = self.image
+        if image.out == image.sizes:
+            return output
+        rest, place, before = output, ORIGIN, 1
+        for i in reversed(range(len(image.out))):
+            index = rest % image.out[i] if i else rest
+            place = place + index * (image.strides[i] * before)
+            rest, before = rest // image.out[i], before * image.sizes[i]
+        return place
+
+    def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
+        return ((batch * self.count + tile) * self.image.channels + channel) * self.tile
+
+
+@attrs.frozen(slots=True)
+class Throughout(Walk):
+    """Along the whole padded copy; places that are no outputs are computed and left out."""
+
+    writing = 24
+
+    @property
+    def numbers(self) -> int:
+        return Walk.numbers.fget(self) + self.tile  # type: ignore[attr-defined]
+
+    def write(self, kernel: Kernel, tile: Tile, acc: Registers, index: Value, store: Store) -> None:
+        image, sums = self.image, tile.spilled(kernel, acc)
+        with kernel.loop(tile.width, "e") as e:
+            rest = kernel.name_value("at", self._position(index) + e)
+            tests: list[Value] = []
+            output, before = ORIGIN, 1
+            for i in reversed(range(len(image.out))):
+                position = rest % image.copied[i] if i else rest
+                tests.append(position < image.out[i])
+                output = output + position * before
+                rest, before = rest // image.copied[i], before * image.out[i]
+            with kernel.when(all_of(tests)), kernel.loop(tile.rows, "r") as r:
+                store(sums.buffer[r * tile.width + e], r, output)
+
+
+def walks(image: Image, tile: int) -> list[Walk]:
+    """The walks that tiles of so many columns can take."""
+    made: list[Walk] = []
+    if image.copied[1:] == image.out[1:]:
+        if tile <= image.places:
+            made.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.places))
+    elif tile <= image.out[-1]:
+        made.append(Walk(image, tile, image.places // image.out[-1], image.out[-1]))
+    if not made or image.taps > 1:
+        last = sum((o - 1) * step for o, step in zip(image.out, image.steps, strict=True)) + 1
+        made.append(Throughout(image, tile, 1, math.ceil(last / tile) * tile))
+    return made

@@ -1,0 +1,184 @@
+"""A chain of element-wise ops: one pass over memory.
+
+Neighbouring dimensions that every operand walks in the same way are made one; the innermost is cut into vectors, the others
+run in parallel. Cheap ops are worked into their reader; the result of a dear one, or of one with several readers, stays in a
+register. (One expression for all would be a tree with a term for each path through the chain.) Functions such as exp are
+polynomials, so that they vectorise too."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import attrs
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.kernels.elementwise.formulas import DEAR, Formula, formula
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, element_named
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
+from graph.node import Node, NodeEntry
+
+Shape = tuple[int, ...]
+
+DEAR_STEPS = 8
+"""How many cheap steps a dear one is worth."""
+
+UNROLLED = 4
+"""Vectors that are worked on at a time, so that one's latency hides another's."""
+
+MOST_PIECES = 256
+"""Into so many parts at most a loop that no vector divides is cut."""
+
+
+def chain(body: Body, machine: Machine) -> Draft | None:
+    """Bodies of element-wise ops whose results have one shape."""
+    version = body.graph.opsets.get("", 1)
+    formulas = {node: compute for node in body.ops if (compute := formula(node, version)) is not None}
+    arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
+    if arrays or len(formulas) < len(body.ops):
+        return None
+    shapes = {shape_of(node[0]) for node in body.ops}
+    shape = shapes.pop()
+    if shapes or math.prod(shape) == 0:
+        return None
+    problem = Problem.of(body)
+    flat = _Flat.of([shape_of(entry) for entry in problem.inputs], shape)
+    operands = dict(enumerate(flat.operands))
+    kernel, inputs, outputs = problem.kernel("chain", operands, [flat.shape] * len(problem.outputs))
+    writing = _Writing(problem, kernel, inputs, outputs, flat, formulas)
+    writing.write(_Cut.of(problem, flat.shape, machine), for_threads(machine, _steps(body, shape)))
+    return problem.draft(kernel, "chain")
+
+
+@attrs.frozen(slots=True)
+class _Flat:
+    """The shapes with neighbouring dimensions made one."""
+
+    shape: Shape
+    """The result's."""
+    operands: tuple[Shape, ...]
+    """The inputs'; each dimension is the result's, or 1."""
+
+    @classmethod
+    def of(cls, shapes: Sequence[Shape], whole: Shape) -> _Flat:
+        """The shapes of inputs that are broadcast to the whole."""
+        given = [(1,) * (len(whole) - len(own)) + own for own in shapes]
+        groups: list[list[int]] = []
+        walk: tuple[bool, ...] | None = None
+        for d, size in enumerate(whole):
+            new = tuple(operand[d] == size for operand in given) if size > 1 else None
+            if groups and (new is None or walk is None or new == walk):
+                groups[-1].append(d)
+            else:
+                groups.append([d])
+            walk = walk if new is None else new
+
+        def merged(sizes: Shape) -> Shape:
+            return tuple(math.prod(sizes[d] for d in group) for group in groups) or (1,)
+
+        return cls(merged(whole), tuple(map(merged, given)))
+
+
+@attrs.frozen(slots=True)
+class _Cut:
+    """How the innermost dimension is walked: so many pieces of so many vectors of so many lanes."""
+
+    pieces: int
+    vectors: int
+    lanes: int
+    """How many numbers are worked on at once; 1: that is left to LLVM."""
+    inner: int
+    """How often a single number is worked on in a piece, where vectors are left to LLVM."""
+
+    @classmethod
+    def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _Cut:
+        """Whole vectors where they divide the dimension; LLVM puts narrow numbers into vectors better than TVM says them."""
+        extent = shape[-1]
+        sizes = [element_named(element_of(entry)).bits // 8 for entry in (*problem.inputs, *problem.outputs)]
+        narrow = machine.lanes * 4 // min(sizes)
+        lanes = narrow if narrow > machine.lanes and extent % narrow == 0 else machine.lanes
+        if extent % lanes == 0 and max(sizes) > 2:
+            room = machine.lanes * 4 * UNROLLED
+            fits = [k for k in (UNROLLED, 2) if lanes * k * max(sizes) <= room and extent % (lanes * k) == 0]
+            vectors = (fits or [1])[0]
+            return cls(extent // (lanes * vectors), vectors, lanes, 1)
+        pieces = 1 if len(shape) > 1 else max((d for d in range(1, MOST_PIECES + 1) if extent % d == 0), default=1)
+        return cls(pieces, 1, 1, extent // pieces)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    problem: Problem
+    kernel: Kernel
+    inputs: Sequence[Buffer]
+    outputs: Sequence[Buffer]
+    flat: _Flat
+    formulas: dict[Node, Formula]
+
+    def write(self, cut: _Cut, is_work: bool) -> None:
+        """The loops: outer dimensions, pieces of the innermost, vectors, lanes."""
+        kernel = self.kernel
+        with self._outer((*self.flat.shape[:-1], cut.pieces), is_work) as places:
+            *outer, piece = places
+            kept = {}
+            for i, node in enumerate(self._kept()):
+                kept[node] = kernel.stack(f"t{i}", element_named(element_of(node[0])), (cut.lanes,))
+            with ExitStack() as loops:
+                if cut.lanes > 1:
+                    vector = loops.enter_context(kernel.unroll(cut.vectors, "v"))
+                    lane = loops.enter_context(kernel.lanes(cut.lanes))
+                    self._numbers((*outer, (piece * cut.vectors + vector) * cut.lanes + lane), lane, kept)
+                else:
+                    step = loops.enter_context(kernel.loop(cut.inner, "e"))
+                    self._numbers((*outer, piece * cut.inner + step), 0, kept)
+
+    @contextmanager
+    def _outer(self, sizes: Shape, is_work: bool) -> Iterator[list[Operand]]:
+        """Loops over these sizes, or one loop over all of them that the threads share."""
+        kernel = self.kernel
+        with ExitStack() as loops:
+            if not is_work or math.prod(sizes) == 1:
+                yield [loops.enter_context(kernel.loop(size, f"d{d}")) if size > 1 else 0 for d, size in enumerate(sizes)]
+                return
+            task = loops.enter_context(kernel.loop(math.prod(sizes), "task", "parallel"))
+            places: list[Operand] = []
+            for d, size in enumerate(sizes):
+                index = task // math.prod(sizes[d + 1 :])
+                places.append((index % size if d else index) if size > 1 else 0)
+            yield places
+
+    def _kept(self) -> list[Node]:
+        """The ops whose results stay in a register: dear ones, those with several readers, and all of a chain with several
+        results. (Truth values cannot: TVM reads vectors of them as numbers.)"""
+        reads = Counter(entry.node for node in self.problem.body.ops for entry in node.reads)
+        is_split = len(self.problem.outputs) > 1
+        numbers = [node for node in self.problem.body.ops if element_of(node[0]) != "bool"]
+        return [node for node in numbers if is_split or reads[node] > 1 or (node.op in DEAR and reads[node])]
+
+    def _numbers(self, place: tuple[Operand, ...], lane: Operand, kept: dict[Node, Buffer]) -> None:
+        """The ops at one place, in order, and the results written."""
+        values: dict[NodeEntry, Value] = {}
+        for position, (entry, sizes) in enumerate(zip(self.problem.inputs, self.flat.operands, strict=True)):
+            at = tuple([0 if size == 1 else index for size, index in zip(sizes, place, strict=True)])
+            values[entry] = self.inputs[position][at]
+        for node in self.problem.body.graph.nodes:
+            if node.value is not None:
+                values[node[0]] = constant(node.value.item(), element_named(element_of(node[0])))
+        for node in self.problem.body.ops:
+            value = self.formulas[node](node, [None if entry is None else values[entry] for entry in node.inputs])
+            if node in kept:
+                kept[node][lane] = value
+                value = kept[node][lane]
+            values[node[0]] = value
+        for output, entry in zip(self.outputs, self.problem.outputs, strict=True):
+            output[place] = values[entry]
+
+
+def _steps(body: Body, shape: Shape) -> int:
+    """How much work it is, for all numbers."""
+    return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in DEAR else 1 for node in body.ops) // 4)

@@ -1,0 +1,270 @@
+"""What each element-wise op of ONNX computes, as an expression on the numbers at one place."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from accelerators.tvm.kernels.elementwise import functions
+from accelerators.tvm.kernels.elementwise.functions import at_least, at_most, magnitude
+from accelerators.tvm.kernels.language import (
+    Operand,
+    Value,
+    boolean,
+    constant,
+    element_named,
+    float32,
+    float64,
+    int8,
+    named,
+    power,
+    select,
+    sqrt,
+)
+from graph.node import Node
+from graph.types import TensorType
+
+Numbers = Sequence[Any]
+"""The numbers of an op's inputs at one place: values, and None for inputs that are left out."""
+
+Formula = Callable[[Node, Numbers], Value]
+
+HALVES = frozenset(("float16", "bfloat16"))
+"""What is computed in float32, and rounded after every op."""
+
+FLOAT32 = frozenset(("float32",))
+CHAINED = frozenset(("float32", "int32", "int64", "bool"))
+INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
+NUMBERS = INTEGERS | {"float32", "float64"}
+
+HIGHEST = 64
+"""The highest power of whole numbers that is multiplied out."""
+
+LATEST = 21
+"""The version that a selector names, which is not told the graph's: formulas hold from version 7 on."""
+
+
+def formula(node: Node, version: int) -> Formula | None:
+    """How to compute the node's number from its inputs' numbers; None if this room cannot say."""
+    compute = _FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
+    typed = all(isinstance(entry.type, TensorType) and entry.type.is_static for entry in (*node.reads, *node.outputs))
+    if compute is None or not typed:
+        return None
+    if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):
+        return None
+    if node.op == "BitCast" and _element(node.reads[0]).bits != _element(node[0]).bits:
+        return None
+    read = next((dtypes for ops, dtypes in _DTYPES if node.op in ops), FLOAT32)
+    if any(_dtype(entry) not in read for entry in node.reads) or _dtype(node[0]) not in NUMBERS | {"bool", "float16"}:
+        return None
+    return compute
+
+
+def _dtype(entry: Any) -> str:
+    return str(entry.type.dtype)
+
+
+def _element(entry: Any) -> Any:
+    return element_named(_dtype(entry))
+
+
+def _number(node: Node, name: str, default: float) -> float:
+    return float(node.attrs.get(name, default))
+
+
+def _clip(node: Node, x: Numbers) -> Value:
+    low = x[1] if len(x) > 1 and x[1] is not None else _bound(node, "min")
+    high = x[2] if len(x) > 2 and x[2] is not None else _bound(node, "max")
+    clipped: Value = x[0]
+    if low is not None:
+        clipped = _held(node, 1, low, at_least(clipped, low))
+    return clipped if high is None else _held(node, 2, high, at_most(clipped, high))
+
+
+def _held(node: Node, place: int, bound: Operand, clipped: Value) -> Value:
+    """What is left within a bound; a bound that is no number makes everything none."""
+    entry = node.inputs[place] if len(node.inputs) > place else None
+    value = entry.node.value if entry is not None else float(node.attrs["min" if place == 1 else "max"])
+    if value is not None and not math.isnan(float(value)):
+        return clipped
+    limit = bound if isinstance(bound, Value) else constant(bound, clipped.type.element)
+    return select(limit <= math.inf, clipped, limit)
+
+
+def _bound(node: Node, name: str) -> float | None:
+    return float(node.attrs[name]) if name in node.attrs else None
+
+
+def _sign(node: Node, x: Numbers) -> Value:
+    """What is no number stays so, and of the two zeros there is one."""
+    zero = constant(0.0, x[0].type.element)
+    below = select(x[0] < zero, zero - 1.0, select(x[0].equals(zero), zero, x[0]))
+    return select(x[0] > zero, 1.0, below)
+
+
+def _gelu(node: Node, x: Numbers) -> Value:
+    half = x[0] * 0.5
+    if node.attrs.get("approximate", "none") == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x[0] + 0.044715 * x[0] * x[0] * x[0])
+        return half * (1.0 + functions.tanh(inner))
+    return half * (1.0 + functions.erf(x[0] * math.sqrt(0.5)))
+
+
+def _elu(x: Value, alpha: float) -> Value:
+    return select(x > 0.0, x, alpha * (functions.exp_of_negative(at_most(x, 0.0)) - 1.0))
+
+
+def _selu(node: Node, x: Numbers) -> Value:
+    alpha, gamma = _number(node, "alpha", 1.6732632423543772), _number(node, "gamma", 1.0507009873554805)
+    return gamma * _elu(x[0], alpha)
+
+
+def _hard_sigmoid(x: Value, alpha: float, beta: float) -> Value:
+    return at_least(at_most(alpha * x + beta, 1.0), 0.0)
+
+
+def _fold(operation: Callable[[Value, Value], Value]) -> Formula:
+    return lambda node, x: functools.reduce(operation, x)
+
+
+def _cast(node: Node, x: Numbers) -> Value:
+    element = _element(node[0])
+    if element is boolean:  # by a choice, since `!=` of floats is false for what is no number
+        return select(x[0].equals(0), constant(0, boolean), constant(1, boolean))
+    cast: Value = x[0].cast(element)
+    return cast
+
+
+def _shift(node: Node, x: Numbers) -> Value:
+    """By a count that the type has no bits for, or a negative one, everything leaves: zero, or the sign to the right."""
+    element = _element(node[0])
+    fits = x[1] < element.bits
+    if element.kind == "int":
+        fits = fits & (x[1] >= 0)
+    count = select(fits, x[1], 0)
+    if node.attrs.get("direction", "LEFT") in ("LEFT", b"LEFT"):
+        return select(fits, x[0] << count, 0)
+    return select(fits, x[0] >> count, select(x[0] < 0, constant(-1, element), 0) if element.kind == "int" else 0)
+
+
+def _power(node: Node, x: Numbers) -> Value:
+    """Whole numbers to a known power as products, which count modulo the type's size; others by way of double precision."""
+    element, exponent = _element(node[0]), node.reads[1].node.value
+    if exponent is not None and exponent.size == 1 and element is float32 and exponent.item() in (2, 3):
+        return x[0] * x[0] if exponent.item() == 2 else x[0] * x[0] * x[0]
+    if is_whole_power(node):
+        assert exponent is not None
+        return _product(x[0], int(exponent.item()))
+    middle = element if element.kind == "float" else float64
+    return power(x[0].cast(middle), x[1].cast(middle)).cast(element)
+
+
+def is_whole_power(node: Node) -> bool:
+    """Is it a whole number to a whole power?"""
+    return _dtype(node[0]) in INTEGERS and _dtype(node.reads[1]) in INTEGERS
+
+
+def _is_known_power(node: Node) -> bool:
+    exponent = node.reads[1].node.value
+    return exponent is not None and exponent.size == 1 and 0 <= exponent.item() <= HIGHEST
+
+
+def _product(x: Value, count: int) -> Value:
+    """So many of them multiplied, by squares."""
+    if count < 2:
+        return x if count else constant(1, x.type.element)
+    half = named(_product(x, count // 2), lambda half: half * half)
+    return half * x if count % 2 else half
+
+
+def _better(a: Value, b: Value, wins: Value) -> Value:
+    """b where it wins or is not a number, else a."""
+    better = select(wins, b, a)
+    return better if a.type.element.is_whole else select(b <= math.inf, better, b)
+
+
+def _equal(node: Node, x: Numbers) -> Value:
+    """Truth values as numbers: LLVM has no comparison of vectors of them that TVM would write."""
+    first, second = (value.cast(int8) for value in x) if _dtype(node.reads[0]) == "bool" else x
+    equal: Value = first.equals(second)
+    return equal
+
+
+def _is_infinite(node: Node, x: Numbers) -> Value:
+    never = constant(0, boolean)
+    above = x[0].equals(math.inf) if node.attrs.get("detect_positive", 1) else never
+    below = x[0].equals(-math.inf) if node.attrs.get("detect_negative", 1) else never
+    return above | below
+
+
+def _is_nan(node: Node, x: Numbers) -> Value:
+    """What is not at most infinite."""
+    return select(x[0] <= math.inf, constant(0, boolean), constant(1, boolean))
+
+
+_FORMULAS: dict[str, Formula] = {
+    "BitCast": lambda n, x: x[0].bits_as(_element(n[0])),
+    "BitShift": _shift,
+    "Pow": _power,
+    "IsInf": _is_infinite,
+    "IsNaN": _is_nan,
+    "Add": lambda n, x: x[0] + x[1],
+    "Sub": lambda n, x: x[0] - x[1],
+    "Mul": lambda n, x: x[0] * x[1],
+    "Div": lambda n, x: x[0] / x[1],
+    "Neg": lambda n, x: 0.0 - x[0],
+    "Abs": lambda n, x: magnitude(x[0]),
+    "Relu": lambda n, x: at_least(x[0], 0.0),
+    "LeakyRelu": lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01)),
+    "PRelu": lambda n, x: select(x[0] < 0.0, x[0] * x[1], x[0]),
+    "ThresholdedRelu": lambda n, x: select(x[0] > _number(n, "alpha", 1.0), x[0], 0.0),
+    "Clip": _clip,
+    "Sign": _sign,
+    "Sqrt": lambda n, x: sqrt(x[0]),
+    "Reciprocal": lambda n, x: 1.0 / x[0],
+    "Exp": lambda n, x: functions.exp(x[0]),
+    "Tanh": lambda n, x: functions.tanh(x[0]),
+    "Erf": lambda n, x: functions.erf(x[0]),
+    "Sigmoid": lambda n, x: functions.sigmoid(x[0]),
+    "Softplus": lambda n, x: functions.softplus(x[0]),
+    "Mish": lambda n, x: functions.mish(x[0]),
+    "Swish": lambda n, x: x[0] * functions.sigmoid(x[0] * _number(n, "alpha", 1.0)),
+    "HardSigmoid": lambda n, x: _hard_sigmoid(x[0], _number(n, "alpha", 0.2), _number(n, "beta", 0.5)),
+    "HardSwish": lambda n, x: x[0] * _hard_sigmoid(x[0], 1 / 6, 0.5),
+    "Elu": lambda n, x: _elu(x[0], _number(n, "alpha", 1.0)),
+    "Selu": _selu,
+    "Gelu": _gelu,
+    "Softsign": lambda n, x: x[0] / (1.0 + magnitude(x[0])),
+    "Sum": _fold(lambda a, b: a + b),
+    "Max": _fold(lambda a, b: _better(a, b, a < b)),
+    "Min": _fold(lambda a, b: _better(a, b, a > b)),
+    "Where": lambda n, x: select(x[0], x[1], x[2]),
+    "And": lambda n, x: x[0] & x[1],
+    "Or": lambda n, x: x[0] | x[1],
+    "Not": lambda n, x: select(x[0], constant(0, boolean), constant(1, boolean)),
+    "Equal": _equal,
+    "Less": lambda n, x: x[0] < x[1],
+    "LessOrEqual": lambda n, x: x[0] <= x[1],
+    "Greater": lambda n, x: x[0] > x[1],
+    "GreaterOrEqual": lambda n, x: x[0] >= x[1],
+    "Cast": _cast,
+}
+
+DEAR = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu Softsign HardSwish Sqrt Reciprocal Div".split())
+"""Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
+
+LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
+"""Functions that take many instructions."""
+
+_DTYPES = (
+    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal".split()), CHAINED),
+    (frozenset(("Cast",)), CHAINED | {"float16", "float64"}),
+    (frozenset(("Clip", "PRelu", "Relu", "Sign")), frozenset(("float32", "float64"))),
+    (frozenset(("Pow", "Max", "Min")), NUMBERS),
+    (frozenset(("BitCast",)), NUMBERS),
+    (frozenset(("BitShift",)), INTEGERS - {"uint32", "uint64"}),
+    (frozenset(("IsInf", "IsNaN")), frozenset(("float32", "float64"))),
+)
+"""Ops that read other numbers than float32 here."""

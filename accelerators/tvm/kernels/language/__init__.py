@@ -1,0 +1,60 @@
+"""The language that kernels are written in: typed expressions over buffers, loops, and what a processor offers beside.
+
+    kernel = Kernel("twice")
+    x, y = kernel.input("x", float32, (64, 16)), kernel.output("y", float32, (64, 16))
+    with kernel.loop(64, "row") as row:
+        y[row, 0] = x.vector(16, row, 0) * 2.0
+
+`str(kernel)` is its text, `emit(kernel)` the function for TVM. What does not fit is an error where it is written."""
+
+from accelerators.tvm.kernels.language.buffers import Buffer, Registers
+from accelerators.tvm.kernels.language.emit import emit
+from accelerators.tvm.kernels.language.intrinsics import (
+    Intrinsic,
+    exp,
+    lane_max,
+    lane_min,
+    lane_sum,
+    log,
+    power,
+    sqrt,
+)
+from accelerators.tvm.kernels.language.kernel import Kernel
+from accelerators.tvm.kernels.language.types import (
+    ELEMENTS,
+    Element,
+    Type,
+    bfloat16,
+    boolean,
+    element_named,
+    float16,
+    float32,
+    float64,
+    index,
+    int8,
+    int16,
+    int32,
+    int64,
+    type_of,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from accelerators.tvm.kernels.language.values import (
+    Operand,
+    Value,
+    constant,
+    if_inside,
+    maximum,
+    minimum,
+    named,
+    select,
+)
+
+__all__ = [
+    "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16", "boolean",
+    "constant", "element_named", "emit", "exp", "float16", "float32", "float64", "if_inside", "index", "int8", "int16", "int32",
+    "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "power", "select", "sqrt", "type_of",
+    "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip

@@ -1,0 +1,109 @@
+"""Where the numbers of a kernel stand: its arguments, memory of its own, and arrays of vectors that stay in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.types import Element, type_of
+from accelerators.tvm.kernels.language.values import Load, Operand, Value, as_index
+
+if TYPE_CHECKING:
+    from accelerators.tvm.kernels.language.statements import Statement
+
+Role = Literal["input", "output", "stack", "memory"]
+
+Index = Operand | tuple[Operand, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Buffer:
+    """Numbers of one element type. `buffer[i, j]` reads one, `buffer[i, j] = value` writes one, or as many neighbours as the
+    value has lanes; `buffer.vector(lanes, i, j)` reads as many."""
+
+    name: str
+    """As the text of the kernel calls it."""
+    element: Element
+    """What each number is."""
+    shape: tuple[int | Value, ...]
+    """Its sizes; one that is known only while the kernel runs is a value of the kernel."""
+    role: Role
+    """An argument of the kernel, or its own: on the stack, which the processor keeps in registers where it can, or in memory."""
+    emit: Callable[[Statement], None]
+    """Adds a statement to the kernel that it belongs to."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Its sizes, all of which are known while the kernel is written."""
+        known = tuple([size for size in self.shape if isinstance(size, int)])
+        if len(known) < len(self.shape):
+            raise CompileError(f"a size of buffer {self.name} is known only while the kernel runs")
+        return known
+
+    def __getitem__(self, place: Index) -> Value:
+        return Load(type_of(self.element), self, self.place(place))
+
+    def vector(self, lanes: int, *place: Operand) -> Value:
+        """So many neighbours along the last dimension, from a place on."""
+        return Load(type_of(self.element, lanes), self, self.place(place))
+
+    def __setitem__(self, place: Index, value: Operand) -> None:
+        from accelerators.tvm.kernels.language.statements import Store
+        from accelerators.tvm.kernels.language.values import typed
+
+        lanes = value.type.lanes if isinstance(value, Value) else 1
+        self.emit(Store(self, self.place(place), typed(value, type_of(self.element, lanes))))
+
+    def place(self, given: Index) -> tuple[Value, ...]:
+        """The indices, checked: as many as dimensions, and none outside of a size that is known."""
+        listed = given if isinstance(given, tuple) else (given,)
+        if len(listed) != len(self.shape):
+            raise CompileError(f"buffer {self.name} has {len(self.shape)} dimensions, and {len(listed)} indices are given")
+        for index, size in zip(listed, self.shape, strict=True):
+            if isinstance(index, int) and isinstance(size, int) and not 0 <= index < size:
+                raise CompileError(f"index {index} is outside of a dimension of {size} of buffer {self.name}")
+        return tuple([as_index(index) for index in listed])
+
+
+@attrs.frozen(slots=True, eq=False)
+class Registers:
+    """An array of vectors, numbered by row and column, that the processor keeps in registers while all its indices are known
+    once loops are unrolled. `acc[r, v]` is a vector."""
+
+    buffer: Buffer
+    """The numbers one after another, on the stack."""
+    shape: tuple[int, ...]
+    """How many vectors."""
+    lanes: int
+    """Numbers of a vector."""
+
+    def __getitem__(self, place: Index) -> Value:
+        return self.buffer.vector(self.lanes, self._first(place))
+
+    def __setitem__(self, place: Index, value: Operand) -> None:
+        from accelerators.tvm.kernels.language.values import typed
+
+        self.buffer[self._first(place)] = typed(value, type_of(self.buffer.element, self.lanes))
+
+    def lane(self, place: Index, lane: Operand) -> Value:
+        """A single number of a vector."""
+        return self.buffer[self._first(place) + lane]
+
+    def set_lane(self, place: Index, lane: Operand, value: Operand) -> None:
+        """Write a single number of a vector."""
+        self.buffer[self._first(place) + lane] = value
+
+    def _first(self, given: Index) -> Operand:
+        """Where a vector begins."""
+        listed = given if isinstance(given, tuple) else (given,)
+        if len(listed) != len(self.shape):
+            raise CompileError(f"{self.buffer.name} has {len(self.shape)} dimensions, and {len(listed)} indices are given")
+        first: Operand = 0
+        for d, index in enumerate(listed):
+            step = math.prod(self.shape[d + 1 :]) * self.lanes
+            first = index * step if d == 0 else first + index * step
+        return first

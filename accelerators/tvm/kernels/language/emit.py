@@ -1,0 +1,237 @@
+"""A kernel as TensorIR: each statement is handed to TVM's builder, in the order in which it was written."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from accelerators.tvm.kernels.language.buffers import Buffer
+from accelerators.tvm.kernels.language.kernel import Kernel
+from accelerators.tvm.kernels.language.statements import (
+    Allocate,
+    Bind,
+    Do,
+    Loop,
+    Require,
+    Statement,
+    Store,
+    When,
+)
+from accelerators.tvm.kernels.language.types import Type
+from accelerators.tvm.kernels.language.values import (
+    Binary,
+    Bits,
+    Call,
+    Cast,
+    Choice,
+    Constant,
+    Load,
+    Named,
+    Not,
+    Spread,
+    Value,
+    Variable,
+)
+from accelerators.tvm.library import part
+
+WRITTEN = "partita.written"
+"""Marks a function that was written in this language: its loops need no more than to be lowered."""
+
+STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
+"""Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
+
+
+def emit(kernel: Kernel) -> Any:
+    """The TensorIR function `main` of the kernel's arguments, in one block that declares nothing: Relax asks for one, and no
+    schedule will look into it."""
+    script, maker = part("tirx.script.builder"), part("script.ir_builder").IRBuilder()
+    emitter = _Emitter()
+    with maker, script.prim_func(s_tir=True):
+        script.func_name("main")
+        for buffer in kernel.arguments:
+            emitter.argument(buffer)
+        script.func_attr({"tirx.noalias": True, WRITTEN: True})
+        with script.sblock("root"):
+            script.reads()
+            script.writes()
+            emitter.block(kernel.statements)
+    return maker.get()
+
+
+class _Emitter:
+    """What stands for each name and buffer of the kernel in TVM."""
+
+    def __init__(self) -> None:
+        self.script = part("tirx.script.builder")
+        self.words = part("script.tirx")
+        self.tirx = part("tirx")
+        self.call_name = part("script.ir_builder").IRBuilder.name
+        self.known: dict[Variable | Buffer, Any] = {}
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def argument(self, buffer: Buffer) -> None:
+        """An argument of the function."""
+        shape = tuple([size if isinstance(size, int) else self._size(size) for size in buffer.shape])
+        self.known[buffer] = self.script.arg(buffer.name, self.script.buffer(shape, buffer.element.name))
+
+    def _size(self, size: Value) -> Any:
+        """A size that is known while the kernel runs; TVM takes it from the shapes of the arguments that it is given."""
+        for value in (part_ for part_ in _variables(size) if part_ not in self.known):
+            self.known[value] = self.tirx.Var(value.name, value.type.element.name)
+        return self.value(size)
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """The statements in order."""
+        for statement in statements:
+            _STATEMENTS[type(statement)](self, statement)
+
+    def store(self, statement: Store) -> None:
+        value = statement.value
+        self.script.buffer_store(
+            self.known[statement.buffer], self.value(value), self.place(statement.place, value.type.lanes)
+        )
+
+    def bind(self, statement: Bind) -> None:
+        value = self.value(statement.value)
+        value = self.tirx.const(value) if isinstance(value, (int, float)) else value
+        variable = self.words.let.as_var(rhs_dtype=value.ty)
+        self.call_name(statement.variable.name, variable)
+        self.script.Bind(value, var=variable)
+        self.known[statement.variable] = variable
+
+    def allocate(self, statement: Allocate) -> None:
+        buffer = statement.buffer
+        options = STACK if buffer.role == "stack" else {}
+        made = self.words.alloc_buffer(buffer.shape, buffer.element.name, **options)
+        self.call_name(buffer.name, made)
+        self.known[buffer] = made
+
+    def do(self, statement: Do) -> None:
+        self.script.evaluate(self.value(statement.call))
+
+    def require(self, statement: Require) -> None:
+        with self.script.Assert(self.value(statement.condition), statement.message):
+            return
+
+    def loop(self, statement: Loop) -> None:
+        kind = getattr(self.words, statement.kind)
+        with kind(self.value(statement.count)) as variable:
+            self.call_name(statement.variable.name, variable)
+            self.known[statement.variable] = variable
+            self.block(statement.body)
+
+    def when(self, statement: When) -> None:
+        condition = self.value(statement.condition)
+        if isinstance(condition, bool):
+            self.block(statement.yes if condition else statement.no)
+            return
+        with self.script.If(condition):
+            with self.script.Then():
+                self.block(statement.yes)
+            if statement.no:
+                with self.script.Else():
+                    self.block(statement.no)
+
+    # -- expressions ---------------------------------------------------------------------------------------
+
+    def value(self, value: Value) -> Any:
+        """The expression as TVM's; a plain index stays a number of Python, to which TVM gives the type that fits."""
+        return _VALUES[type(value)](self, value)
+
+    def constant(self, value: Constant) -> Any:
+        if value.type.element.kind == "index":
+            return value.number
+        number = self.tirx.const(value.number, value.type.element.name)
+        return number if value.type.lanes == 1 else self.words.Broadcast(number, value.type.lanes)
+
+    def variable(self, value: Variable) -> Any:
+        return self.known[value]
+
+    def binary(self, value: Binary) -> Any:
+        return _OPERATORS[value.operator](self.tirx, self.value(value.left), self.value(value.right))
+
+    def negation(self, value: Not) -> Any:
+        return self.tirx.Not(self.value(value.value))
+
+    def cast(self, value: Cast) -> Any:
+        given = self.value(value.value)
+        wanted = tvm_type(value.type)
+        return self.tirx.const(given, wanted) if isinstance(given, int) else given.astype(wanted)
+
+    def bits(self, value: Bits) -> Any:
+        return self.tirx.reinterpret(tvm_type(value.type), self.value(value.value))
+
+    def spread(self, value: Spread) -> Any:
+        return self.words.Broadcast(self.value(value.value), value.type.lanes)
+
+    def choice(self, value: Choice) -> Any:
+        choose = self.words.if_then_else if value.guards else self.words.Select
+        return choose(self.value(value.condition), self.value(value.yes), self.value(value.no))
+
+    def load(self, value: Load) -> Any:
+        return self.known[value.buffer][self.place(value.place, value.type.lanes)]
+
+    def call(self, value: Call) -> Any:
+        given = [self.value(argument) for argument in value.arguments]
+        return value.intrinsic.emit(self.words, tvm_type(value.type), given)
+
+    def named(self, value: Named) -> Any:
+        variable = self.tirx.Var(value.variable.name, tvm_type(value.type if value.value is None else value.value.type))
+        self.known[value.variable] = variable
+        given = self.value(value.value)
+        return self.tirx.Let(variable, given, self.value(value.body))
+
+    def place(self, place: Sequence[Value], lanes: int) -> tuple[Any, ...]:
+        """The indices; the last one runs along the lanes of a vector."""
+        indices = [self.value(index) for index in place]
+        if lanes > 1:
+            indices[-1] = self.words.ramp(indices[-1], 1, lanes)
+        return tuple(indices)
+
+
+def tvm_type(type: Type) -> str:
+    """The type as TVM writes it."""
+    return type.element.name if type.lanes == 1 else f"{type.element.name}x{type.lanes}"
+
+
+def _variables(value: Value) -> list[Variable]:
+    from accelerators.tvm.kernels.language.values import walk
+
+    return [part_ for part_ in walk([value]) if isinstance(part_, Variable)]
+
+
+_STATEMENTS: Mapping[type[Statement], Callable[[Any, Any], None]] = {
+    Store: _Emitter.store, Bind: _Emitter.bind, Allocate: _Emitter.allocate, Do: _Emitter.do, Require: _Emitter.require,
+    Loop: _Emitter.loop, When: _Emitter.when,
+}  # fmt: skip
+
+_VALUES: Mapping[type[Value], Callable[[Any, Any], Any]] = {
+    Constant: _Emitter.constant, Variable: _Emitter.variable, Binary: _Emitter.binary, Not: _Emitter.negation,
+    Cast: _Emitter.cast, Bits: _Emitter.bits, Spread: _Emitter.spread, Choice: _Emitter.choice, Load: _Emitter.load,
+    Call: _Emitter.call, Named: _Emitter.named,
+}  # fmt: skip
+
+
+def _plain(join: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    return lambda tirx, a, b: join(a, b)
+
+
+def _are_known(a: Any, b: Any) -> bool:
+    """Are both indices that are known while the kernel is written?"""
+    return isinstance(a, int) and isinstance(b, int)
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
+    "+": _plain(operator.add), "-": _plain(operator.sub), "*": _plain(operator.mul), "/": _plain(operator.truediv),
+    "//": _plain(operator.floordiv), "%": _plain(operator.mod), "<<": _plain(operator.lshift), ">>": _plain(operator.rshift),
+    "<": _plain(operator.lt), "<=": _plain(operator.le), ">": _plain(operator.gt), ">=": _plain(operator.ge),
+    "^": _plain(operator.xor),
+    "==": lambda tirx, a, b: a == b if _are_known(a, b) else tirx.EQ(a, b),
+    "!=": lambda tirx, a, b: a != b if _are_known(a, b) else tirx.NE(a, b),
+    "&": lambda tirx, a, b: tirx.And(a, b) if "bool" in str(a.ty.dtype) else a & b,
+    "|": lambda tirx, a, b: tirx.Or(a, b) if "bool" in str(a.ty.dtype) else a | b,
+    "min": lambda tirx, a, b: min(a, b) if _are_known(a, b) else tirx.min(a, b),
+    "max": lambda tirx, a, b: max(a, b) if _are_known(a, b) else tirx.max(a, b),
+}  # fmt: skip

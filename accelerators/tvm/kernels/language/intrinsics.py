@@ -1,0 +1,93 @@
+"""What a kernel may call, each with its signature; everything else is arithmetic.
+
+An intrinsic is one row: what it takes, what it makes, and what it is for TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.types import Type, type_of
+from accelerators.tvm.kernels.language.values import Call, Load, Value
+
+Emit = Callable[[Any, str, Sequence[Any]], Any]
+"""From TVM's script module, the result's TVM type and the arguments to TVM's expression."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Intrinsic:
+    """One function that a kernel may call."""
+
+    name: str
+    """As the text of a kernel calls it."""
+    result: Callable[[Sequence[Type]], Type | None]
+    """The type of what it makes of arguments of these types; None where they do not fit."""
+    takes: str
+    """What it takes, in words, for the error."""
+    emit: Emit
+    """The call as TVM's expression."""
+
+    def __call__(self, *arguments: Value) -> Call:
+        """An expression that calls it."""
+        types = [argument.type for argument in arguments]
+        made = self.result(types)
+        if made is None:
+            raise CompileError(f"{self.name} takes {self.takes}, not {', '.join(map(str, types)) or 'nothing'}")
+        return Call(made, self, arguments)
+
+
+def _same_float(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 1 and types[0].element.kind == "float"
+    return types[0] if fits else None
+
+
+def _two_floats(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 2 and types[0] is types[1] and types[0].element.kind == "float"
+    return types[0] if fits else None
+
+
+def _lane_of_vector(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 1 and types[0].lanes > 1 and types[0].element.kind == "float"
+    return type_of(types[0].element) if fits else None
+
+
+def _any_one(types: Sequence[Type]) -> Type | None:
+    return types[0] if len(types) == 1 else None
+
+
+def _plain(name: str) -> Emit:
+    return lambda script, dtype, given: getattr(script, name)(*given)
+
+
+def _joined(name: str, *before: float) -> Emit:
+    """A reduction over a vector's lanes by LLVM's intrinsic."""
+
+    def emit(script: Any, dtype: str, given: Sequence[Any]) -> Any:
+        start = [getattr(script, dtype)(value) for value in before]
+        return script.call_llvm_pure_intrin(dtype, f"llvm.vector.reduce.{name}", *start, *given)
+
+    return emit
+
+
+def _prefetch(script: Any, dtype: str, given: Sequence[Any]) -> Any:
+    return script.call_intrin("void", "tirx.prefetch", script.address_of(given[0]), 0, 3, 1)
+
+
+sqrt = Intrinsic("sqrt", _same_float, "one value of floating point", _plain("sqrt"))
+exp = Intrinsic("exp", _same_float, "one value of floating point", _plain("exp"))
+log = Intrinsic("log", _same_float, "one value of floating point", _plain("log"))
+power = Intrinsic("power", _two_floats, "two values of one floating-point type", _plain("pow"))
+lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
+lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))
+lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point", _joined("fmin"))
+prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
+
+
+def prefetch_of(number: Value) -> Call:
+    """A call that fetches the line of the cache in which this number of a buffer stands."""
+    if not isinstance(number, Load):
+        raise CompileError(f"{number} stands in no buffer: only what does can be fetched ahead")
+    return prefetch(number)

@@ -1,0 +1,211 @@
+"""Writing a kernel: `Kernel` gives its buffers and its blocks, and notes each statement where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.buffers import Buffer, Registers
+from accelerators.tvm.kernels.language.intrinsics import prefetch_of
+from accelerators.tvm.kernels.language.statements import (
+    Allocate,
+    Bind,
+    Do,
+    Loop,
+    LoopKind,
+    Require,
+    Statement,
+    Store,
+    When,
+)
+from accelerators.tvm.kernels.language.types import Element, boolean, index, type_of
+from accelerators.tvm.kernels.language.values import Load, Named, Operand, Value, Variable, as_index, walk
+
+Shape = tuple[int, ...]
+
+
+class Kernel:
+    """One function over buffers. Blocks are `with` statements:
+
+    with kernel.loop(8, "i") as i:
+        y[i] = x[i] * 2.0
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """What the kernel is called in its text."""
+        self.arguments: list[Buffer] = []
+        """Inputs and outputs in the order in which they are passed."""
+        self._blocks: list[list[Statement]] = [[]]
+        self._known: dict[Buffer | Variable, None] = {}
+
+    @property
+    def statements(self) -> list[Statement]:
+        """All that the kernel does."""
+        if len(self._blocks) != 1:
+            raise CompileError(f"kernel {self.name} is not written to its end: a block is open")
+        return self._blocks[0]
+
+    def __str__(self) -> str:
+        from accelerators.tvm.kernels.language.text import kernel_text
+
+        return kernel_text(self)
+
+    # -- what it works on ----------------------------------------------------------------------------------
+
+    def input(self, name: str, element: Element, shape: tuple[int | Value, ...]) -> Buffer:
+        """A buffer that it reads."""
+        return self._argument(Buffer(name, element, shape, "input", self._add))
+
+    def output(self, name: str, element: Element, shape: tuple[int | Value, ...]) -> Buffer:
+        """A buffer that it writes."""
+        return self._argument(Buffer(name, element, shape, "output", self._add))
+
+    def size(self, name: str) -> Value:
+        """A size of the buffers that are named after it, known only while the kernel runs."""
+        variable = Variable(type_of(index), name)
+        self._know(variable)
+        return variable
+
+    def _argument(self, buffer: Buffer) -> Buffer:
+        if len(self._blocks) != 1 or self._blocks[0]:
+            raise CompileError(f"buffer {buffer.name} comes after the first statement of kernel {self.name}")
+        self.arguments.append(buffer)
+        self._know(buffer)
+        return buffer
+
+    def stack(self, name: str, element: Element, shape: Shape) -> Buffer:
+        """A small buffer of its own, which the processor keeps in registers where all indices are known."""
+        return self._allocated(Buffer(name, element, shape, "stack", self._add))
+
+    def registers(self, name: str, element: Element, shape: Shape, lanes: int) -> Registers:
+        """An array of vectors on the stack."""
+        count = lanes
+        for size in shape:
+            count *= size
+        return Registers(self.stack(name, element, (count,)), shape, lanes)
+
+    def memory(self, name: str, element: Element, shape: Shape) -> Buffer:
+        """A buffer of its own in memory."""
+        return self._allocated(Buffer(name, element, shape, "memory", self._add))
+
+    def _allocated(self, buffer: Buffer) -> Buffer:
+        self._blocks[-1].append(Allocate(buffer))
+        self._know(buffer)
+        return buffer
+
+    def name_value(self, name: str, value: Operand) -> Value:
+        """The value under a name: it is computed once, here."""
+        value = value if isinstance(value, Value) else as_index(value)
+        self._check(value)
+        variable = Variable(value.type, name)
+        self._blocks[-1].append(Bind(variable, value))
+        self._know(variable)
+        return variable
+
+    # -- blocks --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def loop(self, count: Operand, name: str, kind: LoopKind = "serial") -> Iterator[Value]:
+        """A block for each number from 0 up to `count`; one that runs along a vector's lanes, or is unrolled, has a count that
+        is known."""
+        number = as_index(count)
+        self._check(number)
+        if kind in ("vectorized", "unroll") and not isinstance(count, int):
+            raise CompileError(f"loop {name}: how often it is {kind} has to be known, and {count} is not")
+        variable = Variable(type_of(index), name)
+        with self._block(variable) as body:
+            yield variable
+        if body and not (isinstance(count, int) and count <= 0):
+            self._blocks[-1].append(Loop(variable, number, kind, body))
+
+    def unroll(self, count: int, name: str) -> AbstractContextManager[Value]:
+        """A block written out for each number."""
+        return self.loop(count, name, "unroll")
+
+    def lanes(self, count: int, name: str = "l") -> AbstractContextManager[Value]:
+        """A block for all lanes of a vector at once."""
+        return self.loop(count, name, "vectorized")
+
+    def tasks(self, count: Operand, name: str, parallel: bool) -> AbstractContextManager[Value]:
+        """A block for each task; several threads share them where the work is worth it."""
+        return self.loop(count, name, "parallel" if parallel and not (isinstance(count, int) and count == 1) else "serial")
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """A block where the condition holds."""
+        self._check(condition)
+        if condition.type is not type_of(boolean):
+            raise CompileError(f"{condition} is {condition.type}, and a condition is one truth value")
+        with self._block() as body:
+            yield
+        self._blocks[-1].append(When(condition, body))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """A block where the condition of the block before does not hold."""
+        statements = self._blocks[-1]
+        before = statements[-1] if statements else None
+        if not isinstance(before, When) or before.no:
+            raise CompileError("otherwise() stands right after the block of a when()")
+        with self._block() as body:
+            yield
+        before.no.extend(body)
+
+    @contextmanager
+    def _block(self, *known: Variable) -> Iterator[list[Statement]]:
+        """A block inside the current one; what is made in it is forgotten after it."""
+        outside = len(self._known)
+        self._known.update(dict.fromkeys(known))
+        self._blocks.append([])
+        try:
+            yield self._blocks[-1]
+        finally:
+            self._blocks.pop()
+            for _ in range(len(self._known) - outside):
+                self._known.popitem()
+
+    # -- single statements ---------------------------------------------------------------------------------
+
+    def prefetch(self, number: Value) -> None:
+        """Fetch the line of the cache in which this number of a buffer stands."""
+        self._add(Do(prefetch_of(number)))
+
+    def require(self, condition: Value, message: str) -> None:
+        """Let the run fail with this message where the condition does not hold."""
+        self._add(Require(condition, message))
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def _add(self, statement: Statement) -> None:
+        if isinstance(statement, Store):
+            self._check(*statement.place, statement.value)
+            if statement.buffer not in self._known:
+                raise self._unknown(statement.buffer.name)
+            if statement.buffer.role == "input":
+                raise CompileError(f"kernel {self.name} writes to {statement.buffer.name}, which is an input")
+        elif isinstance(statement, Do):
+            self._check(statement.call)
+        elif isinstance(statement, Require):
+            self._check(statement.condition)
+        self._blocks[-1].append(statement)
+
+    def _know(self, what: Buffer | Variable) -> None:
+        self._known[what] = None
+
+    def _check(self, *values: Value) -> None:
+        """Every name and every buffer in these is known where they are written."""
+        known, used = self._known, list(walk(values))
+        own = {value.variable for value in used if isinstance(value, Named)}
+        for value in used:
+            if isinstance(value, Variable) and value not in known and value not in own:
+                raise self._unknown(value.name)
+            if isinstance(value, Load) and value.buffer not in known:
+                raise self._unknown(value.buffer.name)
+
+    def _unknown(self, name: str) -> CompileError:
+        return CompileError(
+            f"kernel {self.name} uses {name} where it is not known",
+            remedy="A name, a loop's counter and a buffer are known in the block that makes them, and after they are made",
+        )

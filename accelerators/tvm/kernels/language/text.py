@@ -1,0 +1,141 @@
+"""A kernel as text that reads like the loops that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from accelerators.tvm.kernels.language.buffers import Buffer
+from accelerators.tvm.kernels.language.kernel import Kernel
+from accelerators.tvm.kernels.language.statements import (
+    Allocate,
+    Bind,
+    Do,
+    Loop,
+    Require,
+    Statement,
+    Store,
+    When,
+)
+from accelerators.tvm.kernels.language.types import Type
+from accelerators.tvm.kernels.language.values import (
+    Binary,
+    Bits,
+    Call,
+    Cast,
+    Choice,
+    Constant,
+    Load,
+    Named,
+    Not,
+    Spread,
+    Value,
+    Variable,
+)
+
+_STRENGTH = {
+    "|": 1, "&": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "^": 5, "<<": 6, ">>": 6, "+": 7, "-": 7, "*": 8, "/": 8,
+    "//": 8, "%": 8,
+}  # fmt: skip
+"""How tightly an operator binds; equally strong ones join from the left."""
+
+_WORDS = {"&": "and", "|": "or"}
+"""How operators of truth values are written."""
+
+Names = Mapping[Variable, str]
+"""How the values are called that expressions around this one have named."""
+
+_LOOPS = {"serial": "for", "unroll": "unrolled", "vectorized": "lanes", "parallel": "parallel"}
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """The whole kernel."""
+    roles = {role: [argument for argument in kernel.arguments if argument.role == role] for role in ("input", "output")}
+    given, made = (", ".join(map(_declared, roles[role])) for role in ("input", "output"))
+    return "\n".join([f"kernel {kernel.name}({given}) -> ({made})", *_block(kernel.statements, 1)])
+
+
+def value_text(value: Value) -> str:
+    """An expression, with parentheses where it needs them."""
+    return _value(value, 0, {})
+
+
+def _declared(buffer: Buffer) -> str:
+    return f"{buffer.name}: {_tensor(buffer)}"
+
+
+def _tensor(buffer: Buffer) -> str:
+    sizes = ", ".join(str(size) if isinstance(size, int) else value_text(size) for size in buffer.shape)
+    return f"{buffer.element}[{sizes}]"
+
+
+def _block(statements: Sequence[Statement], depth: int) -> Iterator[str]:
+    before = "  " * depth
+    for statement in statements:
+        if isinstance(statement, Store):
+            yield f"{before}{_at(statement.buffer, statement.place, statement.value.type)} = {value_text(statement.value)}"
+        elif isinstance(statement, Bind):
+            yield f"{before}{statement.variable.name} := {value_text(statement.value)}"
+        elif isinstance(statement, Allocate):
+            where = "on the stack" if statement.buffer.role == "stack" else "in memory"
+            yield f"{before}{statement.buffer.name}: {_tensor(statement.buffer)} {where}"
+        elif isinstance(statement, Do):
+            yield f"{before}{value_text(statement.call)}"
+        elif isinstance(statement, Require):
+            yield f"{before}require {value_text(statement.condition)}, {statement.message!r}"
+        elif isinstance(statement, Loop):
+            yield f"{before}{_LOOPS[statement.kind]} {statement.variable.name} < {value_text(statement.count)}:"
+            yield from _block(statement.body, depth + 1)
+        elif isinstance(statement, When):
+            yield f"{before}if {value_text(statement.condition)}:"
+            yield from _block(statement.yes, depth + 1)
+            if statement.no:
+                yield f"{before}else:"
+                yield from _block(statement.no, depth + 1)
+
+
+def _at(buffer: Buffer, place: Sequence[Value], type: Type, names: Names = MappingProxyType({})) -> str:
+    indices = [_value(index, 0, names) for index in place]
+    if type.lanes > 1:
+        indices[-1] += f" ..{type.lanes}"
+    return f"{buffer.name}[{', '.join(indices)}]"
+
+
+def _value(value: Value, strength: int, names: Names) -> str:
+    """The text, in parentheses if the operator around it binds more tightly than `strength` allows."""
+    if isinstance(value, Binary) and value.operator in _STRENGTH:
+        own = _STRENGTH[value.operator]
+        sign = _WORDS.get(value.operator, "") if value.type.element.kind == "bool" else ""
+        left, right = _value(value.left, own, names), _value(value.right, own + 1, names)
+        text = f"{left} {sign or value.operator} {right}"
+        return f"({text})" if own < strength else text
+    if isinstance(value, Constant):
+        return str(value.number) if value.type.lanes == 1 else f"all({value.number})"
+    if isinstance(value, Variable):
+        return names.get(value, value.name)
+    if isinstance(value, Load):
+        return _at(value.buffer, value.place, value.type, names)
+    if isinstance(value, Not):
+        return f"not {_value(value.value, 9, names)}"
+    if isinstance(value, Named):
+        name = f"{value.variable.name}{len(names) or ''}"
+        body = _value(value.body, 0, {**names, value.variable: name})
+        text = f"let {name} = {_value(value.value, 0, names)} in {body}"
+        return f"({text})" if strength else text
+    return f"{_function(value)}({', '.join(_value(part, 0, names) for part in value.parts)})"
+
+
+def _function(value: Value) -> str:
+    """What stands before the parentheses."""
+    if isinstance(value, Binary):
+        return value.operator
+    if isinstance(value, Spread):
+        return "all"
+    if isinstance(value, Cast):
+        return value.type.element.short
+    if isinstance(value, Bits):
+        return f"bits_as_{value.type.element}"
+    if isinstance(value, Choice):
+        return "if_inside" if value.guards else "select"
+    assert isinstance(value, Call)
+    return value.intrinsic.name

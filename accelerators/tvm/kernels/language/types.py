@@ -1,0 +1,90 @@
+"""What a number of a kernel is: its element type, and how many of them a vector holds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import attrs
+
+from accelerators.errors import CompileError
+
+Kind = Literal["float", "int", "uint", "bool", "index"]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Element:
+    """The type of a single number."""
+
+    name: str
+    """As TVM and numpy call it; an index is TVM's int32."""
+    short: str
+    """As the text of a kernel calls it."""
+    kind: Kind
+    """What arithmetic it has."""
+    bits: int
+    """How many bits one number takes."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it an integer, signed or not, or an index?"""
+        return self.kind in ("int", "uint", "index")
+
+    def __str__(self) -> str:
+        return self.short
+
+
+@attrs.frozen(slots=True, eq=False)
+class Type:
+    """An element type, once or in the lanes of a vector. `type_of` makes them, each once, so that equal ones are one object."""
+
+    element: Element
+    """What each lane holds."""
+    lanes: int
+    """How many there are; 1 for a single number."""
+
+    def __str__(self) -> str:
+        return self.element.short if self.lanes == 1 else f"{self.element.short}x{self.lanes}"
+
+
+def type_of(element: Element, lanes: int = 1) -> Type:
+    """The type of so many numbers."""
+    return _interned(element, lanes)
+
+
+@cache
+def _interned(element: Element, lanes: int) -> Type:
+    return Type(element, lanes)
+
+
+float64 = Element("float64", "f64", "float", 64)
+float32 = Element("float32", "f32", "float", 32)
+float16 = Element("float16", "f16", "float", 16)
+bfloat16 = Element("bfloat16", "bf16", "float", 16)
+int64 = Element("int64", "i64", "int", 64)
+int32 = Element("int32", "i32", "int", 32)
+int16 = Element("int16", "i16", "int", 16)
+int8 = Element("int8", "i8", "int", 8)
+uint64 = Element("uint64", "u64", "uint", 64)
+uint32 = Element("uint32", "u32", "uint", 32)
+uint16 = Element("uint16", "u16", "uint", 16)
+uint8 = Element("uint8", "u8", "uint", 8)
+boolean = Element("bool", "bool", "bool", 8)
+index = Element("int32", "index", "index", 32)
+"""Where something stands, and how often something is done. It never overflows, so that TVM may reason about it as about whole
+numbers; the numbers of a tensor are of the other types."""
+
+ELEMENTS = {
+    element.name: element
+    for element in (
+        float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, boolean,
+    )
+}  # fmt: skip
+"""The element types of tensors, by the name that graphs use."""
+
+
+def element_named(dtype: str) -> Element:
+    """The element type of a tensor's dtype."""
+    if dtype not in ELEMENTS:
+        raise CompileError(f"kernels have no element type {dtype!r}", remedy=f"There are {', '.join(ELEMENTS)}")
+    return ELEMENTS[dtype]

@@ -1,0 +1,407 @@
+"""Expressions of a kernel. Each knows its type; one that does not fit is an error where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.types import Element, Type, boolean, index, type_of
+
+if TYPE_CHECKING:
+    from accelerators.tvm.kernels.language.buffers import Buffer
+    from accelerators.tvm.kernels.language.intrinsics import Intrinsic
+
+
+class Value:
+    """An expression. Operators of Python make larger ones; a plain number takes the other side's type."""
+
+    __slots__ = ()
+    type: Type
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        """The expressions that it is made of."""
+        return ()
+
+    def cast(self, element: Element) -> Value:
+        """The nearest number of another element type, lane by lane."""
+        return self if self.type.element is element else Cast(type_of(element, self.type.lanes), self)
+
+    def as_index(self) -> Value:
+        """A whole number of a tensor as a place; the kernel answers for its being one."""
+        if not self.type.element.is_whole:
+            raise CompileError(f"{self} is {self.type}: only a whole number can be a place")
+        return self.cast(index)
+
+    def bits_as(self, element: Element) -> Value:
+        """The same bits read as another element type of as many bits."""
+        if element.bits != self.type.element.bits:
+            raise CompileError(f"the bits of {self.type} cannot be read as {element}: they are not as many")
+        return Bits(type_of(element, self.type.lanes), self)
+
+    def spread(self, lanes: int) -> Value:
+        """A vector with this number in every lane."""
+        if self.type.lanes != 1:
+            raise CompileError(f"{self.type} is a vector already: only a single number can be spread over lanes")
+        return self if lanes == 1 else Spread(type_of(self.type.element, lanes), self)
+
+    def equals(self, other: Operand) -> Value:
+        """Lane by lane, whether both are the same number."""
+        return compare("==", self, other)
+
+    def differs(self, other: Operand) -> Value:
+        """Lane by lane, whether they are not the same number."""
+        return compare("!=", self, other)
+
+    def __add__(self, other: Operand) -> Value:
+        return arithmetic("+", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return arithmetic("+", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return arithmetic("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return arithmetic("-", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return arithmetic("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return arithmetic("*", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return arithmetic("/", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return arithmetic("/", other, self)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return arithmetic("//", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return arithmetic("//", other, self)
+
+    def __mod__(self, other: Operand) -> Value:
+        return arithmetic("%", self, other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return arithmetic("%", other, self)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return arithmetic("<<", self, other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return arithmetic(">>", self, other)
+
+    def __and__(self, other: Operand) -> Value:
+        return arithmetic("&", self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return arithmetic("|", self, other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return arithmetic("^", self, other)
+
+    def __neg__(self) -> Value:
+        return arithmetic("-", 0, self)
+
+    def __invert__(self) -> Value:
+        if self.type.element is not boolean:
+            raise CompileError(f"~ turns truth values round, and {self.type} is none")
+        return Not(self.type, self)
+
+    def __lt__(self, other: Operand) -> Value:
+        return compare("<", self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return compare("<=", self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return compare(">", self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return compare(">=", self, other)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        raise CompileError(f"{self} == {other} would compare objects of Python", remedy="Write .equals(), or .differs()")
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise CompileError(
+            f"{self} is known only while the kernel runs, and Python asks for it now",
+            remedy="Write kernel.when(condition) for a statement and select(condition, yes, no) for a value; == is .equals()",
+        )
+
+    def __str__(self) -> str:
+        from accelerators.tvm.kernels.language.text import value_text
+
+        return value_text(self)
+
+
+Operand = Value | int | float
+"""What may stand beside an operator."""
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Constant(Value):
+    """A number that is known when the kernel is written, in every lane."""
+
+    type: Type
+    number: int | float
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Variable(Value):
+    """A loop's counter, or a value that has a name."""
+
+    type: Type
+    name: str
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Binary(Value):
+    """Two operands and what joins them: arithmetic, a comparison, `and`, `or`, `min`, `max`."""
+
+    type: Type
+    operator: str
+    left: Value
+    right: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.left, self.right
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Not(Value):
+    """A truth value turned round."""
+
+    type: Type
+    value: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Cast(Value):
+    """A number as another element type."""
+
+    type: Type
+    value: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Bits(Value):
+    """The same bits as another element type."""
+
+    type: Type
+    value: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Spread(Value):
+    """A number in every lane."""
+
+    type: Type
+    value: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Choice(Value):
+    """One of two values."""
+
+    type: Type
+    condition: Value
+    yes: Value
+    no: Value
+    guards: bool
+    """Is only the chosen one computed? Then the other may read where nothing stands."""
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.condition, self.yes, self.no
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Load(Value):
+    """Numbers of a buffer: as many neighbours as the type has lanes."""
+
+    type: Type
+    buffer: Buffer
+    place: tuple[Value, ...]
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.place
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Call(Value):
+    """An intrinsic of the processor or of TVM."""
+
+    type: Type
+    intrinsic: Intrinsic
+    arguments: tuple[Value, ...]
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.arguments
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Named(Value):
+    """An expression that uses a value several times and computes it once."""
+
+    type: Type
+    variable: Variable
+    value: Value
+    body: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.value, self.body
+
+
+# -- making them -------------------------------------------------------------------------------------------
+
+WHOLE = frozenset(("//", "%", "<<", ">>", "^"))
+"""Operators that only whole numbers have."""
+
+LOGIC = frozenset(("&", "|"))
+"""Operators of whole numbers, and of truth values."""
+
+
+def constant(number: float, element: Element, lanes: int = 1) -> Value:
+    """A number of this type."""
+    if isinstance(number, Value):
+        raise CompileError(f"{number} is no number that is known now")
+    if element.kind != "float" and number != int(number):
+        raise CompileError(f"{number!r} is no {element}")
+    return Constant(type_of(element, lanes), float(number) if element.kind == "float" else int(number))
+
+
+def as_index(value: Operand) -> Value:
+    """A place, or a count."""
+    return _typed(value, type_of(index))
+
+
+def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
+    """Both sides joined; they have one type."""
+    a, b = _same(operator, left, right)
+    element = a.type.element
+    allowed = (
+        element.is_whole if operator in WHOLE else
+        element.is_whole or element is boolean if operator in LOGIC else
+        element.kind == "float" if operator == "/" else
+        element is not boolean
+    )  # fmt: skip
+    if not allowed:
+        raise CompileError(f"{element} has no operator {operator}: {a} {operator} {b}")
+    return Binary(a.type, operator, a, b)
+
+
+def compare(operator: str, left: Operand, right: Operand) -> Value:
+    """Truth values, lane by lane."""
+    a, b = _same(operator, left, right)
+    return Binary(type_of(boolean, a.type.lanes), operator, a, b)
+
+
+def maximum(left: Operand, right: Operand) -> Value:
+    """The larger one, lane by lane. TVM drops what is no number here; `at_least` of the functions keeps it."""
+    a, b = _same("max", left, right)
+    return Binary(a.type, "max", a, b)
+
+
+def minimum(left: Operand, right: Operand) -> Value:
+    """The smaller one, lane by lane; see `maximum`."""
+    a, b = _same("min", left, right)
+    return Binary(a.type, "min", a, b)
+
+
+def select(condition: Value, yes: Operand, no: Operand) -> Value:
+    """Lane by lane the one or the other; both are computed."""
+    return _choice(condition, yes, no, guards=False)
+
+
+def if_inside(condition: Value, yes: Operand, no: Operand) -> Value:
+    """The one or the other; only that one is computed, so that the other may read outside of its buffer."""
+    return _choice(condition, yes, no, guards=True)
+
+
+def _choice(condition: Value, yes: Operand, no: Operand, guards: bool) -> Value:
+    a, b = _same("select", yes, no)
+    if condition.type.element is not boolean or condition.type.lanes not in (1, a.type.lanes):
+        raise CompileError(f"{condition} is {condition.type}, which cannot choose between values of type {a.type}")
+    return Choice(a.type, condition, a, b, guards)
+
+
+def named(value: Value, body: Callable[[Value], Value]) -> Value:
+    """An expression that uses the value several times and computes it once."""
+    variable = Variable(value.type, "t")
+    inner = body(variable)
+    return Named(inner.type, variable, value, inner)
+
+
+def _typed(value: Operand, wanted: Type) -> Value:
+    """A plain number as this type; a value has to have it."""
+    if isinstance(value, Value):
+        if value.type is not wanted:
+            raise CompileError(f"{value} is {value.type}, where {wanted} is needed")
+        return value
+    return constant(value, wanted.element, wanted.lanes)
+
+
+def _same(operator: str, left: Operand, right: Operand) -> tuple[Value, Value]:
+    if not isinstance(left, Value):
+        if not isinstance(right, Value):
+            raise CompileError(f"{left!r} {operator} {right!r}: one of both has to be a value of a kernel")
+        return _typed(left, right.type), right
+    if not isinstance(right, Value):
+        return left, _typed(right, left.type)
+    if left.type is not right.type:
+        raise CompileError(
+            f"{left} {operator} {right}: the one is {left.type}, the other {right.type}",
+            remedy="Write .cast(element) or .spread(lanes) where that is meant",
+        )
+    return left, right
+
+
+def walk(values: Sequence[Value]) -> Iterator[Value]:
+    """All expressions in these, each object once."""
+    waiting: list[Value] = list(values)
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            waiting += value.parts
+
+
+def typed(value: Operand, wanted: Type) -> Value:
+    """The value, checked to be of this type; a plain number becomes one."""
+    return _typed(value, wanted)
+
+

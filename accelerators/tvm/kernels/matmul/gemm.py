@@ -1,0 +1,176 @@
+"""Matrix product with a constant matrix, and what follows it.
+
+The matrix is laid out in panels at compile time (`panels.py`). Pairs of a panel and a tile of rows are numbered panel by panel,
+and each task takes an equal range of them: so each weight is read by one core, and any number of rows is shared out evenly.
+Only where the rows are more than a cache holds are they cut into blocks, each of which meets all panels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.elementwise.formulas import Numbers
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, minimum
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from accelerators.tvm.kernels.shared.matrices import make_following
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.machine import Machine
+from graph.node import Node, NodeEntry
+
+SERIAL = 500_000
+"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
+
+TASKS = 4
+"""Tasks for each thread: a thread that is held up is late by little."""
+
+CACHED = 1 << 20
+"""Numbers of the left matrix that a cache holds while one panel after another meets them."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Product:
+    """A product by a constant matrix, and what follows."""
+
+    root: Node
+    """MatMul or Gemm."""
+    left: int
+    """Which of the body's inputs the left matrix is."""
+    right: int
+    """Which the constant one is."""
+    rows: int
+    """Of the left matrix."""
+    columns: int
+    """Of the right one."""
+    turned: bool
+    """Is the constant given with its columns first?"""
+    depth: int
+    """Products in each sum."""
+    after: Epilogue
+    """The ops after it."""
+
+    def matrix(self, array: Array) -> Array:
+        """The constant matrix, depth by columns."""
+        return array.T if self.turned else array
+
+    def scaled(self, packed: Array) -> Array:
+        """The packed matrix times the Gemm's factor, flat."""
+        alpha = np.float32(self.root.attrs.get("alpha", 1.0))
+        return (packed if alpha == 1.0 else packed * alpha).reshape(-1)
+
+    def kernel(self, body: Body, size: int) -> _Writing:
+        """A kernel with the inputs, the packed matrix of so many numbers among them, and the outputs."""
+        problem = Problem.of(body)
+        whole = (self.rows, self.columns)
+        shapes: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(problem.inputs)), (1,))
+        shapes |= {**self.after.operands, self.left: (self.rows, self.depth), self.right: (size,)}
+        kernel, inputs, outputs = problem.kernel("gemm", shapes, [whole] * len(problem.outputs))
+        return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
+
+    def pack(self, array: Array, tile: PanelTile) -> Array:
+        """The constant matrix in panels [panel, depth, column]."""
+        matrix = self.matrix(array)
+        panels = np.empty((tile.across(self.columns), self.depth, tile.width), np.float32)
+        for panel, at in zip(panels, tile.starts(self.columns), strict=True):
+            panel[...] = matrix[:, at : at + tile.width]
+        return self.scaled(panels)
+
+
+def gemm(body: Body, machine: Machine) -> Draft | None:
+    """Values times a constant matrix."""
+    found = find_product(body)
+    tile = None if found is None else best_tile(found.rows, found.columns, machine)
+    if found is None or tile is None:
+        return None
+    writing = found.kernel(body, tile.across(found.columns) * found.depth * tile.width)
+    _write(found, writing, tile, machine)
+    return writing.problem.draft(writing.kernel, "gemm", {found.right: lambda array: found.pack(array, tile)})
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    problem: Problem
+    kernel: Kernel
+    left: Buffer
+    right: Buffer
+    writer: Writer
+
+
+def find_product(body: Body) -> Product | None:
+    """The body's product; None unless its second matrix is a constant of two dimensions, and all the rest can be worked in.
+
+    The constant may be transposed first."""
+    roots = [node for node in body.ops if node.op in ("MatMul", "Gemm")]
+    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+    if len(roots) != 1 or roots[0].attrs.get("transA", 0):
+        return None
+    root = roots[0]
+    given, turned = root.inputs[1], bool(root.attrs.get("transB", 0))
+    assert root.inputs[0] is not None and given is not None
+    before = before_turn(given.node)
+    if before is not None:
+        given, turned = before, not turned
+    left, right = positions.get(root.inputs[0]), positions.get(given)
+    shape, weight, made = float32_shape(root.inputs[0]), float32_shape(given), float32_shape(root[0])
+    if left is None or right is None or left >= body.values or right < body.values or shape is None or weight is None:
+        return None
+    once = sum(entry == given for node in body.ops for entry in node.reads) == 1
+    if not once or len(weight) != 2 or not made or 0 in (*weight, *shape) or made[-1] != weight[not turned]:
+        return None
+    biased = len(root.inputs) > 2 and root.inputs[2] is not None
+    after = make_following(body, root, _start, (2,) if biased else ())
+    rows, columns, depth = math.prod(made[:-1]), made[-1], shape[-1]
+    if after is None or after.operands.get(left, (rows, depth)) != (rows, depth):
+        return None
+    return Product(root, left, right, rows, columns, turned, depth, after)
+
+
+def before_turn(node: Node) -> NodeEntry | None:
+    """The matrix whose transpose the node is."""
+    given = node.inputs[0] if node.op == "Transpose" and not node.domain else None
+    is_matrix = given is not None and len(float32_shape(given) or ()) == 2
+    return given if is_matrix and tuple(node.attrs.get("perm", (1, 0))) == (1, 0) else None
+
+
+def _start(node: Node, x: Numbers) -> Value:
+    """The product's number: alpha is in the packed matrix already."""
+    total: Value = x[0]
+    if len(x) < 4 or x[3] is None:
+        return total
+    beta = float(node.attrs.get("beta", 1.0))
+    return total + (x[3] if beta == 1.0 else x[3] * beta)
+
+
+def _write(found: Product, writing: _Writing, tile: PanelTile, machine: Machine) -> None:
+    """Tasks, then pairs of a block of rows and a panel, then tiles."""
+    kernel, rows, columns, depth = writing.kernel, found.rows, found.columns, found.depth
+    panels, heights = tile.across(columns), tile.down(rows)
+    guess = max(1, round(rows * depth / CACHED))
+    blocks = choose("blocks", sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)}), lambda count: abs(count - guess))
+    tiles = math.ceil(heights / blocks)
+
+    def work(pair: Value) -> Callable[[Value], None]:
+        def each(t: Value) -> None:
+            j = kernel.name_value("j", pair % panels)
+            i = kernel.name_value("i", minimum(pair // panels * tiles + t, heights - 1))
+            row, column = tile.row(i, rows), tile.column(j, columns)
+            panel = Panel(writing.right, j * (depth * tile.width), tile.width)
+            acc = tile.product(kernel, depth, lambda r, k: writing.left[row + r, k], panel)
+            tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), found.after.is_long)
+
+        return each
+
+    share_out(kernel, blocks * panels, tiles, min(task_count(found, machine), blocks * panels * tiles), work)
+
+
+def task_count(found: Product, machine: Machine) -> int:
+    """Into how many tasks the product is cut."""
+    many = machine.threads > 1 and found.rows * found.columns * found.depth >= SERIAL
+    return TASKS * machine.threads if many else 1

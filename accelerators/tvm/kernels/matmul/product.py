@@ -1,0 +1,129 @@
+"""Products of two matrices that are both values, or many such products at once, and what follows them.
+
+As for a constant matrix (`gemm.py`), but a task lays each panel out itself before it meets the rows; a panel that only one tile
+of rows meets is read where it stands. Reshapes, transposes and scalings before and after are ways to read and write
+(`strides.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.bodies import Body, shape_of
+from accelerators.tvm.kernels.elementwise.formulas import LONG, formula
+from accelerators.tvm.kernels.language import Value, float32
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.heads import Heads, found_in
+from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.machine import Machine
+from graph.node import Node, NodeEntry
+
+SERIAL = 200_000
+"""Fewer products than this are one thread's work."""
+
+TASKS = 4
+"""Tasks for each thread."""
+
+LONGEST = 16
+"""So many ops at most follow a product."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class ValueProduct:
+    """A product of two values, and what is computed with it."""
+
+    left: Matrix
+    right: Matrix
+    root: Node
+    """The product."""
+    chain: tuple[Node, ...]
+    """Element-wise ops after it."""
+    after: tuple[Node, ...]
+    """Ops that write the result in another order."""
+
+    @property
+    def operands(self) -> tuple[Matrix, ...]:
+        """What it reads."""
+        return self.left, self.right
+
+    @property
+    def nodes(self) -> set[Node]:
+        """All of it."""
+        return {self.root, *self.chain, *self.after, *self.left.path, *self.right.path}
+
+    @property
+    def result(self) -> NodeEntry:
+        """What it makes."""
+        return (self.after or self.chain or (self.root,))[-1][0]
+
+
+def find_value_product(root: Node, readers: Readers, version: int) -> ValueProduct | None:
+    """What is around a MatMul."""
+    shape = float32_shape(root[0]) if root.op == "MatMul" and not root.domain else None
+    sides = [None if entry is None else float32_shape(entry) for entry in root.inputs]
+    if shape is None or 0 in shape or any(side is None or len(side) < 2 or 0 in side for side in sides):
+        return None
+    chain: list[Node] = []
+    made = root[0]
+    while len(readers.get(made, ())) == 1 and len(chain) < LONGEST:
+        node = readers[made][0]
+        if node is None or formula(node, version) is None or float32_shape(node[0]) != shape:
+            break
+        chain.append(node)
+        made = node[0]
+    operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
+    if operands is None or any(float32_shape(operand.source) is None for operand in operands):
+        return None
+    left, right = operands
+    return ValueProduct(left, right, root, tuple(chain), written_after(made, readers))
+
+
+def product(body: Body, machine: Machine) -> Draft | None:
+    """Bodies of one product."""
+    found = found_in(body, "MatMul", find_value_product)
+    shape = () if found is None else shape_of(found.root[0])
+    tile = best_tile(shape[-2], shape[-1], machine) if shape else None
+    if found is None or tile is None:
+        return None
+    heads = Heads.of(body, "product", shape[:-2])
+    _write(found, heads, shape[-2], shape[-1], tile, machine)
+    return heads.problem.draft(heads.kernel, "product")
+
+
+def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
+    """Tasks, then pairs of a head and a panel, then tiles."""
+    kernel, depth = heads.kernel, shape_of(found.left.value)[-1]
+    panels, tiles = tile.across(columns), tile.down(rows)
+    left, right, result = heads.read(found.left), heads.read(found.right), heads.written(found.result, found.after)
+    factor, wanted = found.left.factor * found.right.factor, (found.chain or (found.root,))[-1][0]
+    number = heads.chain(found.chain, found.root[0], wanted, factor, rows, columns)
+    stands = tiles == 1 and right.strides.steps[-1] == 1
+
+    def work(pair: Value) -> Callable[[Value], None]:
+        j = kernel.name_value("j", pair % panels)
+        head = heads.place(kernel.name_value("head", pair // panels))
+        column = tile.column(j, columns)
+        if stands:
+            panel = Panel(right.buffer, right.at(head, 0, column), right.strides.steps[-2])
+        else:
+            packed = kernel.memory("panel", float32, (depth * tile.width,))
+            heads.pack(packed, 0, right, head, tile, depth, column)
+            panel = Panel(packed, 0, tile.width)
+
+        def each(t: Value) -> None:
+            row = tile.row(t, rows)
+            acc = tile.product(kernel, depth, lambda r, k: left.number(head, row + r, k), panel)
+
+            def store(total: Value, r: Value, c: Value) -> None:
+                result.buffer[result.at(head, row + r, column + c)] = number(total, head, row + r, column + c)
+
+            tile.finish(kernel, acc, store, any(node.op in LONG for node in found.chain))
+
+        return each
+
+    threads = machine.threads if heads.count * rows * columns * depth >= SERIAL else 1
+    tasks = min(TASKS * threads if threads > 1 else 1, heads.count * panels * tiles)
+    share_out(kernel, heads.count * panels, tiles, tasks, work)

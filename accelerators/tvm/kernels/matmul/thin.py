@@ -1,0 +1,86 @@
+"""Products whose result is narrower than a vector: a classifier of few classes, a single neuron.
+
+Here the vectors run along the depth. The constant matrix stands column by column; for some rows and columns at a time, sums of
+products are kept for each lane, and joined at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import attrs
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32
+from accelerators.tvm.kernels.matmul.gemm import find_product, task_count
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.panels import share_out
+from accelerators.tvm.kernels.shared.row import join_lanes
+from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.machine import Machine
+
+
+@attrs.frozen(slots=True)
+class ThinTile:
+    """Some rows of the left matrix times some columns of the right one."""
+
+    rows: int
+    columns: int
+    lanes: int
+    """How many numbers a vector holds."""
+
+    def product(
+        self, kernel: Kernel, depth: int, left: Callable[[Value, Operand], Value], right: Callable[[Value, Operand], Value]
+    ) -> Registers:
+        """The sums, each in the first lane of its vector; left(r, k) and right(c, k) are the numbers of row r and column c."""
+        steps, rest = divmod(depth, self.lanes)
+        acc = kernel.registers("acc", float32, (self.rows, self.columns), self.lanes)
+        with self.each(kernel) as (r, c), kernel.lanes(self.lanes) as lane:
+            acc.set_lane((r, c), lane, 0.0)
+        with kernel.loop(steps, "k") as k, self.each(kernel) as (r, c), kernel.lanes(self.lanes) as lane:
+            at = k * self.lanes + lane
+            acc.set_lane((r, c), lane, acc.lane((r, c), lane) + left(r, at) * right(c, at))
+        for first in range(0, self.rows * self.columns * self.lanes, self.lanes):
+            join_lanes("sum", acc.buffer, self.lanes, first)
+        with kernel.loop(rest, "e") as e, self.each(kernel) as (r, c):
+            at = depth - rest + e
+            acc.set_lane((r, c), 0, acc.lane((r, c), 0) + left(r, at) * right(c, at))
+        return acc
+
+    @contextmanager
+    def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:
+        """A block for each row and column, written out."""
+        with kernel.unroll(self.rows, "r") as r, kernel.unroll(self.columns, "c") as c:
+            yield r, c
+
+
+def thin_tile(rows: int, columns: int, machine: Machine) -> ThinTile:
+    """Up to four columns, and as many rows as the registers allow."""
+    wide = min(columns, 4)
+    return ThinTile(max(1, min(rows, (machine.registers - wide - 1) // wide, 4)), wide, machine.lanes)
+
+
+def thin(body: Body, machine: Machine) -> Draft | None:
+    """Values times a constant matrix of few columns."""
+    found = find_product(body)
+    if found is None or found.columns >= machine.lanes:
+        return None
+    writing = found.kernel(body, found.columns * found.depth)
+    kernel, tile = writing.kernel, thin_tile(found.rows, found.columns, machine)
+
+    def work(pair: Value) -> Callable[[Value], None]:
+        def each(t: Value) -> None:
+            row, column = start(t, tile.rows, found.rows), start(pair, tile.columns, found.columns)
+            left, right = writing.left, writing.right
+            acc = tile.product(
+                kernel, found.depth, lambda r, k: left[row + r, k], lambda c, k: right[(column + c) * found.depth + k]
+            )
+            with tile.each(kernel) as (r, c):
+                writing.writer.store(acc.lane((r, c), 0), (row + r, column + c))
+
+        return each
+
+    groups, heights = math.ceil(found.columns / tile.columns), math.ceil(found.rows / tile.rows)
+    share_out(kernel, groups, heights, min(task_count(found, machine), groups * heights), work)
+    return writing.problem.draft(kernel, "gemm", {found.right: lambda array: found.scaled(found.matrix(array).T)})

@@ -1,0 +1,136 @@
+"""Blocked values laid out anew: from and to plain ones, and several beside each other along the channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.machine import Machine
+
+SERIAL = 32_768
+"""Fewer numbers than this are one thread's work."""
+
+
+def to_blocked(body: Body, machine: Machine) -> Draft | None:
+    """[N, C, places] becomes blocked; what fills up the last block is zero."""
+    given, result = _shapes(body)
+    (_, channels, places), (_, _, _, lanes) = given, result
+    problem = Problem.of(body)
+    kernel, (x,), (y,) = problem.kernel("to_blocked", {0: given}, [result])
+
+    def copy(n: Value, block: Value, width: int) -> None:
+        if width == lanes:
+            with kernel.loop(places, "p") as p, kernel.lanes(lanes) as lane:
+                y[n, block, p, lane] = x[n, block * lanes + lane, p]
+            return
+        with kernel.loop(places, "p") as p, kernel.loop(lanes, "l") as lane:
+            y[n, block, p, lane] = if_inside(lane < width, x[n, block * lanes + lane, p], 0.0)
+
+    _each_block(kernel, result, channels, machine, copy)
+    return problem.draft(kernel, "to blocked")
+
+
+def from_blocked(body: Body, machine: Machine) -> Draft | None:
+    """Blocked becomes [N, C, places]."""
+    given, result = _shapes(body)
+    (_, _, places, lanes), (_, channels, _) = given, result
+    problem = Problem.of(body)
+    kernel, (x,), (y,) = problem.kernel("from_blocked", {0: given}, [result])
+
+    def copy(n: Value, block: Value, width: int) -> None:
+        with kernel.loop(width, "l") as lane, kernel.loop(places, "p") as p:
+            y[n, block * lanes + lane, p] = x[n, block, p, lane]
+
+    _each_block(kernel, given, channels, machine, copy)
+    return problem.draft(kernel, "from blocked")
+
+
+def _each_block(
+    kernel: Kernel, blocked: tuple[int, ...], channels: int, machine: Machine, copy: Callable[[Value, Value, int], None]
+) -> None:
+    """A copy for each block of channels, the last of which may be narrower."""
+    _, blocks, _, lanes = blocked
+
+    def work(n: Value, block: Value) -> None:
+        if channels % lanes == 0:
+            copy(n, block, lanes)
+            return
+        with kernel.when(block < blocks - 1):
+            copy(n, block, lanes)
+        with kernel.otherwise():
+            copy(n, block, channels % lanes)
+
+    over_blocks(kernel, blocked, machine, work)
+
+
+def over_blocks(
+    kernel: Kernel, blocked: tuple[int, ...], machine: Machine, work: Callable[[Value, Value], None]
+) -> None:
+    """The work for each image and block, shared among the threads where it is worth it."""
+    batch, blocks = blocked[:2]
+    with kernel.tasks(batch * blocks, "task", machine.threads > 1 and math.prod(blocked) >= SERIAL) as task:
+        work(kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks))
+
+
+def _shapes(body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of input and output; plain ones with all places as one dimension."""
+    root = body.ops[0]
+    given, result = float32_shape(root.inputs[0]) or (), float32_shape(root[0]) or ()
+    plain = result if root.op == "FromBlocked" else given
+    folded = (*plain[:2], math.prod(plain[2:]))
+    return (given, folded) if root.op == "FromBlocked" else (folded, result)
+
+
+def concat(body: Body, machine: Machine) -> Draft | None:
+    """Blocks of several values, one after another, and what follows number by number."""
+    root = next(node for node in body.ops if node.domain == DOMAIN)
+    after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
+    result = float32_shape(root[0])
+    if after is None or result is None:
+        return None
+    _, _, places, lanes = result
+    problem = Problem.of(body)
+    kernel, inputs, outputs = problem.kernel("concat", after.operands, [after.results] * len(problem.outputs))
+    writer = Writer(after, inputs, outputs)
+
+    def work(n: Value, block: Value) -> None:
+        start = 0
+        for entry in root.reads:
+            own = (float32_shape(entry) or ())[1]
+            source = inputs[problem.positions[entry]]
+            inside = (block >= start) & (block < start + own)
+            with kernel.when(inside), kernel.loop(places, "p") as p, kernel.lanes(lanes) as lane:
+                writer.store(source[n, block - start, p, lane], (n, block, p, lane))
+            start += own
+
+    over_blocks(kernel, result, machine, work)
+    return problem.draft(kernel, "concat")
+
+
+def shuffle(body: Body, machine: Machine) -> Draft | None:
+    """Channels of a matrix of so many rows, transposed."""
+    root = body.ops[0]
+    shape = float32_shape(root[0]) or ()
+    _, _, places, lanes = shape
+    rows, channels = int(root.attrs["rows"]), int(root.attrs["channels"])
+    problem = Problem.of(body)
+    kernel, (x,), (y,) = problem.kernel("shuffle")
+
+    def work(n: Value, block: Value) -> None:
+        sources: list[Operand] = []
+        for lane in range(lanes):
+            channel = minimum(block * lanes + lane, channels - 1)
+            sources.append(kernel.name_value(f"c{lane}", channel % rows * (channels // rows) + channel // rows))
+        with kernel.loop(places, "p") as p:
+            for lane, source in enumerate(sources):
+                y[n, block, p, lane] = x[n, source // lanes, p, source % lanes]
+
+    over_blocks(kernel, shape, machine, work)
+    return problem.draft(kernel, "shuffle")

@@ -1,0 +1,71 @@
+"""Indices held against their dimensions: copied, negative ones counted from the end; one outside is an error.
+
+A row of indices has one for each size. On a processor the copy remembers whether any lies outside, and complains at the end; a
+GPU's kernel cannot complain, and takes the border instead."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.indices import is_indices
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.library import part
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads, schedule
+
+PIECES = 16
+"""Into so many parts long lists are cut, one thread's work each."""
+
+
+def indices(body: Body, machine: Machine) -> Draft | None:
+    """The one op that looks at indices."""
+    node = body.ops[0]
+    if not is_indices(node) or len(body.ops) != 1:
+        return None
+    sizes = [int(size) for size in node.attrs["sizes"]]
+    shape, dtype = shape_of(node[0]), element_of(node[0])
+    rows = math.prod(shape) // max(len(sizes), 1)
+    if machine.kind == "cuda":
+        return Draft(*schedule(_clamped(shape, dtype, sizes), machine))
+    problem, flat = Problem.of(body), (rows, len(sizes))
+    kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
+    if not for_threads(machine, rows * len(sizes)):
+        _check(kernel, x, y, sizes, 0, rows)
+        return problem.draft(kernel, "indices")
+    each = -(-rows // PIECES)
+    with kernel.loop(PIECES, "p", "parallel") as p:
+        _check(kernel, x, y, sizes, p * each, maximum(minimum(each, rows - p * each), 0))
+    return problem.draft(kernel, "indices")
+
+
+def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], start: Operand, count: Operand) -> None:
+    """So many rows from one on, copied; at the end the run fails if one of them was outside."""
+    bad = kernel.stack("bad", int32, (1,))
+    bad[0] = 0
+    with kernel.loop(count, "k") as k:
+        i = kernel.name_value("i", start + k)
+        for j, size in enumerate(sizes):
+            at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
+            y[i, j] = at
+            bad[0] = bad[0] | (at < 0).cast(int32) | (at >= size).cast(int32)
+    what = "a dimension" if len(sizes) == 1 else "dimensions"
+    kernel.require(bad[0].equals(0), f"an index is outside of {what} of {', '.join(map(str, sizes))}")
+
+
+def _clamped(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:
+    te, tirx = part("te"), part("tirx")
+    given = te.placeholder(shape, dtype, "x0")
+
+    def at(*place: Any) -> Any:
+        bound = tirx.const(sizes[-1], dtype)
+        for j, size in enumerate(sizes[:-1]):
+            bound = tirx.Select(place[-1].equal(j), tirx.const(size, dtype), bound)
+        value = given(*place)
+        value = tirx.Select(value < tirx.const(0, dtype), value + bound, value)
+        return te.max(te.min(value, bound - tirx.const(1, dtype)), tirx.const(0, dtype))
+
+    return te.create_prim_func([given, te.compute(shape, at, name="out")])

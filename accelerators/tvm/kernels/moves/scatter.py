@@ -1,0 +1,113 @@
+"""Numbers written at places that are given: the data is copied, then each update goes where its index says.
+
+TVM's own takes it that indices have the data's sizes in every dimension but the axis, as other definitions of the op demand;
+ONNX lets them be shorter. Of two updates of one place the later one counts, so updates of one place stay on one thread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import attrs
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int64, select
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import Shape
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
+from graph.node import Node
+
+JOINED = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+"""Element types in which an update may be joined to what stands there."""
+
+
+def scatter(body: Body, machine: Machine) -> Draft | None:
+    """ScatterElements, Scatter or ScatterND."""
+    node, problem = body.ops[0], Problem.of(body)
+    positions = [problem.position(entry) for entry in node.reads]
+    if len(body.ops) != 1 or len(positions) != 3 or None in positions:
+        return None
+    data, indices, updates = (shape_of(entry) for entry in node.reads)
+    reduction = str(node.attrs.get("reduction", "none"))
+    if not data or 0 in (*data, *indices, *updates) or (reduction != "none" and element_of(node[0]) not in JOINED):
+        return None
+    count = math.prod(data)
+    flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
+    kernel, inputs, (y,) = problem.kernel("scatter", flat, [(count,)])
+    x, places, numbers = (inputs[position] for position in positions if position is not None)
+    with kernel.tasks(count, "i", for_threads(machine, count)) as i:
+        y[i] = x[i]
+    writing = _Writing(node, kernel, places, numbers, y)
+    if node.op == "ScatterND":
+        writing.by_rows(data, indices)
+    else:
+        writing.by_elements(data, indices, for_threads(machine, math.prod(indices)))
+    return problem.draft(kernel, "scatter")
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    node: Node
+    kernel: Kernel
+    places: Buffer
+    """The indices."""
+    numbers: Buffer
+    """The updates."""
+    result: Buffer
+
+    def by_elements(self, data: Shape, indices: Shape, is_work: bool) -> None:
+        """A loop for each dimension of the indices; the axis is the innermost, and the outermost of the others is shared out."""
+        kernel, axis = self.kernel, int(self.node.attrs.get("axis", 0)) % len(data)
+        own, far = _steps(indices), _steps(data)
+        others = [d for d in range(len(data)) if d != axis]
+        with ExitStack() as loops:
+            at: dict[int, Value] = {}
+            for d in (*others, axis):
+                is_shared = is_work and d == others[0] if others else False
+                at[d] = loops.enter_context(kernel.loop(indices[d], f"d{d}", "parallel" if is_shared else "serial"))
+            n = kernel.name_value("n", _summed([at[d] * step for d, step in enumerate(own)]))
+            index = self._index("at", n, data[axis])
+            place = _summed([*(at[d] * far[d] for d in others), index * far[axis]])
+            self._write(kernel.name_value("p", place), n)
+
+    def by_rows(self, data: Shape, indices: Shape) -> None:
+        """Row after row of the indices, which say where a slice of the updates goes."""
+        kernel, count, rows = self.kernel, indices[-1], math.prod(indices[:-1])
+        size, far = math.prod(data[count:]), _steps(data)
+        with kernel.loop(rows, "r") as r:
+            at = [self._index(f"at{k}", r * count + k, data[k]) for k in range(count)]
+            first = kernel.name_value("p", _summed([index * far[k] for k, index in enumerate(at)]))
+            with kernel.loop(size, "e") as e:
+                self._write(first + e, r * size + e)
+
+    def _index(self, name: str, place: Operand, size: int) -> Value:
+        """The index under a name, counted from the start."""
+        index = self.places[place].cast(int64)
+        return self.kernel.name_value(name, select(index < 0, index + size, index).as_index())
+
+    def _write(self, place: Operand, update: Operand) -> None:
+        """What becomes of the number at the place; of the larger or smaller one, what is no number stays so."""
+        there, number = self.result[place], self.numbers[update]
+        how = str(self.node.attrs.get("reduction", "none"))
+        if how in ("add", "mul"):
+            number = there + number if how == "add" else there * number
+        elif how in ("max", "min"):
+            number = select(there > number if how == "max" else there < number, there, number)
+            if there.type.element.kind == "float":
+                number = select(there <= math.inf, number, there)
+        self.result[place] = number
+
+
+def _summed(terms: Sequence[Operand]) -> Operand:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _steps(shape: Shape) -> Shape:
+    """How far neighbours along each dimension lie apart."""
+    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))

@@ -1,0 +1,1 @@
+"""Ops on rows: norms, softmax, reductions."""

@@ -1,0 +1,70 @@
+"""The largest or smallest number along any dimensions, where no template is faster.
+
+TVM's own begins at the smallest finite number, which is what comes out where there is nothing but -inf; this one begins at -inf.
+What is no number comes through, which TVM's own drops. The generic rule schedules it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.library import part
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import schedule
+from graph.node import Node
+
+FLOATS = frozenset(("float16", "float32", "float64"))
+
+
+def extreme(body: Body, machine: Machine) -> Draft | None:
+    """ReduceMax or ReduceMin of floats, its axes known."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or len(body.graph.inputs) != 1 or element_of(node[0]) not in FLOATS:
+        return None
+    shape = shape_of(body.graph.inputs[0][0])
+    axes = _axes(node, len(shape))
+    if not axes or math.prod(shape) == 0:
+        return None
+    made, name = schedule(_function(node, shape, axes), machine)
+    return Draft(made, name)
+
+
+def extreme_of(dtype: str, largest: bool) -> Any:
+    """TVM's reducer to the largest or smallest number; one that is no number wins."""
+    te, tirx = part("te"), part("tirx")
+
+    def join(a: Any, b: Any) -> Any:
+        better = tirx.Select(a > b if largest else a < b, a, b)
+        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+
+    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))
+
+
+def _axes(node: Node, rank: int) -> list[int]:
+    """The dimensions that go; none if the op moves its input on, or says them too late."""
+    axes = node.attrs.get("axes")
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is not None:
+        axes = given.node.value.tolist() if given.node.value is not None else None
+        if axes is None:
+            return []
+    if not axes:
+        return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted({axis % rank for axis in axes})
+
+
+def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
+    te, dtype = part("te"), element_of(node[0])
+    largest, keep = node.op == "ReduceMax", node.attrs.get("keepdims", 1)
+    reducer = extreme_of(dtype, largest)
+    given = te.placeholder(shape, dtype, "x0")
+    along = {axis: te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in axes}
+
+    def at(*indices: Any) -> Any:
+        spatial = iter([index for d, index in enumerate(indices) if not (keep and d in along)])
+        place = [along[d] if d in along else next(spatial) for d in range(len(shape))]
+        return reducer(given(*place), axis=list(along.values()))
+
+    return te.create_prim_func([given, te.compute(shape_of(node[0]), at, name="out")])

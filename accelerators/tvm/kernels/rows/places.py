@@ -1,0 +1,216 @@
+"""Where the largest or smallest number along a dimension stands.
+
+The best number so far and its place are kept for a strip of neighbours, which fills the vectors; along the last dimension the
+strip is cut out of the row itself, and its parts are compared at the end. Floats are compared as whole numbers in the same
+order, the largest of which stands for what is no number: that wins, as in numpy. TVM's own begins at the smallest finite number,
+finds nothing in a row of infinities, and passes over what is no number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Value,
+    constant,
+    element_named,
+    float32,
+    float64,
+    int32,
+    int64,
+    select,
+)
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
+
+STRIPS = 4
+"""Vectors whose best numbers are kept at a time."""
+
+TYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
+    """ArgMax or ArgMin."""
+    node, problem = body.ops[0], Problem.of(body)
+    if len(body.ops) != 1 or len(problem.inputs) != 1:
+        return None
+    shape, dtype = shape_of(problem.inputs[0]), element_of(problem.inputs[0])
+    if not shape or 0 in shape or dtype not in TYPES:
+        return None
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    if size >= 2**31:
+        return None
+    order = _Order.of(dtype, node.op == "ArgMax", bool(node.attrs.get("select_last_index", 0)))
+    width = machine.lanes * STRIPS
+    kernel, (x,), (y,) = problem.kernel("places", {0: (outer, size, inner)}, [(outer, inner)])
+    pieces = outer if inner == 1 else outer * -(-inner // width)
+    with kernel.tasks(pieces, "p", for_threads(machine, outer * size * inner)) as p:
+        if inner == 1:
+            y[p, 0] = _along_rows(kernel, x, p, size, width, order).cast(int64)
+        else:
+            _across(kernel, x, y, p, size, inner, width, order)
+    return problem.draft(kernel, "places")
+
+
+def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
+    """Hardmax along the last dimension, or along all from one on: one where the largest number stands, else zero."""
+    node, version, problem = body.ops[0], body.graph.opsets.get("", 1), Problem.of(body)
+    shape, dtype = shape_of(node[0]), element_of(node[0])
+    if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES:
+        return None
+    axis = int(node.attrs.get("axis", -1 if version >= 13 else 1)) % len(shape)
+    if version >= 13 and axis != len(shape) - 1:
+        return None
+    size, outer = math.prod(shape[axis:]), math.prod(shape[:axis])
+    if size >= 2**31:
+        return None
+    order = _Order.of(dtype, True, False)
+    kernel, (x,), (y,) = problem.kernel("places", {0: (outer, size, 1)}, [(outer, size)])
+    with kernel.tasks(outer, "p", for_threads(machine, 2 * outer * size)) as p:
+        at = _along_rows(kernel, x, p, size, machine.lanes * STRIPS, order)
+        with kernel.loop(size, "j") as j:
+            y[p, j] = constant(0, y.element)
+        y[p, at.as_index()] = constant(1, y.element)
+    return problem.draft(kernel, "places")
+
+
+@attrs.frozen(slots=True)
+class _Order:
+    """Which of two numbers is better."""
+
+    element: Element
+    """The element type in which they are compared."""
+    largest: bool
+    """Does the larger one win?"""
+    last: bool
+    """Does the last one of equal ones win?"""
+    key: Callable[[Value], Value]
+    """What is compared, from the number."""
+
+    @classmethod
+    def of(cls, dtype: str, largest: bool, last: bool) -> _Order:
+        """For a type: the largest or the smallest wins, of equal ones the first or the last."""
+        element = element_named(dtype)
+        if element.kind != "float":
+            return cls(element, largest, last, lambda x: x)
+        return cls(int64 if element is float64 else int32, True, last, lambda x: _key(x, largest))
+
+    def wins(self, new: Value, best: Value) -> Value:
+        """Is the new one better than the best one, which came before?"""
+        if self.largest:
+            return new >= best if self.last else new > best
+        return new <= best if self.last else new < best
+
+    def beats(self, new: Value, best: Value) -> Value:
+        """Is it better, wherever they stand?"""
+        return new > best if self.largest else new < best
+
+
+def _key(x: Value, largest: bool) -> Value:
+    """A whole number that is larger where the float is better; both zeros are one, and what is no number is best."""
+    wide, whole = (float64, int64) if x.type.element is float64 else (float32, int32)
+    x, top = x.cast(wide), constant(2 ** (whole.bits - 1) - 1, whole)
+    zero = constant(0.0, wide)
+    raw = select(x.equals(zero), zero, x if largest else zero - x).bits_as(whole)
+    return select(x <= math.inf, raw ^ ((raw >> (whole.bits - 1)) & top), top)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Best:
+    """The best numbers so far of a strip of neighbours, and where they stand."""
+
+    kernel: Kernel
+    order: _Order
+    numbers: Buffer
+    places: Buffer
+
+    @classmethod
+    def of(cls, kernel: Kernel, width: int, order: _Order) -> _Best:
+        """On the stack."""
+        return cls(kernel, order, kernel.stack("best", order.element, (width,)), kernel.stack("at", int32, (width,)))
+
+    def begin(self, count: int, number: Callable[[Value], Value]) -> None:
+        """The first numbers are the best."""
+        with self.kernel.loop(count, "j") as j:
+            self.numbers[j] = self.order.key(number(j))
+            self.places[j] = 0
+
+    def offer(self, count: int, number: Callable[[Value], Value], place: Value) -> None:
+        """Numbers that come after those before: where one is better, it and its place are kept."""
+        with self.kernel.loop(count, "j") as j:
+            new, best = self.order.key(number(j)), self.numbers[j]
+            self.places[j] = select(self.order.wins(new, best), place.cast(int32), self.places[j])
+            self.numbers[j] = select(self.order.wins(new, best), new, best)
+
+
+def _across(
+    kernel: Kernel, x: Buffer, y: Buffer, p: Value, size: int, inner: int, width: int, order: _Order
+) -> None:
+    """A strip of the numbers behind the dimension; the last may be narrower."""
+    pieces, rest = -(-inner // width), inner % width
+    best = _Best.of(kernel, width, order)
+    row, first = kernel.name_value("o", p // pieces), kernel.name_value("f", p % pieces * width)
+
+    def strip(count: int) -> None:
+        best.begin(count, lambda j: x[row, 0, first + j])
+        with kernel.loop(size - 1, "k") as k:
+            best.offer(count, lambda j: x[row, k + 1, first + j], k + 1)
+        with kernel.loop(count, "j") as j:
+            y[row, first + j] = best.places[j].cast(int64)
+
+    if not rest or inner < width:
+        strip(rest or width)
+        return
+    with kernel.when(first < inner - rest):
+        strip(width)
+    with kernel.otherwise():
+        strip(rest)
+
+
+def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int, width: int, order: _Order) -> Value:
+    """The row in strips, each place with its own best; the earliest (or last) of the best ones wins: where it stands."""
+    if size < 2 * width:
+        best = _Best.of(kernel, 1, order)
+        best.begin(1, lambda j: x[p, 0, 0])
+        with kernel.loop(size - 1, "k") as k:
+            best.offer(1, lambda j: x[p, k + 1, 0], k + 1)
+        return best.places[0]
+    strips, rest = size // width, size % width
+    best = _Best.of(kernel, width, order)
+    best.begin(width, lambda j: x[p, j, 0])
+    with kernel.loop(strips - 1, "k") as k:
+        best.offer(width, lambda j: x[p, (k + 1) * width + j, 0], k + 1)
+    with kernel.loop(width, "j") as j:
+        best.places[j] = best.places[j] * width + j.cast(int32)
+    _join(best, width)
+    with kernel.loop(rest, "j") as j:
+        _take(best, order.key(x[p, strips * width + j, 0]), (strips * width + j).cast(int32), order.wins)
+    return best.places[0]
+
+
+def _join(best: _Best, width: int) -> None:
+    """The best of the strip becomes its first."""
+    order = best.order
+
+    def wins(new: Value, old: Value) -> Value:
+        near = at > best.places[0] if order.last else at < best.places[0]
+        return order.beats(new, old) | (new.equals(old) & near)
+
+    with best.kernel.loop(width - 1, "j") as j:
+        at = best.places[j + 1]
+        _take(best, best.numbers[j + 1], at, wins)
+
+
+def _take(best: _Best, new: Value, place: Value, wins: Callable[[Value, Value], Value]) -> None:
+    with best.kernel.when(wins(new, best.numbers[0])):
+        best.numbers[0] = new
+        best.places[0] = place

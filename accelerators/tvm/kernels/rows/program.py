@@ -1,0 +1,223 @@
+"""Several ops on rows as one kernel: norms and softmax, as ops or in pieces, with the element-wise ops around them.
+
+Each op becomes steps: an expression at each place of a row, a number of the row, or a sum, maximum or minimum over it. A row is
+passed over once for every reduction that waits for another; expressions are worked out again in each pass, but for dear ones,
+which are kept. The next row begins when all is done with this one, while it is in the nearest cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import attrs
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    float32,
+)
+from accelerators.tvm.kernels.rows.steps import ALONE, Program, Step, find_program
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
+from accelerators.tvm.machine import Machine
+from accelerators.tvm.schedules import for_threads
+
+SUMS = 4
+"""Vectors of partial sums: one addition need not wait for the one before. (A long function takes longer than an addition, and
+needs the registers: one is enough there.)"""
+
+STACK = 4096
+"""So many numbers are kept on the stack."""
+
+FEWEST = 2
+"""A sum over fewer vectors than this is left to the generic rule."""
+
+PASSES = 4
+"""How many steps a number is worth where a row is read several times."""
+
+
+def row_program(body: Body, machine: Machine) -> Draft | None:
+    """Bodies of ops on rows."""
+    found = find_program(body)
+    if found is None or (_is_reduction(body) and found.columns < FEWEST * machine.lanes):
+        return None
+    problem = Problem.of(body)
+    sizes = {i: found.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
+    results = [(found.rows, found.columns if step.is_full else 1) for step in found.results]
+    kernel, inputs, outputs = problem.kernel("rows", sizes, results)
+    _Writing(found, machine, kernel, inputs, outputs).write()
+    return problem.draft(kernel, "rows")
+
+
+def _is_reduction(body: Body) -> bool:
+    """Is it one sum? Of short rows TVM's generic rule makes as fast a kernel. (Its maximum begins at the smallest finite number,
+    which is wrong for a row of nothing but -inf.)"""
+    return len(body.ops) == 1 and ALONE.get(str(body.ops[0].op)) == "sum"
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Spot:
+    """Where a row's values stand while they are kept: a buffer, and the place of a column in it."""
+
+    buffer: Buffer
+    place: Callable[[Operand], tuple[Operand, ...]]
+
+
+Lane = Callable[[int], tuple[Buffer, Operand]]
+"""Of a reduction, by its number in the pass, where its partial sum stands."""
+
+
+class _Writing:
+    """From steps to loops. `m` holds the row's numbers, `s` partial sums, `kept` what is dear; t0, t1, … are values at a vector's
+    places. (Buffers, since TVM writes out named expressions wherever they are used.)"""
+
+    def __init__(
+        self, program: Program, machine: Machine, kernel: Kernel, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
+    ) -> None:
+        self.program = program
+        self.machine = machine
+        self.kernel = kernel
+        self.inputs = inputs
+        self.outputs = outputs
+        single = [step for step in program.steps if step.kind != "given" and not step.is_full]
+        self.rows = {step: i for i, step in enumerate(single)}
+        """By step that is one number for a row, its place in `m`."""
+        late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
+        late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
+        dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
+        self.lent: dict[Step, int] = {}
+        """By dear step, the result in whose row it is kept."""
+        self.aside: dict[Step, int] = {}
+        """By dear step that finds no such result, its place among those that are kept aside."""
+        for step in dear:
+            self._choose_place(step, late)
+        self.vectors: dict[Step, Buffer] = {}
+        self.kept: dict[Step, _Spot] = {}
+
+    def _choose_place(self, step: Step, late: Collection[tuple[Step, int]]) -> None:
+        """In the row of a result that is not written before the value was last read, else aside."""
+        last = max(level for other, level in late if other is step)
+        for i, result in enumerate(self.program.results):
+            if i not in self.lent.values() and result.is_full and (result is step or result.level >= last):
+                self.lent[step] = i
+                return
+        self.aside[step] = len(self.aside)
+
+    def write(self) -> None:
+        """A loop over the rows."""
+        program, kernel = self.program, self.kernel
+        many = for_threads(self.machine, program.rows * program.columns * PASSES) and program.rows > 1
+        with kernel.tasks(program.rows, "r", many) as r:
+            self.r = r
+            self._allocate()
+            for level in range(max(step.level for step in program.steps) + 1):
+                self._numbers(level)
+                self._pass(level)
+            for output, step in zip(self.outputs, program.results, strict=True):
+                if not step.is_full:
+                    output[r, 0] = self.m[self.rows[step]]
+
+    def _allocate(self) -> None:
+        program, kernel, lanes, r = self.program, self.kernel, self.machine.lanes, self.r
+        joined = sum(step.kind in JOINS for step in program.steps)
+        self.m = kernel.stack("m", float32, (len(self.rows),))
+        self.sums = kernel.stack("s", float32, (SUMS * lanes * joined,))
+        for i, step in enumerate(program.steps):
+            if step.kind == "each" and step.is_full:
+                self.vectors[step] = kernel.stack(f"t{i}", float32, (lanes,))
+        for step, i in self.lent.items():
+            self.kept[step] = _Spot(self.outputs[i], lambda column: (r, column))
+        if self.aside:
+            size = len(self.aside) * program.columns
+            kept = (kernel.stack if size <= STACK else kernel.memory)("kept", float32, (size,))
+            for step, i in self.aside.items():
+                self.kept[step] = _Spot(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
+
+    def _numbers(self, level: int) -> None:
+        """What is one number for the row, and known after so many passes."""
+        for step, at in self.rows.items():
+            if step.kind == "each" and step.level == level:
+                self.m[at] = self._computed(step, 0, 0)
+
+    def _pass(self, level: int) -> None:
+        """The reductions that can be made after so many passes, and what is kept or written now."""
+        program, kernel, width = self.program, self.kernel, self.machine.lanes
+        joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
+        kept = [step for step in self.kept if step.level == level]
+        results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
+        if not joins and not kept and not results:
+            return
+        needed = self._needed([*kept, *(step.reads[0] for step in joins), *(step for _, step in results)], level)
+        vectors, most = program.columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
+        groups, single = divmod(vectors, most)
+
+        def at(column: Operand, lane: Operand, sums: Lane) -> None:
+            for step in needed:
+                self.vectors[step][lane] = self._value(step, column, lane, level)
+            for step in kept:
+                spot = self.kept[step]
+                spot.buffer[spot.place(column)] = self._read(step, column, lane)
+            for k, step in enumerate(joins):
+                buffer, place = sums(k)
+                buffer[place] = JOINS[step.kind].joined(buffer[place], self._read(step.reads[0], column, lane))
+            for i, step in results:
+                self.outputs[i][self.r, column] = self._read(step, column, lane)
+
+        def partial(k: int, u: int) -> int:
+            return (k * SUMS + u) * width
+
+        count = most if groups else 1
+        for k, step in enumerate(joins):
+            for u in range(count):
+                self.sums[partial(k, u)] = constant(JOINS[step.kind].start, float32, width)
+        with kernel.loop(groups, "v") as v, kernel.unroll(most, "u") as some, kernel.lanes(width) as lane:
+            at((v * most + some) * width + lane, lane, lambda k: (self.sums, (k * SUMS + some) * width + lane))
+        with kernel.loop(single, "v") as v, kernel.lanes(width) as lane:
+            at((groups * most + v) * width + lane, lane, lambda k: (self.sums, k * SUMS * width + lane))
+        for k, step in enumerate(joins):
+            join, first = JOINS[step.kind].joined, partial(k, 0)
+            for u in range(1, count):
+                self.sums[first] = join(self.sums.vector(width, first), self.sums.vector(width, partial(k, u)))
+            self.m[self.rows[step]] = join_lanes(step.kind, self.sums, width, first)
+        with kernel.loop(program.columns - vectors * width, "e") as e:
+            at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
+
+    def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:
+        """The values at a place that these are computed from, in order."""
+        found, waiting = set(), list(wanted)
+        while waiting:
+            step = waiting.pop()
+            if step.is_full and step not in found:
+                found.add(step)
+                waiting += [] if self._stands(step, level) else step.reads
+        return [step for step in self.program.steps if step in found and step.kind == "each"]
+
+    def _is_long(self, step: Step, level: int) -> bool:
+        return step.is_long and not self._stands(step, level)
+
+    def _stands(self, step: Step, level: int) -> bool:
+        return step in self.kept and step.level < level
+
+    def _read(self, step: Step, column: Operand, lane: Operand) -> Value:
+        """A value at a place, where it stands."""
+        if step.constant is not None:
+            return constant(step.constant, float32)
+        if step.source is not None:
+            position, (rows, columns) = step.source
+            return self.inputs[position][0 if rows == 1 else self.r, 0 if columns == 1 else column]
+        return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
+
+    def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:
+        """How it is made there."""
+        if self._stands(step, level):
+            spot = self.kept[step]
+            return spot.buffer[spot.place(column)]
+        return self._computed(step, column, lane)
+
+    def _computed(self, step: Step, column: Operand, lane: Operand) -> Value:
+        assert step.compute is not None
+        return step.compute(*(self._read(read, column, lane) for read in step.reads))

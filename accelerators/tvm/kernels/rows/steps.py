@@ -1,0 +1,283 @@
+"""What ops on rows do, step by step: an expression at each place of a row, a number of the row, or a sum, maximum or minimum
+over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.elementwise.formulas import LONG, Formula, formula
+from accelerators.tvm.kernels.elementwise.functions import exp_of_negative
+from accelerators.tvm.kernels.language import Value, log, select, sqrt
+from accelerators.tvm.kernels.shared.matrices import Size, read_size
+from accelerators.tvm.kernels.shared.row import JOINS
+from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from graph.node import Node, NodeEntry
+
+REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
+"""By op, what is reduced."""
+
+ALONE = {
+    **REDUCTIONS, "ReduceSumSquare": "sum", "ReduceL2": "sum", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
+}  # fmt: skip
+"""The same, with those that make a kernel by themselves only."""
+
+NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
+SOFTMAXES = frozenset(("Softmax", "LogSoftmax"))
+
+@attrs.define(slots=True, eq=False)
+class Step:
+    """A value of the program."""
+
+    kind: str
+    """"given" (read or constant), "each" (computed from the values at the same place), or what a reduction is called."""
+    is_full: bool
+    """Does it differ from place to place of a row?"""
+    reads: tuple[Step, ...] = ()
+    """What it is computed from."""
+    compute: Callable[..., Value] | None = None
+    """Its number from those of `reads`."""
+    source: tuple[int, Size] | None = None
+    """Of what is read: which of the body's inputs, and its rows and columns."""
+    constant: float | None = None
+    """Of what is a constant of the body: its number."""
+    is_long: bool = False
+    """Is computing it many instructions?"""
+    dear: bool = False
+    """Is it kept, if a later pass needs it? It takes a long function, or several steps from what is given."""
+    level: int = 0
+    """After how many passes it can be computed."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Program:
+    """What a body does with each of its rows."""
+
+    rows: int
+    columns: int
+    inputs: dict[int, Size]
+    """By input of the body, the size under which it is read."""
+    steps: list[Step]
+    """In order."""
+    results: list[Step]
+    """Of the body's outputs."""
+
+
+def find_program(body: Body) -> Program | None:
+    """The body's program; None if one of its ops is no row op."""
+    alone = _alone(body.ops[0], body.graph.opsets.get("", 1)) if len(body.ops) == 1 else None
+    return _Making(body, alone or {}).run(None if alone is None else body.ops[0])
+
+
+def row_kind(node: Node, version: int) -> str | None:
+    """What the op is to rows, the last dimension: "norm", "softmax", a reduction, "each" (number by number), or nothing."""
+    shape = float32_shape(node[0]) if not node.domain else None
+    first = None if not node.inputs or node.inputs[0] is None else float32_shape(node.inputs[0])
+    if not shape or not first or 0 in shape or any(name for name in node.output_names[1:]):
+        return None
+    if node.op in (*NORMS, *SOFTMAXES, *REDUCTIONS):
+        return _kind(node) if _trailing(node, first, version) == 1 and first[-1] > 1 and _is_kept(node) else None
+    if formula(node, version) is None or any(read_size(float32_shape(entry), shape) is None for entry in node.reads):
+        return None
+    return "each"
+
+
+def _kind(node: Node) -> str:
+    if node.op in NORMS:
+        return "norm"
+    return "softmax" if node.op in SOFTMAXES else ALONE[str(node.op)]
+
+
+def _is_kept(node: Node) -> bool:
+    """Does what is reduced keep its dimensions?"""
+    return node.op not in REDUCTIONS or bool(node.attrs.get("keepdims", 1))
+
+
+def _trailing(node: Node, shape: Shape, version: int) -> int | None:
+    """How many of the last dimensions make a row of the op; None if it is no such op."""
+    rank = len(shape)
+    if node.op in NORMS:
+        axis = node.attrs.get("axis", -1) % rank
+        beside = [float32_shape(entry) for entry in node.inputs[1:] if entry is not None]
+        return rank - axis if beside and all(own == shape[axis:] for own in beside) else None
+    if node.op in SOFTMAXES:
+        axis = node.attrs.get("axis", -1 if version >= 13 else 1) % rank
+        return None if version >= 13 and axis != rank - 1 else rank - axis
+    if node.op in ("GlobalAveragePool", "GlobalMaxPool"):
+        return rank - 2 if rank > 2 else None
+    if node.op not in ALONE:
+        return None
+    axes = _axes(node, rank)
+    return len(axes) if axes and axes == list(range(axes[0], rank)) else None
+
+
+def _axes(node: Node, rank: int) -> list[int]:
+    """The dimensions that are reduced; none if the op reduces nothing, or says them too late."""
+    axes = node.attrs.get("axes")
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is not None:
+        if given.node.value is None:
+            return []
+        axes = [int(axis) for axis in given.node.value.reshape(-1)]
+    if not axes:
+        return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted({axis % rank for axis in axes})
+
+
+def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
+    """The shapes of an op's values with all rows, and all of a row, as one dimension; None if it is no op on rows."""
+    values = [entry for entry in node.reads if entry.node.value is None]
+    given = [float32_shape(entry) for entry in (*values, node[0])]
+    first = None if not node.inputs or node.inputs[0] is None else float32_shape(node.inputs[0])
+    used = [name for name in node.output_names if name]
+    if node.domain or not first or 0 in first or None in given or len(used) != 1 or len(set(node.reads)) < len(node.reads):
+        return None
+    trailing = _trailing(node, first, version)
+    if trailing is None:
+        return None
+    rows, columns = math.prod(first[: len(first) - trailing]), math.prod(first[len(first) - trailing :])
+    shapes: dict[NodeEntry, Shape] = dict.fromkeys(values, (columns,))
+    assert node.inputs[0] is not None
+    return {**shapes, node.inputs[0]: (rows, columns), node[0]: (rows, 1) if node.op in ALONE else (rows, columns)}
+
+
+class _Making:
+    """From ops to steps."""
+
+    def __init__(self, body: Body, shapes: Mapping[NodeEntry, Shape]) -> None:
+        """`shapes` stand in for those that the values have."""
+        self.body = body
+        self.shapes = shapes
+        self.version = body.graph.opsets.get("", 1)
+        self.steps: list[Step] = []
+        self.values: dict[NodeEntry, Step] = {}
+        self.inputs: dict[int, Size] = {}
+        self.positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+
+    def run(self, alone: Node | None) -> Program | None:
+        """All of it; `alone` is the body's one op, if it has no others."""
+        reduced = {node.inputs[0] if node.op in ALONE else node[0] for node in self.body.ops if node.inputs}
+        wholes = {None if entry is None else self._shape(entry) for entry in reduced}
+        full = {shape for shape in wholes if shape and (shape[-1] > 1 or alone is not None)}
+        if len({(math.prod(shape[:-1]), shape[-1]) for shape in full}) != 1:
+            return None
+        whole = next(iter(full))
+        for node in self.body.ops:
+            kind = row_kind(node, self.version) if alone is None else _kind(node)
+            if kind is None or not self._node(node, kind, whole):
+                return None
+        results = [self.values[entry] for entry in self.body.graph.outputs]
+        if not any(step.kind in JOINS for step in self.steps) or any(step.kind == "given" for step in results):
+            return None
+        return Program(math.prod(whole[:-1]), whole[-1], self.inputs, self.steps, results)
+
+    def _shape(self, entry: NodeEntry) -> Shape | None:
+        return self.shapes.get(entry) or float32_shape(entry)
+
+    def _node(self, node: Node, kind: str, whole: Shape) -> bool:
+        shape = self._shape(node[0])
+        if shape is None or math.prod(shape[:-1]) != math.prod(whole[:-1]) or shape[-1] not in (1, whole[-1]):
+            return False
+        given = node.inputs if kind in ("each", "norm") else node.inputs[:1]
+        read: list[Step | None] = []
+        for entry in given:
+            step = None if entry is None else self._read(entry, shape if kind == "each" else whole)
+            if entry is not None and step is None:
+                return False
+            read.append(step)
+        first = read[0]
+        if kind == "each":
+            compute = formula(node, self.version)
+            assert compute is not None
+            step = self._each([s for s in read if s is not None], _with_gaps(node, compute, read), node.op in LONG)
+        elif kind == "norm":
+            step = self._norm(node, [s for s in read if s is not None], whole[-1])
+        elif first is None or not first.is_full:
+            return False
+        elif kind == "softmax":
+            step = self._softmax(first, node.op == "LogSoftmax")
+        else:
+            step = self._reduction(node, kind, first, whole[-1])
+        self.values[node[0]] = step
+        return True
+
+    def _read(self, entry: NodeEntry, shape: Shape) -> Step | None:
+        known = self.values.get(entry)
+        if known is not None:
+            return known
+        value, position = entry.node.value, self.positions.get(entry)
+        if value is not None and value.size == 1:
+            return self._add(Step("given", False, constant=float(value.item())))
+        size = None if position is None else read_size(self._shape(entry), shape)
+        if position is None or size is None or self.inputs.setdefault(position, size) != size:
+            return None
+        is_full = size[1] > 1 or shape[-1] == 1
+        self.values[entry] = step = self._add(Step("given", is_full, source=(position, size)))
+        return step
+
+    def _add(self, step: Step) -> Step:
+        self.steps.append(step)
+        return step
+
+    def _each(self, reads: Sequence[Step], compute: Callable[..., Value], is_long: bool = False) -> Step:
+        full = any(step.is_full for step in reads)
+        level = max((step.level for step in reads), default=0)
+        far = any(step.kind == "each" and step.is_full for step in reads)
+        dear = full and (is_long or far)
+        return self._add(Step("each", full, tuple(reads), compute, is_long=is_long, dear=dear, level=level))
+
+    def _reduced(self, how: str, of: Step) -> Step:
+        return self._add(Step(how, False, (of,), level=of.level + 1))
+
+    def _squares(self, of: Step) -> Step:
+        return self._reduced("sum", self._each([of], lambda x: x * x))
+
+    def _reduction(self, node: Node, how: str, of: Step, columns: int) -> Step:
+        """A number of the row."""
+        if how != "sum":
+            return self._extreme(how, of)
+        total = self._squares(of) if node.op in ("ReduceSumSquare", "ReduceL2") else self._reduced("sum", of)
+        if node.op in ("ReduceMean", "GlobalAveragePool"):
+            return self._each([total], lambda x: x * (1 / columns))
+        return self._each([total], sqrt) if node.op == "ReduceL2" else total
+
+    def _extreme(self, how: str, of: Step) -> Step:
+        """The largest or smallest number. It passes over what is no number; a sum of squares is none only where one of them is
+        none, and is the result there."""
+        squares = self._squares(of)
+        return self._each([self._reduced(how, of), squares], lambda best, total: select(total <= math.inf, best, total))
+
+    def _softmax(self, x: Step, is_log: bool) -> Step:
+        top = self._reduced("max", x)
+        power = self._each([x, top], lambda x, top: exp_of_negative(x - top), is_long=True)
+        total = self._reduced("sum", power)
+        if is_log:
+            return self._each([x, top, self._each([total], log)], lambda x, top, lost: x - top - lost)
+        over = self._each([total], lambda total: 1.0 / total)
+        return self._each([power, over], lambda power, over: power * over)
+
+    def _norm(self, node: Node, read: Sequence[Step], columns: int) -> Step:
+        x, scale, *bias = read
+        centred = x
+        if node.op == "LayerNormalization":
+            mean = self._each([self._reduced("sum", x)], lambda total: total * (1 / columns))
+            centred = self._each([x, mean], lambda x, mean: x - mean)
+        square = self._squares(centred)
+        epsilon = float(node.attrs.get("epsilon", 1e-5))
+        over = self._each([square], lambda total: 1.0 / sqrt(total * (1 / columns) + epsilon))
+        return self._each(
+            [centred, over, scale, *bias], lambda c, over, scale, *bias: c * over * scale + bias[0] if bias else c * over * scale
+        )
+
+
+def _with_gaps(node: Node, compute: Formula, read: Sequence[Step | None]) -> Callable[..., Value]:
+    """The op's formula on the numbers of those inputs that are there."""
+
+    def computed(*numbers: Value) -> Value:
+        given = iter(numbers)
+        return compute(node, [None if step is None else next(given) for step in read])
+
+    return computed

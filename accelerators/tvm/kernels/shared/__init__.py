@@ -1,0 +1,1 @@
+"""What kernels of several kinds have in common."""

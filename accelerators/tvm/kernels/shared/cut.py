@@ -1,0 +1,76 @@
+"""How a product is cut into tasks for the threads.
+
+Two loops walk a kernel: blocks of the weights, and tiles of the image (or rows of the left matrix). A task is a range of
+each. The image is cut first: into parts that a core's second-level cache holds while one block after another reads them,
+and for the threads where the image is larger than the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.kernels.language import Kernel, Value
+
+SERIAL = 1_000_000
+"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
+
+TASKS = 4
+"""Tasks for each thread: a thread that is held up is late by little."""
+
+CACHED = 48 * 1024
+"""Numbers of the image that are walked for one block after another."""
+
+
+@attrs.frozen(slots=True)
+class Cut:
+    """Ranges of blocks and of tiles."""
+
+    blocks: int
+    """How many blocks there are."""
+    tiles: int
+    """How many tiles there are."""
+    across: int
+    """Into how many ranges the blocks are cut."""
+    down: int
+    """Into how many ranges the tiles are cut."""
+    parallel: bool
+    """Is it work for several threads?"""
+
+    def tasks(self, kernel: Kernel, each: int, work: Callable[[Value, Value, Value], None]) -> None:
+        """The loops around the work, `each` times all of it, given which time it is, the block and the tile."""
+        count = self.across * self.down
+        with kernel.tasks(each * count, "task", self.parallel) as task:
+            across = kernel.name_value("across", task % self.across)
+            down = kernel.name_value("down", task // self.across % self.down)
+            part = kernel.name_value("part", task // count)
+
+            def tiles(block: Value) -> None:
+                _ranged(kernel, "t", down, self.down, self.tiles, lambda tile: work(part, block, tile))
+
+            _ranged(kernel, "b", across, self.across, self.blocks, tiles)
+
+
+def cut_work(
+    blocks: int, tiles: int, weights: int, image: int, products: int, threads: int, each: int = 1
+) -> Cut:
+    """The cut for so many numbers of weights and image, that are read in each of `each` parts; products: of all."""
+    parallel = threads > 1 and products >= SERIAL
+    wanted = math.ceil(TASKS * threads / each) if parallel else 1
+    down = min(tiles, max(1, round(image / CACHED)))
+    if image >= weights:
+        down = min(tiles, max(down, wanted))
+    across = min(blocks, math.ceil(wanted / down))
+    return Cut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), parallel)
+
+
+def _ranged(kernel: Kernel, name: str, piece: Value, pieces: int, count: int, work: Callable[[Value], None]) -> None:
+    """A loop over one of several almost equal ranges of `count` numbers."""
+    if pieces == 1:
+        with kernel.loop(count, name) as index:
+            work(index)
+        return
+    first, end = piece * count // pieces, (piece + 1) * count // pieces
+    with kernel.loop(end - first, f"{name}_") as step:
+        work(kernel.name_value(name, first + step))

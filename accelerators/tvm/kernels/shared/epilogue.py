@@ -1,0 +1,153 @@
+"""What follows a product number by number: bias, residual add, activation, computed while the sums stand in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from accelerators.tvm.bodies import Body, element_of
+from accelerators.tvm.kernels.elementwise.formulas import LONG, Formula, Numbers, formula
+from accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, element_named
+from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from accelerators.tvm.kernels.shared.strides import VIEWS
+from graph.node import Node, NodeEntry
+
+
+@attrs.frozen(slots=True, eq=False)
+class Epilogue:
+    """The ops after the product, and the values that they read beside it."""
+
+    body: Body
+    """The product and these ops."""
+    root: Node
+    """The product."""
+    start: Formula
+    """The product's own number from the sum and its other inputs."""
+    formulas: Mapping[Node, Formula]
+    """What each op computes; one that only looks at numbers in another order has none."""
+    operands: Mapping[int, Shape]
+    """By input of the body, the shape under which it is read: each dimension is the result's, or 1."""
+    results: Shape
+    """The shape under which the results are written."""
+
+    @property
+    def is_long(self) -> bool:
+        """Is there a function among the ops that takes many instructions?"""
+        return any(node.op in LONG for node in self.formulas)
+
+    def numbers(self, total: Value, given: Mapping[NodeEntry, Value]) -> list[Value]:
+        """Every output's number from the sum and the operands' numbers."""
+        values = {**constants_of(self.body), **given}
+        beside = [None if entry is None else values.get(entry) for entry in self.root.inputs]
+        values[self.root[0]] = self.start(self.root, [total, *beside])
+        for node in self.body.ops:
+            compute, first = self.formulas.get(node), node.inputs[0] if node.inputs else None
+            if compute is not None:
+                values[node[0]] = compute(node, [None if entry is None else values[entry] for entry in node.inputs])
+            elif node.op in VIEWS and first in values:
+                values[node[0]] = values[first]
+        return [values[entry] for entry in self.body.graph.outputs]
+
+
+def constants_of(body: Body) -> dict[NodeEntry, Value]:
+    """The single numbers among a body's constants."""
+    single = [node for node in body.graph.nodes if node.value is not None and node.value.size == 1]
+    return {node[0]: constant(node.value.item(), element_named(element_of(node[0]))) for node in single if node.value is not None}
+
+
+@attrs.frozen(slots=True, eq=False)
+class Writer:
+    """An epilogue in a kernel: it reads what it needs beside the sum, and writes every output."""
+
+    after: Epilogue
+    inputs: Sequence[Buffer]
+    outputs: Sequence[Buffer]
+
+    def store(self, total: Value, place: Sequence[Operand]) -> None:
+        """Write every output at a place, given the sum there."""
+        entries = self.after.body.graph.inputs
+        given = {}
+        for position, shape in self.after.operands.items():
+            at = tuple([0 if size == 1 else index for size, index in zip(shape, place, strict=True)])
+            given[entries[position][0]] = self.inputs[position][at]
+        for output, number in zip(self.outputs, self.after.numbers(total, given), strict=True):
+            output[tuple(place)] = number
+
+
+def make_epilogue(
+    body: Body,
+    root: Node,
+    start: Formula,
+    groups: Sequence[tuple[int, int]],
+    beside: Mapping[int, Shape] | None = None,
+) -> Epilogue | None:
+    """The epilogue of a body whose product is `root`; None if one of the other ops is more than that.
+
+    `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are operands of these
+    shapes. Dimensions first to last of each group are seen as one."""
+    version = body.graph.opsets.get("", 1)
+    shape = float32_shape(root[0])
+    others = [node for node in body.ops if node is not root]
+    formulas = {node: formula(node, version) for node in others}
+    arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
+    if shape is None or arrays or None in formulas.values() or 0 in shape:
+        return None
+    if any(float32_shape(entry) != shape for node in others for entry in node.outputs):
+        return None
+    if any(float32_shape(entry) is None for node in body.ops for entry in node.reads):
+        return None
+    reads: list[tuple[NodeEntry | None, Shape | None]] = [
+        (root.inputs[i], folded(size, shape, groups)) for i, size in (beside or {}).items()
+    ]
+    for node in others:
+        for entry in node.reads:
+            size = float32_shape(entry)
+            reads.append((entry, None if size is None else folded(size, shape, groups)))
+    return epilogue_of(body, root, start, formulas, reads, folded(shape, shape, groups) or ())
+
+
+def epilogue_of(
+    body: Body,
+    root: Node,
+    start: Formula,
+    formulas: Mapping[Node, Formula | None],
+    reads: Sequence[tuple[NodeEntry | None, Shape | None]],
+    results: Shape,
+) -> Epilogue | None:
+    """The epilogue of these formulas, given what is read beside the sum and under which shape; None if one of the body's inputs
+    has none, or is read in two ways."""
+    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+    operands: dict[int, Shape] = {}
+    for entry, shape in reads:
+        if entry in positions and (shape is None or operands.setdefault(positions[entry], shape) != shape):
+            return None
+    known = {node: compute for node, compute in formulas.items() if compute is not None}
+    return Epilogue(body, root, start, known, operands, results)
+
+
+def plus_bias(node: Node, x: Numbers) -> Value:
+    """What a convolution's epilogue starts with: the sum, and the bias where there is one."""
+    total: Value = x[0] + x[3] if len(x) > 3 and x[3] is not None else x[0]
+    return total
+
+
+def alone(node: Node, x: Numbers) -> Value:
+    """What an epilogue starts with where the root reads nothing beside its image."""
+    total: Value = x[0]
+    return total
+
+
+def folded(shape: Shape, whole: Shape, groups: Sequence[tuple[int, int]]) -> Shape | None:
+    """The shape with each group of dimensions as one; None if a group is neither all of the whole's nor all 1."""
+    if len(shape) > len(whole):
+        return None
+    aligned = (1,) * (len(whole) - len(shape)) + shape
+    sizes = []
+    for first, last in groups:
+        size = math.prod(aligned[first:last])
+        if size != 1 and aligned[first:last] != whole[first:last]:
+            return None
+        sizes.append(size)
+    return tuple(sizes)

@@ -1,0 +1,181 @@
+"""Matrices of several heads that are read and written where they stand, and ops on their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies import Body, shape_of
+from accelerators.tvm.kernels.elementwise.formulas import formula
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.shared.epilogue import constants_of
+from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
+from accelerators.tvm.kernels.shared.panels import PanelTile
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.strides import Strides, followed, ghost, strides_in, undone
+from graph.node import Node, NodeEntry
+
+
+class Found(Protocol):
+    """Products that were found in a graph, with the ops around them."""
+
+    @property
+    def operands(self) -> tuple[Matrix, ...]:
+        """The matrices."""
+
+    @property
+    def chain(self) -> tuple[Node, ...]:
+        """Element-wise ops on the numbers of a product."""
+
+    @property
+    def nodes(self) -> set[Node]:
+        """All of it."""
+
+    @property
+    def result(self) -> NodeEntry:
+        """What it makes."""
+
+
+F = TypeVar("F", bound=Found)
+
+Head = tuple[Operand, ...]
+"""The place of a matrix among the others, dimension by dimension."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class View:
+    """A flat buffer seen as matrices."""
+
+    buffer: Buffer
+    strides: Strides
+
+    def at(self, head: Head, row: Operand, column: Operand) -> Operand:
+        """Where a number of a head's matrix stands."""
+        place: Operand = self.strides.offset
+        terms: list[Operand] = [place] if self.strides.offset else []
+        for index, step in zip((*head, row, column), self.strides.steps, strict=True):
+            if step:
+                terms.append(index if step == 1 else index * step)
+        total = terms[0] if terms else 0
+        for term in terms[1:]:
+            total = total + term
+        return total
+
+    def number(self, head: Head, row: Operand, column: Operand) -> Value:
+        """A number of a head's matrix."""
+        return self.buffer[self.at(head, row, column)]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Heads:
+    """The buffers of a kernel, flat, seen as matrices."""
+
+    problem: Problem
+    """What the kernel computes."""
+    kernel: Kernel
+    inputs: Sequence[Buffer]
+    output: Buffer
+    batch: tuple[int, ...]
+    """The dimensions before the matrices: sequences, heads."""
+
+    @classmethod
+    def of(cls, body: Body, name: str, batch: tuple[int, ...]) -> Heads:
+        """A kernel for a body of one result, its arguments flat."""
+        problem = Problem.of(body)
+        flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
+        kernel, inputs, outputs = problem.kernel(name, flat, [(math.prod(shape_of(problem.outputs[0])),)])
+        return cls(problem, kernel, inputs, outputs[0], batch)
+
+    @property
+    def count(self) -> int:
+        """How many matrices."""
+        return math.prod(self.batch)
+
+    def place(self, head: Value) -> Head:
+        """The head's place in each of the dimensions."""
+        made: list[Operand] = []
+        for d, size in enumerate(self.batch):
+            index = head // math.prod(self.batch[d + 1 :]) % size
+            made.append(self.kernel.name_value(f"h{d}", index) if size > 1 else 0)
+        return tuple(made)
+
+    def read(self, matrix: Matrix) -> View:
+        """The matrix's buffer, and where its numbers stand for each head, row and column."""
+        whole = ghost(shape_of(matrix.source))
+        view = followed(whole, matrix.path, matrix.value)
+        assert view is not None
+        strides = strides_in(np.broadcast_to(view, (*self.batch, *view.shape[-2:])), whole)
+        return View(self.inputs[self.problem.positions[matrix.source]], strides)
+
+    def written(self, result: NodeEntry, after: Sequence[Node]) -> View:
+        """The result's buffer, and where its numbers stand before the ops `after` order them anew."""
+        whole = ghost(shape_of(result))
+        view = undone(whole, after)
+        assert view is not None
+        return View(self.output, strides_in(view, whole))
+
+    def pack(
+        self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, depth: int, column: Operand
+    ) -> None:
+        """Copy one panel to where `start` is."""
+        kernel = self.kernel
+
+        def copy(k: Value, c: Value) -> None:
+            into[start + k * tile.width + c] = view.number(head, k, column + c)
+
+        if view.strides.steps[-1] == 1:
+            with kernel.loop(depth, "k") as k, kernel.lanes(tile.width, "c") as c:
+                copy(k, c)
+        else:
+            with kernel.loop(tile.width, "c") as c, kernel.loop(depth, "k") as k:
+                copy(k, c)
+
+    # -- element-wise ops --------------------------------------------------------------------------------
+
+    def chain(
+        self, nodes: Sequence[Node], root: NodeEntry, wanted: NodeEntry, factor: float, rows: int, columns: int
+    ) -> Callable[[Value, Head, Operand, Operand], Value]:
+        """What element-wise ops make of the root's number, scaled by a factor, at a place of the matrix."""
+        inputs = set(self.problem.inputs)
+        beside = list(dict.fromkeys(entry for node in nodes for entry in node.reads if entry in inputs))
+        views = []
+        for entry in beside:
+            whole = ghost(shape_of(entry))
+            strides = strides_in(np.broadcast_to(whole, (*self.batch, rows, columns)), whole)
+            views.append(View(self.inputs[self.problem.positions[entry]], strides))
+
+        version = self.problem.body.graph.opsets.get("", 1)
+        formulas = {node: compute for node in nodes if (compute := formula(node, version)) is not None}
+
+        def number(total: Value, head: Head, row: Operand, column: Operand) -> Value:
+            values = constants_of(self.problem.body)
+            values |= {entry: view.number(head, row, column) for entry, view in zip(beside, views, strict=True)}
+            values[root] = total if factor == 1.0 else total * factor
+            for node in self.problem.body.ops:
+                if node in formulas:
+                    values[node[0]] = formulas[node](node, [None if entry is None else values[entry] for entry in node.inputs])
+            return values[wanted]
+
+        return number
+
+
+def found_in(body: Body, op: str, find: Callable[[Node, Readers, int], F | None]) -> F | None:
+    """What is found around the body's one such op, if that is all of the body and every matrix is an input."""
+    roots = [node for node in body.ops if node.op == op]
+    if len(roots) != 1 or len(body.graph.outputs) != 1:
+        return None
+    found = find(roots[0], readers_of(body.graph), body.graph.opsets.get("", 1))
+    if found is None or found.result != body.graph.outputs[0] or found.nodes != set(body.ops):
+        return None
+    given = all(operand.source.node.is_variable for operand in found.operands)
+    return found if given and not _reads_arrays(body, found.chain) else None
+
+
+def _reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:
+    """Does one of the element-wise ops read a constant of several numbers?"""
+    read = {entry for node in nodes for entry in node.reads}
+    return any(node.value is not None and node.value.size != 1 and node[0] in read for node in body.graph.nodes)

@@ -1,0 +1,61 @@
+"""Ops that follow one another number by number on matrices: all dimensions but the last are rows.
+
+A reshape that keeps the last dimension is nothing here, so a chain may run through it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.elementwise.formulas import Formula, formula
+from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
+from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from accelerators.tvm.kernels.shared.strides import VIEWS
+from graph.node import Node
+
+Size = tuple[int, int]
+
+
+def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int] = ()) -> Epilogue | None:
+    """The ops of the body after `root`, a matrix product; None if one of them is more than that.
+
+    `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are read at its place."""
+    whole = float32_shape(root[0])
+    before = {entry.node for entry in root.reads}
+    others = [node for node in body.ops if node is not root and node not in before]
+    formulas = {node: formula(node, body.graph.opsets.get("", 1)) for node in others if node.op not in VIEWS}
+    arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes if _is_read(node, others))
+    if not whole or 0 in whole or arrays or None in formulas.values():
+        return None
+    if any(not is_matrix_of(float32_shape(entry), whole) for node in others for entry in node.outputs):
+        return None
+    reads = [(root.inputs[i], read_size(float32_shape(root.inputs[i]), whole)) for i in beside]
+    for node in others:
+        made = float32_shape(node[0]) or ()
+        read = node.reads if node.op not in VIEWS else node.reads[:1]
+        reads += [(entry, read_size(float32_shape(entry), made)) for entry in read]
+    if any(entry is not None and float32_shape(entry) is None for entry, _ in reads):
+        return None
+    return epilogue_of(body, root, start, formulas, reads, (math.prod(whole[:-1]), whole[-1]))
+
+
+def is_matrix_of(shape: Shape | None, whole: Shape) -> bool:
+    """As many rows and columns?"""
+    return bool(shape) and shape is not None and shape[-1] == whole[-1] and math.prod(shape) == math.prod(whole)
+
+
+def read_size(shape: Shape | None, whole: Shape) -> Size | None:
+    """Rows and columns of an operand that is broadcast to `whole`; None if it is neither one row nor all of them."""
+    if shape is None or len(shape) > len(whole) or not whole:
+        return None
+    aligned = (1,) * (len(whole) - len(shape)) + shape
+    rows = math.prod(aligned[:-1])
+    if aligned[-1] not in (1, whole[-1]) or (rows != 1 and aligned[:-1] != whole[:-1]):
+        return None
+    return rows, aligned[-1]
+
+
+def _is_read(node: Node, others: Sequence[Node]) -> bool:
+    """Is the constant a number of a formula, and not the shape that a reshape is given?"""
+    return any(entry.node is node for other in others if other.op not in VIEWS for entry in other.reads)

@@ -1,0 +1,144 @@
+"""What products of matrices read, and where their results are written: reshapes, transposes, splits and scalings around them are
+ways to read and write, as long as nobody else needs their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.strides import MOVES, VIEWS, followed, ghost, undone
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+
+Readers = Mapping[NodeEntry, Sequence["Node | None"]]
+"""By value, the nodes that read it; None for each output of the graph."""
+
+LONGEST = 12
+"""So many ops at most stand between a product and what it reads or writes."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Matrix:
+    """A matrix of a product."""
+
+    source: NodeEntry
+    """What it is read from."""
+    path: tuple[Node, ...]
+    """The ops in between, which only move and scale it."""
+    value: NodeEntry
+    """The product's own input."""
+
+    @property
+    def factor(self) -> float:
+        """By what it is scaled."""
+        made = 1.0
+        for node in self.path:
+            number = _scaling(node)
+            made *= 1.0 if number is None else number
+        return made
+
+
+def readers_of(graph: Graph) -> Readers:
+    """Who reads each value. Linear."""
+    made: dict[NodeEntry, list[Node | None]] = {}
+    for node in graph.nodes:
+        for entry in (*node.reads, *node.captures):
+            made.setdefault(entry, []).append(node)
+    for entry in graph.outputs:
+        made.setdefault(entry, []).append(None)
+    return made
+
+
+def only_reader(entry: NodeEntry, readers: Readers) -> Node | None:
+    """The one node that reads the value, if there is just one."""
+    found = readers.get(entry, ())
+    return found[0] if len(found) == 1 else None
+
+
+def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Readers) -> list[Matrix] | None:
+    """What the products read, from as far back as nobody else reads what lies between."""
+    paths = [_back(value) for value in values if value is not None]
+    while True:
+        kept = [_viewed(_owned(path, value, {*core, *(n for p in paths for n in p)}, readers), value) for path, value in
+                zip(paths, values, strict=True) if value is not None]  # fmt: skip
+        held = {node for path in kept for node in path}
+        sources = [_source(path, value) for path, value in zip(kept, values, strict=True) if value is not None]
+        kept = [_without(path, {s.node for s in sources} & held) for path in kept]
+        if kept == paths:
+            return [Matrix(*made) for made in zip(sources, map(tuple, paths), values, strict=True)]  # type: ignore[arg-type]
+        paths = kept
+
+
+def _back(value: NodeEntry) -> list[Node]:
+    """The ops that move or scale before the value, in order."""
+    path: list[Node] = []
+    node = value.node
+    while node.is_op and not node.domain and len(path) < LONGEST and (node.op in MOVES or _scaling(node) is not None):
+        path.append(node)
+        first = _moved_input(node)
+        node = first.node
+    return path[::-1]
+
+
+def _moved_input(node: Node) -> NodeEntry:
+    """The input that the op moves or scales."""
+    first, second = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+    assert first is not None
+    return second if node.op == "Mul" and first.node.value is not None and second is not None else first
+
+
+def _scaling(node: Node) -> float | None:
+    """The number that the op multiplies by."""
+    if node.op not in ("Mul", "Div") or node.domain or float32_shape(node[0]) is None:
+        return None
+    moved = _moved_input(node)
+    other = node.inputs[0] if moved is node.inputs[1] else node.inputs[1]
+    number = None if other is None else other.node.value
+    if number is None or number.size != 1 or float32_shape(moved) != float32_shape(node[0]):
+        return None
+    return float(number.item()) if node.op == "Mul" else 1.0 / float(number.item()) if number.item() else None
+
+
+def _owned(path: list[Node], value: NodeEntry, group: set[Node], readers: Readers) -> list[Node]:
+    """The end of the path that only the group reads."""
+    start = len(path)
+    while start and all(reader in group for entry in path[start - 1].outputs for reader in readers.get(entry, ())):
+        start -= 1
+    return path[start:]
+
+
+def _viewed(path: list[Node], value: NodeEntry) -> list[Node]:
+    """The longest end of the path that copies nothing."""
+    while path:
+        shape = float32_shape(_source(path, value))
+        if shape is not None and 0 not in shape and followed(ghost(shape), path, value) is not None:
+            return path
+        path = path[1:]
+    return path
+
+
+def _source(path: Sequence[Node], value: NodeEntry) -> NodeEntry:
+    return _moved_input(path[0]) if path else value
+
+
+def _without(path: list[Node], dropped: set[Node]) -> list[Node]:
+    """What comes after the last of the dropped nodes."""
+    last = max((i for i, node in enumerate(path) if node in dropped), default=-1)
+    return path[last + 1 :]
+
+
+def written_after(made: NodeEntry, readers: Readers) -> tuple[Node, ...]:
+    """The longest path of reshapes and transposes after the value that only say where it is written."""
+    path: list[Node] = []
+    node = only_reader(made, readers)
+    while node is not None and not node.domain and len(path) < LONGEST and (node.op in VIEWS or node.op == "Transpose"):
+        path.append(node)
+        node = only_reader(node[0], readers)
+    while path:
+        shape = float32_shape(path[-1][0])
+        if shape is not None and undone(ghost(shape), path) is not None:
+            break
+        path.pop()
+    return tuple(path)

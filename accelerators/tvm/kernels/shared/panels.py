@@ -1,0 +1,135 @@
+"""Products of matrices in panels: what the kernels for matrix products and for attention have in common.
+
+The right matrix stands in panels of a few vectors' width, each one contiguous stream. A tile, some rows of the left matrix times
+one panel, keeps its sums in registers: a step of the depth loads the panel's vectors, and spreads a number of each row over the
+lanes. Where a size is no multiple of the tile's, the last tile overlaps the one before and makes the same numbers again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import attrs
+
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, maximum, minimum
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.tile import Tile, fitting, start, starts
+from accelerators.tvm.machine import Machine
+
+FUSED = 8
+"""Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""
+
+UNROLLED = 4
+"""Steps of the depth that are written out one after another."""
+
+
+@attrs.frozen(slots=True)
+class Panel:
+    """A stream of the right matrix's numbers: each step of the depth as many as the tile is wide."""
+
+    buffer: Buffer
+    first: Operand
+    """Where it begins in the buffer."""
+    apart: int
+    """How far each step's numbers are from those of the step before."""
+
+
+@attrs.frozen(slots=True)
+class PanelTile(Tile):
+    """Rows of the left matrix times one panel of the right one, which is as wide as the tile."""
+
+    around: ClassVar[float] = 0.5
+
+    def down(self, rows: int) -> int:
+        """Tiles that cover so many rows."""
+        return math.ceil(rows / self.rows)
+
+    def across(self, columns: int) -> int:
+        """Panels that cover so many columns."""
+        return math.ceil(columns / self.width)
+
+    def starts(self, columns: int) -> list[int]:
+        """Where the panels begin."""
+        return starts(columns, self.width)
+
+    def row(self, tile: Value, rows: int) -> Operand:
+        """A tile's first row."""
+        return start(tile, self.rows, rows)
+
+    def column(self, panel: Value, columns: int) -> Operand:
+        """A panel's first column."""
+        return start(panel, self.width, columns)
+
+    def product(
+        self, kernel: Kernel, depth: int, number: Callable[[Value, Operand], Value], panel: Panel
+    ) -> Registers:
+        """The sums of a tile; number(r, k) is the left matrix's."""
+        acc = self.sums(kernel)
+
+        def step(k: Operand) -> None:
+            at = panel.first + k * panel.apart
+            self.step(kernel, acc, lambda r: number(r, k), lambda c: panel.buffer.vector(self.lanes, at + c))
+
+        whole, left = divmod(depth, UNROLLED)
+        with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:
+            step(k * UNROLLED + u)
+        with kernel.unroll(left, "u") as u:
+            step(whole * UNROLLED + u)
+        return acc
+
+    def finish(
+        self, kernel: Kernel, acc: Registers, store: Callable[[Value, Value, Value], None], is_long: bool = False
+    ) -> None:
+        """What is done with each sum, a vector at a time, given the sum, its row and its column in the tile.
+
+        What is long stands once in a loop, for which the sums leave their registers."""
+        if not is_long:
+            with self.each(kernel) as (r, v), kernel.lanes(self.lanes) as lane:
+                store(acc.lane((r, v), lane), r, v * self.lanes + lane)
+            return
+        sums = self.spilled(kernel, acc)
+        with kernel.loop(self.rows, "r") as r, kernel.loop(self.vectors, "v") as v, kernel.lanes(self.lanes) as lane:
+            store(sums.lane((r, v), lane), r, v * self.lanes + lane)
+
+
+def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
+    """Every tile that fits the registers: the sums, the panel's vectors and one spread number. A single row needs little more
+    than its sums: each of the panel's vectors is read where it is multiplied."""
+    spare = machine.lanes < FUSED
+    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 1 + spare if rows > 1 else 4):
+        yield PanelTile(rows, vectors, machine.lanes)
+
+
+def share_out(
+    kernel: Kernel, pairs: int, tiles: int, tasks: int, work: Callable[[Value], Callable[[Value], None]]
+) -> None:
+    """The work for each tile of each pair, in so many tasks of equal ranges.
+
+    `work` writes what is done once for a pair, and returns what writes the work of one of its tiles."""
+    if tasks <= 1:
+        with kernel.loop(pairs, "pair") as pair:
+            each = work(pair)
+            with kernel.loop(tiles, "t") as t:
+                each(t)
+        return
+    total = pairs * tiles
+    with kernel.loop(tasks, "task", "parallel") as task:
+        first = kernel.name_value("first", task * total // tasks)
+        last = kernel.name_value("last", (task + 1) * total // tasks)
+        with kernel.loop((last + (tiles - 1)) // tiles - first // tiles, "p") as p:
+            pair = kernel.name_value("pair", first // tiles + p)
+            low = kernel.name_value("low", maximum(0, first - pair * tiles))
+            each = work(pair)
+            with kernel.loop(minimum(tiles, last - pair * tiles) - low, "t_") as step:
+                each(kernel.name_value("t", low + step))
+
+
+def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
+    """The tile that takes the fewest cycles for all of it; None for fewer columns than a vector has."""
+    fitting = [tile for tile in panel_tiles(machine) if tile.rows <= rows and tile.width <= columns]
+
+    def cost(tile: PanelTile) -> tuple[float, int]:
+        return tile.down(rows) * tile.across(columns) * tile.cycles, -tile.vectors
+
+    return choose(what, fitting, cost) if fitting else None

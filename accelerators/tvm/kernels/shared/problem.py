@@ -1,0 +1,70 @@
+"""A body as the writer of a kernel sees it: which values go in and come out, and what the kernel makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit
+from accelerators.tvm.kernels.shared.draft import Draft
+from graph.node import NodeEntry
+
+Array = np.ndarray[Any, Any]
+Pack = Callable[[Array], Array]
+Shape = tuple[int, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Problem:
+    """What a kernel is given and has to make."""
+
+    body: Body
+    """The ops."""
+    inputs: tuple[NodeEntry, ...]
+    """The values and then the weights, in the order of the kernel's arguments."""
+    outputs: tuple[NodeEntry, ...]
+    """The results, in the order of the arguments after those."""
+    positions: Mapping[NodeEntry, int]
+    """Which of the inputs each of them is."""
+
+    @classmethod
+    def of(cls, body: Body) -> Problem:
+        """The problem that a body poses."""
+        inputs = tuple([node[0] for node in body.graph.inputs])
+        return cls(body, inputs, tuple(body.graph.outputs), {entry: i for i, entry in enumerate(inputs)})
+
+    def position(self, entry: NodeEntry | None) -> int | None:
+        """Which of the inputs a value is; None if it is none of them."""
+        return None if entry is None else self.positions.get(entry)
+
+    def is_weight(self, position: int) -> bool:
+        """Is this input a constant of the model?"""
+        return position >= self.body.values
+
+    def kernel(
+        self, name: str, shapes: Mapping[int, Shape] | None = None, results: Sequence[Shape] | None = None
+    ) -> tuple[Kernel, list[Buffer], list[Buffer]]:
+        """A kernel with the inputs and the outputs for arguments, x0, x1, … and y0, y1, …
+
+        Inputs have these shapes, and results those, where they are not the body's own."""
+        kernel = Kernel(name)
+        given = [
+            kernel.input(f"x{i}", element_named(element_of(entry)), (shapes or {}).get(i, shape_of(entry)))
+            for i, entry in enumerate(self.inputs)
+        ]
+        wanted = list(map(shape_of, self.outputs)) if results is None else results
+        made = [
+            kernel.output(f"y{i}", element_named(element_of(entry)), shape)
+            for i, (entry, shape) in enumerate(zip(self.outputs, wanted, strict=True))
+        ]
+        return kernel, given, made
+
+    def draft(self, kernel: Kernel, schedule: str, packs: Mapping[int, Pack] | None = None) -> Draft:
+        """The kernel as what the body is lowered to; `packs` lays weights out for it."""
+        count = len(self.inputs)
+        shapes = [argument.sizes for argument in kernel.arguments]
+        return Draft(emit(kernel), schedule, packs or {}, dict(enumerate(shapes[:count])), shapes[count:], kernel)

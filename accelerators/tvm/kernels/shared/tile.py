@@ -1,0 +1,100 @@
+"""A register tile: sums of products, `rows` numbers times `vectors` vectors at each step.
+
+A step loads the vectors, and spreads each of the numbers over the lanes in turn. The tile is as large as the registers
+allow, so that more products are under way than a multiplication takes cycles, and there are more products than loads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+import attrs
+
+from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.machine import Machine
+
+LATENCY = 4.0
+"""Cycles until a product is there."""
+
+PORTS = 2
+"""Products, and loads, that start in one cycle."""
+
+
+@attrs.frozen(slots=True)
+class Tile:
+    """The sums that are kept in registers."""
+
+    rows: int
+    """How many numbers meet each vector."""
+    vectors: int
+    """How many vectors meet each number."""
+    lanes: int
+    """How many numbers a vector holds."""
+
+    around: ClassVar[float] = 1.0
+    """Cycles of a step that the loop around it takes."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def cycles(self) -> float:
+        """About what a step takes: the slowest of products, loads and latency, and a little for the loop around it."""
+        return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + self.around
+
+    def sums(self, kernel: Kernel) -> Registers:
+        """The sums, of nothing yet."""
+        acc = kernel.registers("acc", float32, (self.rows, self.vectors), self.lanes)
+        with self.each(kernel) as (r, v):
+            acc[r, v] = 0.0
+        return acc
+
+    def step(
+        self, kernel: Kernel, acc: Registers, number: Callable[[Value], Value], vector: Callable[[Value], Value]
+    ) -> None:
+        """One product for each sum: the number of row r times the vector that begins at a column of the tile."""
+        with self.each(kernel) as (r, v):
+            acc[r, v] = acc[r, v] + number(r).spread(self.lanes) * vector(v * self.lanes)
+
+    @contextmanager
+    def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:
+        """A block for each row and vector, written out."""
+        with kernel.unroll(self.rows, "r") as r, kernel.unroll(self.vectors, "v") as v:
+            yield r, v
+
+    def spilled(self, kernel: Kernel, acc: Registers) -> Registers:
+        """The sums out of their registers, to be read in a loop."""
+        sums = kernel.registers("sums", float32, (self.rows, self.vectors), self.lanes)
+        with self.each(kernel) as (r, v):
+            sums[r, v] = acc[r, v]
+        return sums
+
+
+def fitting(machine: Machine, beside: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
+    """Rows and vectors of every tile whose sums fit the registers with what else stands there, told by rows and vectors.
+
+    With more rows than half the registers LLVM spreads too many numbers ahead, and spills."""
+    for vectors in range(1, machine.registers):
+        for rows in range(1, machine.registers // 2 + 1):
+            if rows * vectors + beside(rows, vectors) <= machine.registers:
+                yield rows, vectors
+
+
+def tiles(machine: Machine) -> Iterator[Tile]:
+    """Every tile that fits the registers: the sums, the vectors of a step, a spread number and one to spare."""
+    for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 2):
+        yield Tile(rows, vectors, machine.lanes)
+
+
+def starts(size: int, step: int) -> list[int]:
+    """Where pieces of `step` begin that cover `size`; the last overlaps the one before where they do not divide."""
+    return [min(i * step, size - step) for i in range(math.ceil(size / step))]
+
+
+def start(piece: Value, step: int, size: int) -> Operand:
+    """Where a piece begins."""
+    return minimum(piece * step, size - step) if size % step else piece * step

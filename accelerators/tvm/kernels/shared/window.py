@@ -1,0 +1,114 @@
+"""The geometry of what slides over an image: convolutions and pools."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from graph.node import Node
+
+Pair = tuple[int, int]
+
+
+@attrs.frozen(slots=True)
+class Window:
+    """What is read of an image, and where. Pairs are (down, across)."""
+
+    sizes: Pair
+    """The image."""
+    out: Pair
+    """The result."""
+    taps: Pair
+    """The window."""
+    strides: Pair
+    """How far apart neighbouring results read."""
+    dilations: Pair
+    """How far apart neighbouring taps read."""
+    before: Pair
+    """The padding above and to the left."""
+
+    @property
+    def places(self) -> int:
+        """Results of one channel."""
+        return math.prod(self.out)
+
+    @property
+    def count(self) -> int:
+        """Taps of the window."""
+        return math.prod(self.taps)
+
+    @property
+    def span(self) -> Pair:
+        """How much of the image one result sees."""
+        return _pair([(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations)])
+
+    @property
+    def is_inside(self) -> bool:
+        """Is the padding never read?"""
+        return all(self.low(i) == 0 and self.high(i) == self.out[i] for i in (0, 1))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Is each result made of one place, the same as its own?"""
+        return self.taps == (1, 1) and self.sizes == self.out and self.is_inside and self.strides == (1, 1)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Is each result made of one place, and are places between left out?"""
+        return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
+
+    def low(self, i: int) -> int:
+        """The first result in a dimension that sees none of the padding before the image."""
+        return min(-(-self.before[i] // self.strides[i]), self.out[i])
+
+    def high(self, i: int) -> int:
+        """The first result in a dimension, from there on, that sees padding behind it."""
+        last = (self.sizes[i] + self.before[i] - self.span[i]) // self.strides[i] + 1
+        return max(self.low(i), min(last, self.out[i]))
+
+    def flat(self) -> Window:
+        """All places in one column, for a window that reads one place."""
+        places = math.prod(self.sizes)
+        return attrs.evolve(self, sizes=(places, 1), out=(places, 1))
+
+
+def make_window(node: Node) -> Window | None:
+    """The geometry of a Conv or of a pool of plain values, [N, C, H, W]; None for other ranks and unknown sizes."""
+    data, made = float32_shape(node.inputs[0]), float32_shape(node[0])
+    if data is None or made is None or len(data) != 4 or 0 in (*data, *made):
+        return None
+    weight = float32_shape(node.inputs[1]) if node.op == "Conv" else None
+    taps = weight[2:] if weight is not None else tuple(node.attrs.get("kernel_shape") or ())
+    if len(taps) != 2:
+        return None
+    strides, dilations = (tuple(node.attrs.get(name) or (1, 1)) for name in ("strides", "dilations"))
+    before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        spans = zip(made[2:], strides, taps, dilations, data[2:])
+        total = [max((o - 1) * s + (k - 1) * d + 1 - n, 0) for o, s, k, d, n in spans]
+        before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
+    elif auto == "VALID":
+        before = (0, 0)
+    return Window(*map(_pair, (data[2:], made[2:], taps, strides, dilations, before)))
+
+
+def window_of(node: Node) -> Window:
+    """The geometry that an op on blocked values carries."""
+    return Window(*(_pair(node.attrs[name]) for name in _FIELDS))
+
+
+def window_attributes(window: Window) -> dict[str, list[int]]:
+    """The geometry as attributes."""
+    return {name: list(value) for name, value in zip(_FIELDS, attrs.astuple(window))}
+
+
+_FIELDS = ("image", "result", "kernel_shape", "strides", "dilations", "pads")
+
+
+def _pair(values: Sequence[int]) -> Pair:
+    first, second = values
+    return int(first), int(second)

@@ -1,0 +1,1 @@
+"""What a window sees, channel by channel: pools, depthwise convolution, local response normalisation."""

@@ -1,0 +1,59 @@
+"""Local response normalisation of blocked values: a place's squares are laid side by side, so that sums over
+neighbouring channels are sums of shifted vectors."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, power, sqrt
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.machine import Machine
+from graph.node import Node
+
+SERIAL = 16_384
+"""Fewer numbers than this are one thread's work."""
+
+
+def lrn(body: Body, machine: Machine) -> Draft | None:
+    """The square window of each channel's neighbours."""
+    root, problem = body.ops[0], Problem.of(body)
+    shape = float32_shape(root[0])
+    if shape is None:
+        return None
+    batch, blocks, places, lanes = shape
+    bands = machine.threads if machine.threads > 1 and batch * blocks * places * lanes >= SERIAL else 1
+    kernel, (x,), (y,) = problem.kernel("lrn")
+    with kernel.tasks(batch * bands, "task", bands > 1) as task:
+        n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)
+        first, last = band * places // bands, (band + 1) * places // bands
+        with kernel.loop(last - first, "p_") as p:
+            _place(root, kernel, x, y, n, kernel.name_value("p", first + p))
+    return problem.draft(kernel, "lrn")
+
+
+def _place(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value) -> None:
+    """All channels of one place."""
+    _, blocks, _, lanes = float32_shape(root[0]) or ()
+    size, channels = int(root.attrs["size"]), int(root.attrs["channels"])
+    before, after = (size - 1) // 2, size // 2
+    squares = kernel.stack("squares", float32, (before + blocks * lanes + after,))
+    with kernel.loop(blocks, "block") as block:
+        image = x.vector(lanes, n, block, p, 0)
+        squares[before + block * lanes] = image * image
+    for i in (*range(before), *range(before + channels, before + blocks * lanes + after)):
+        squares[i] = 0.0
+    with kernel.loop(blocks, "block") as block:
+        total = squares.vector(lanes, block * lanes)
+        for d in range(1, size):
+            total = total + squares.vector(lanes, block * lanes + d)
+        y[n, block, p, 0] = _scaled(root, x.vector(lanes, n, block, p, 0), total)
+
+
+def _scaled(root: Node, x: Value, total: Value) -> Value:
+    """x over a power of the mean square; the usual power is made of square roots."""
+    alpha, beta, bias = (float(root.attrs.get(*pair)) for pair in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    base = total * (alpha / int(root.attrs["size"])) + bias
+    if beta == 0.75:
+        return x / (sqrt(base) * sqrt(sqrt(base)))
+    return x / power(base, constant(beta, float32, x.type.lanes))

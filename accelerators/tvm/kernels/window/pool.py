@@ -1,0 +1,93 @@
+"""Pools of blocked values: the largest or the mean of what a window sees (`sliding.py`), or of all places."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies import Body
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, maximum
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.window import window_of
+from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
+from accelerators.tvm.layouts.blocked import DOMAIN
+from accelerators.tvm.machine import Machine
+from graph.node import Node
+
+SERIAL = 200_000
+"""The mean of fewer numbers than this is one thread's work."""
+
+
+def blocked_pool(body: Body, machine: Machine) -> Draft | None:
+    """A pool and what follows it number by number."""
+    roots = [node for node in body.ops if node.domain == DOMAIN]
+    root, problem = roots[0], Problem.of(body)
+    source, given = problem.position(root.inputs[0]), float32_shape(root.inputs[0])
+    after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
+    if len(roots) != 1 or source is None or after is None or given is None:
+        return None
+    batch, blocks, places, _ = given
+    kernel, inputs, outputs = problem.kernel("pool", after.operands, [after.results] * len(problem.outputs))
+    writer = Writer(after, inputs, outputs)
+    if root.op == "GlobalAveragePool":
+        _mean(kernel, writer, inputs[source], batch, blocks, places, machine)
+    else:
+        slide = _largest(root, writer) if root.op == "MaxPool" else _average(root, writer)
+        slide_over(slide, kernel, inputs[source], batch, blocks, machine)
+    return problem.draft(kernel, "blocked pool")
+
+
+def _largest(root: Node, writer: Writer) -> Slide:
+    """Maxima. They pass over what is no number; the sum of squares is none only where one of the numbers is none, and is the
+    result there."""
+
+    def write(total: Value, spot: Spot, place: Value, lane: Value, inside: int) -> None:
+        writer.store(total, (spot.n, spot.block, place, lane))
+
+    return Slide(window_of(root), -math.inf, _larger, write, has_squares=True)
+
+
+def _larger(total: Value, image: Value, spot: Spot, kh: Value, kw: int) -> Value:
+    return maximum(total, image)
+
+
+def _average(root: Node, writer: Writer) -> Slide:
+    """Sums, divided by how many places of the window count."""
+    window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
+
+    def write(total: Value, spot: Spot, place: Value, lane: Value, inside: int) -> None:
+        if padded:
+            mean = total * (1.0 / window.count)
+        else:
+            mean = total / ((spot.high - spot.low) * max(inside, 1)).cast(float32)
+        writer.store(mean, (spot.n, spot.block, place, lane))
+
+    return Slide(window, 0.0, lambda total, image, spot, kh, kw: total + image, write)
+
+
+def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: int, places: int, machine: Machine) -> None:
+    """The mean of all places, in a few sums at a time."""
+    lanes = machine.lanes
+    several = max(k for k in (8, 7, 6, 5, 4, 3, 2, 1) if k <= places)
+    full, rest = divmod(places, several)
+    is_work = machine.threads > 1 and batch * blocks * places * lanes >= SERIAL
+    with kernel.tasks(batch * blocks, "task", is_work) as task:
+        n, block = kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks)
+        acc = kernel.registers("acc", float32, (several,), lanes)
+        for i in range(several):
+            acc[i] = 0.0
+
+        def add(count: int, first: Operand) -> None:
+            for i in range(count):
+                acc[i] = acc[i] + source.vector(lanes, n, block, first + i, 0)
+
+        with kernel.loop(full, "i") as group:
+            add(several, group * several)
+        add(rest, full * several)
+        with kernel.lanes(lanes) as lane:
+            total = acc.lane(0, lane)
+            for i in range(1, several):
+                total = total + acc.lane(i, lane)
+            writer.store(total * (1.0 / places), (n, block, 0, lane))

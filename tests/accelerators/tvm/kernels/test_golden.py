@@ -1,0 +1,60 @@
+"""Kernels as text, kept in files: a change of a kernel is seen in them. `pytest --refresh-golden` writes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.tvm.bodies import make_body
+from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.machine import Machine
+
+pytest.importorskip("tvm")
+
+FOLDER = Path(__file__).parent / "golden"
+MACHINE = Machine("cpu", "haswell", 4, 8, 16)
+
+
+def weights(*shape: int) -> pt.Node:
+    return pt.constant(np.ones(shape, "float32"))
+
+
+def values(*shape: int, name: str = "x") -> pt.Node:
+    return pt.variable(name, "float32", shape)
+
+
+def attention() -> pt.Node:
+    query, key, value = (values(2, 32, 16, name=name) for name in "qkv")
+    scores = pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 2, 1]))
+    return pt.op("MatMul", pt.op("Softmax", scores), value)
+
+
+GRAPHS: dict[str, Callable[[], pt.Node]] = {
+    "matmul": lambda: pt.op("Relu", pt.op("Add", pt.op("MatMul", values(20, 40), weights(40, 48)), weights(48))),
+    "product": lambda: pt.op("MatMul", values(2, 20, 24), values(2, 24, 32, name="y")),
+    "thin": lambda: pt.op("MatMul", values(9, 40), weights(40, 3)),
+    "attention": attention,
+    "softmax": lambda: pt.op("Softmax", values(12, 40)),
+    "layer_norm": lambda: pt.op("LayerNormalization", values(12, 40), weights(40), weights(40)),
+    "chain": lambda: pt.op("Mul", values(6, 64), pt.op("Tanh", values(6, 64, name="y"))),
+    "convolution": lambda: pt.op("Conv", values(1, 8, 12, 12), weights(16, 8, 3, 3), pads=[1, 1, 1, 1]),
+    "arg_max": lambda: pt.op("ArgMax", values(12, 40), axis=1),
+    "scatter": lambda: pt.op("ScatterElements", values(8, 5), pt.variable("i", "int64", (3, 5)), values(3, 5, name="u"), axis=0),
+}
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_the_text_of_a_kernel_is_the_one_kept(kind: str, request: pytest.FixtureRequest) -> None:
+    body = make_body(pt.apply_pass(pt.Graph([GRAPHS[kind]()]), "InferShape"))
+    draft = draft_kernel(body, MACHINE)
+    assert draft is not None and draft.kernel is not None
+    path, text = FOLDER / f"{kind}.txt", f"{draft.kernel}\n"
+    if request.config.getoption("--refresh-golden"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+    assert path.is_file(), f"there is no {path.name}; write it with pytest --refresh-golden {Path(__file__).name}"
+    assert text == path.read_text("utf-8"), "the kernel has changed; look at the difference, then: pytest --refresh-golden"
