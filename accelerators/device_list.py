@@ -104,11 +104,14 @@ def _default(wanted: Any) -> Any:
 
 
 def _device(label: str) -> Device:
-    name, _, device_id = label.partition(".")
+    name, dot, device_id = label.partition(".")
     if name in (HETERO, MULTI):
         raise UnknownDevice(f"{name} is no device: it stands for several", remedy=f"Write {name}:first,second")
     if name not in device_names() and name.lower() in device_names():
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
+    if dot and not device_id:
+        remedy = f"A DEVICE_ID follows the dot; write {name!r} for the first device"
+        raise UnknownDevice(f"there is no device {label!r}", remedy=remedy)
     made = Device(label, accelerator(name), device_id or None)
     if made.device_id is not None:
         made.accelerator.check_device_id(made.device_id)

@@ -169,9 +169,9 @@ class Accelerator:
 
         Runs `transform` on a copy; an original node is supported if every node that came of it is. One that nothing is found of
         is refused."""
-        from accelerators.query import query_through_transform
+        from accelerators.query import query_through_transform, with_own_nodes
 
-        return query_through_transform(self, graph)
+        return query_through_transform(self, with_own_nodes(graph))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The (transformed) subgraph, ready to run. `config` holds a value for each key: what the caller gave, else the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,13 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
     for new, old in zip(reversed(trail), reversed(trail[:-1]), strict=False):
         answers = carried_back(old, new, answers)
     return {node.name: answers[node] for node in graph.nodes if node.is_op}
+
+
+def with_own_nodes(graph: Graph) -> Graph:
+    """A copy with nodes of its own, in bodies too: a device may set affinities in it, and none of the caller's is touched."""
+    made = copy.deepcopy(graph.evolve(attrs={}))
+    made.attrs.update(graph.attrs)
+    return made
 
 
 def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:

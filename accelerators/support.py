@@ -8,7 +8,7 @@ from typing import Any
 from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError, asking
 from accelerators.interface import Accelerator
-from accelerators.query import NO_ANSWER, first_refusal, yes_or_why_not
+from accelerators.query import NO_ANSWER, first_refusal, with_own_nodes, yes_or_why_not
 from graph.build import is_made_call
 from graph.graph import Graph
 
@@ -62,8 +62,9 @@ def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -
 
 
 def _answers(accelerator: Accelerator, graph: Graph, where: str) -> Mapping[str, object]:
+    own_query = type(accelerator).query is not Accelerator.query
     with asking(where):
-        answers = accelerator.query(graph)
+        answers = accelerator.query(with_own_nodes(graph) if own_query else graph)
     if not isinstance(answers, Mapping):
         raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer", where=where)
     return answers

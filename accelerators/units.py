@@ -19,6 +19,7 @@ from accelerators.forking import renewed_in_children
 from accelerators.interface import Accelerator, CompiledSubgraph
 from accelerators.layout import HOST, is_laid_out, laid_out
 from accelerators.output_check import OutputCheck
+from accelerators.query import with_own_nodes
 from accelerators.registry import accelerator as accelerator_named
 from accelerators.specialized import SpecializedSubgraph, is_static
 from graph.errors import PartitaError
@@ -169,7 +170,7 @@ def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
 
 
 def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-    shown = accelerator.configured(config).transform(graph)
+    shown = accelerator.configured(config).transform(with_own_nodes(graph))
     if not isinstance(shown, Graph) or _border(shown) != _border(graph):
         raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
     made = accelerator.compile(shown, config)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import define, field, fields, setters
+from attrs import define, field, fields
 
 from graph.errors import GraphError
 from graph.types import Type
@@ -101,6 +101,16 @@ def _refuse(node: Node, attribute: Any, value: Any) -> None:
     )
 
 
+def _checked_affinity(node: Node, attribute: Any, value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    raise GraphError(
+        f"an affinity is the name of a device, not {value!r}",
+        where=f"node {node.name!r} ({node.op})",
+        remedy='Write node.affinity = "cpu"; None takes it away',
+    )
+
+
 class _Open:
     """A node that may still be written to, laid out so that it can become one: making a copy is several times faster this way."""
 
@@ -142,7 +152,7 @@ class Node(_Open):
     """Free text by key, carried from file to file."""
     place: int = field(factory=next_place)
     """Among the ready nodes of a graph the one with the lowest place comes first."""
-    affinity: str | None = field(default=None, on_setattr=setters.NO_OP)
+    affinity: str | None = field(default=None, on_setattr=_checked_affinity)
     """The device that the user or a pass wishes this node on; the one thing that may be set."""
 
     @property

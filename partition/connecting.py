@@ -9,6 +9,7 @@ from partition.bodies import Draft
 from partition.hooks import Hooks
 
 UNCONNECTED = "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads"
+SEVERAL = "One node replaces the subgraph; to put several ops in its place, return call(Graph([output], inputs)) of them"
 EACH = "Read each input of the subgraph, or none: a node without inputs is connected to all of them, as a call is"
 
 
@@ -33,7 +34,8 @@ class Connecting:
             if entry.node not in outer and entry not in allowed and not entry.node.is_constant:
                 cause = self._wrong(entry, node, inner, leaving)
                 if cause is not None:
-                    raise hooks.error("create_subgraph_node", first, f"it returned a node that {cause}", UNCONNECTED)
+                    remedy = UNCONNECTED if entry.node.name else SEVERAL
+                    raise hooks.error("create_subgraph_node", first, f"it returned a node that {cause}", remedy)
 
         def mapped(entry: NodeEntry) -> NodeEntry:
             if entry.node.is_constant:
@@ -56,6 +58,8 @@ class Connecting:
             if entry.node in self._graph.index.number:
                 return None
             return f"reads %{entry.name}, which is neither an input of the subgraph nor one of the graph"
+        if not entry.node.name:
+            return f"reads another new op, a {entry.node.op}"
         if entry.node.name == node.name or (entry.node.name in inner and entry.name in leaving):
             return f"reads its own output: %{entry.name}"
         if entry.node.name in inner:

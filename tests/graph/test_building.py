@@ -60,6 +60,15 @@ def test_outputs_have_names_of_their_own() -> None:
     assert g.output_names == ("y", "x", "y_1") and g.outputs == (y[0], x[0], y[0])
 
 
+@pytest.mark.parametrize("wanted", [3, b"cpu", ["cpu"]])
+def test_an_affinity_is_the_name_of_a_device(wanted: Any) -> None:
+    y = op("Relu", variable("x", "float32", (2,)), name="y")
+    with pytest.raises(GraphError) as caught:
+        y.affinity = wanted
+    assert f"node 'y' (Relu): an affinity is the name of a device, not {wanted!r}\n  Write node.affinity = " in str(caught.value)
+    assert y.affinity is None
+
+
 def test_nothing_but_the_affinity_may_be_set() -> None:
     y = op("Relu", variable("x"), name="y")
     g = Graph([y])

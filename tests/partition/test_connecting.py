@@ -107,6 +107,8 @@ def test_connect_subgraph_inputs_gets_the_node_as_it_is_connected() -> None:
 def test_what_does_not_fit_is_an_error() -> None:
     g = scaled()
     both = Graph([op("Add", op("Exp", variable("x", "float32", SHAPE), name="e"), variable("z", "float32", SHAPE), name="m")])
+    found = error_of(g, lambda sg, i: op("Relu", op("Tanh", sg.inputs[0])), "Mul")
+    assert "it returned a node that reads another new op, a Tanh\n  One node replaces the subgraph; to put several" in found
     found = error_of(both, lambda sg, i: op("HardSwish"), "Add")
     assert "hook create_subgraph_node, node 'm' (Add): it returned a HardSwish, which takes 1 inputs; connected are 2" in found
     assert "Return the op with its inputs, read from subgraph.inputs, or a call." in found

@@ -415,3 +415,33 @@ def test_what_a_transform_merges_and_a_rule_cuts_apart_is_asked_about_again():
         assert m.report.moves[0].nodes == ("relu",)
         with pytest.raises(pt.CompileError, match="cut from its neighbours, 'relu' is not what it runs: alpha has no Relu alone"):
             pt.compile(g, "HETERO:alpha,reference", forbid={"Add": "alpha"}, pin={"relu": "alpha"})
+
+
+def marked(self, graph):
+    """Every node gets an affinity, in bodies too, and the ops are grouped by it."""
+    for node in graph.nodes:
+        node.affinity = "kernel"
+        for _, body in node.bodies:
+            marked(self, body)
+    graph.attrs["marked"] = True
+    return graph
+
+
+@pytest.mark.parametrize("hook", ["transform", "supports", "query"])
+def test_what_a_device_marks_in_a_graph_is_not_seen_outside(hook):
+    inner = pt.variable("v", "float32", (4,))
+    body = pt.Graph([pt.op("Relu", inner, name="inside")], [inner])
+    held = pt.call(body, name="held").evolve(inputs=(variable()[0],))
+    g = pt.apply_pass(pt.Graph([pt.op("Relu", held, name="r"), pt.op("Relu", pt.constant(X, name="k"), name="c")]), "InferType")
+    given = {
+        "transform": {"transform": marked},
+        "supports": {"supports": lambda self, node, graph: setattr(node, "affinity", "kernel") is None},
+        "query": {"query": lambda self, graph: dict.fromkeys((n.name for n in marked(self, graph).nodes if n.is_op), True)},
+    }[hook]
+    with device("alpha", "Relu", **given):
+        pt.accelerator("alpha").query(g) if hook != "query" else None
+        pt.query(g, "alpha")
+        outputs = pt.compile(g, "alpha")(X)
+    assert np.array_equal(outputs[0], np.maximum(X, 0))
+    assert {node.affinity for part in (g, body) for node in part.nodes} == {None}
+    assert "marked" not in g.attrs

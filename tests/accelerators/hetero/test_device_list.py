@@ -29,6 +29,7 @@ def test_what_follows_the_dot_is_the_device_id(alpha):
         ("alhpa", "there is no device 'alhpa'\n  Did you mean 'alpha'"),
         ("HETERO:beta,alhpa", "there is no device 'alhpa'\n  Did you mean 'alpha'"),
         ("Alpha", "there is no device 'Alpha'\n  Did you mean 'alpha'?"),
+        ("alpha.", "there is no device 'alpha.'\n  A DEVICE_ID follows the dot; write 'alpha'"),
         ("alpha,beta", "Several devices are written HETERO:first,second"),
         ("MULTI:alpha,beta", "there is no device 'MULTI:alpha,beta'"),
     ],
