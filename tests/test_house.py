@@ -85,6 +85,28 @@ def test_import_partita_loads_nothing_heavy() -> None:
     assert done.stdout.split() == [], "import partita loaded these; import them inside the functions that need them"
 
 
+# From the roof to the ground: a room may import those below it and itself, never one beside it.
+KERNEL_ROOMS = (
+    {"catalogue"},
+    {"attention", "convolution", "elementwise", "matmul", "moves", "rows", "window"},
+    {"shared"},
+    {"language"},
+)
+
+
+def test_the_rooms_of_kernels_import_downward() -> None:
+    rank = {room: i for i, rooms in enumerate(KERNEL_ROOMS) for room in rooms}
+    home, prefix, wrong = ROOT / "accelerators/tvm/kernels", "accelerators.tvm.kernels.", []
+    for path in sources("accelerators/tvm/kernels"):
+        own = path.relative_to(home).with_suffix("").parts[0]
+        for line, module in imports(path):
+            room = module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else own
+            if own in rank and room != own and rank[room] <= rank[own]:
+                wrong.append(f"{place(path, line)} imports {module}")
+    assert wrong == []
+    assert {path.name for path in home.iterdir() if path.is_dir() and path.name != "__pycache__"} <= rank.keys()
+
+
 def test_setup_cfg_lists_every_package() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", "utf-8")

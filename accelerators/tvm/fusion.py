@@ -6,14 +6,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from accelerators.tvm.attentions import AttentionProperty
-from accelerators.tvm.convolutions import BlockedProperty
-from accelerators.tvm.gemms import spread_gemms
+from accelerators.tvm.kernels.attention.merging import merge_projections
+from accelerators.tvm.kernels.attention.selector import AttentionProperty
+from accelerators.tvm.kernels.convolution.selector import BlockedProperty
+from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
+from accelerators.tvm.kernels.matmul.selector import MatrixProperty
+from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
+from accelerators.tvm.kernels.rows.selector import RowProperty
 from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.matrices import MatrixProperty
-from accelerators.tvm.merging import merge_projections
-from accelerators.tvm.products import ProductProperty
-from accelerators.tvm.row_groups import RowProperty
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType

@@ -1,4 +1,4 @@
-"""From a body to kernels: a template if one fits, else TVM's importer and the generic schedules."""
+"""From a body to kernels: one of ours if one fits, else TVM's importer and the generic schedules."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Lowered:
 def lower(
     body: Body, machine: Machine, choices: Mapping[str, str] | None = None, offered: dict[str, tuple[str, ...]] | None = None
 ) -> Lowered:
-    """The body's kernels for this machine; CompileError if TVM cannot make them. A template takes these choices, and all its
-    candidates are noted in `offered`."""
+    """The body's kernels for this machine; CompileError if TVM cannot make them. A kernel of ours takes these choices, and all
+    its candidates are noted in `offered`."""
     from accelerators.tvm.kernels.catalogue import draft_kernel
     from accelerators.tvm.kernels.shared.choice import choosing
 
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
     infer(body.graph, strict=False, check_declared=True)
     with compiling.lock:
-        with quiet(), refused("template"), choosing(choices or {}) as made:
+        with quiet(), refused("kernel"), choosing(choices or {}) as made:
             drafted = draft_kernel(body, machine)
         if drafted is not None and offered is not None:
             offered.update(made.offered)

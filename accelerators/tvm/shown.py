@@ -27,7 +27,7 @@ class Kernel:
     body: Graph
     """The same as a graph; `str(body)` is the text form."""
     schedule: str
-    """The template or rule that scheduled it."""
+    """The kernel of ours, or the rule, that made its loops."""
     machine: Machine
     """What it was compiled for."""
     _lowered_body: Body

@@ -177,10 +177,10 @@ def _shown(entry: NodeEntry) -> str:
 
 
 def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool]:
-    """A template of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering."""
+    """A kernel of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering."""
     try:
         body = make_body(alone(node, graph))
-        with quiet(), refused("template"):
+        with quiet(), refused("kernel"):
             drafted = draft_kernel(body, machine)
         if drafted is not None:
             return True, True

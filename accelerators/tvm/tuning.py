@@ -1,4 +1,4 @@
-"""Kernels drafted in several ways and measured, one choice of a template after the other.
+"""Kernels drafted in several ways and measured, one choice after the other.
 
 Bodies that take the most time come first, each with a share of the time that is left. For each choice the candidates are tried in
 the order in which the cost model likes them: a batch is compiled on all cores, then each kernel is measured by itself, next to

@@ -1,4 +1,4 @@
-"""Generic schedules: for every kernel that no template made. No kernel runs as TVM's default pipeline leaves it."""
+"""Generic schedules: for every kernel that is not of our own making. No kernel runs as TVM's default pipeline leaves it."""
 
 from __future__ import annotations
 

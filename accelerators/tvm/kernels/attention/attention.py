@@ -13,7 +13,6 @@ import attrs
 
 from accelerators.tvm.bodies import Body, shape_of
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from accelerators.tvm.kernels.elementwise.functions import exp_of_negative
 from accelerators.tvm.kernels.language import (
     Buffer,
     Operand,
@@ -23,6 +22,7 @@ from accelerators.tvm.kernels.language import (
     minimum,
 )
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from accelerators.tvm.kernels.shared.operands import Matrix
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile

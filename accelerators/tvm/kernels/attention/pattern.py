@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.elementwise.formulas import formula
+from accelerators.tvm.kernels.shared.formulas import formula
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, only_reader, operands_of, written_after
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.node import Node, NodeEntry

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from accelerators.tvm.bodies import Body, element_of, shape_of
-from accelerators.tvm.kernels.elementwise.formulas import INTEGERS
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.formulas import INTEGERS
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.schedules import schedule

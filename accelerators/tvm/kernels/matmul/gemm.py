@@ -13,11 +13,11 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies import Body
-from accelerators.tvm.kernels.elementwise.formulas import Numbers
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem

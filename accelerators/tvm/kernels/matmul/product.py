@@ -11,9 +11,9 @@ from collections.abc import Callable
 import attrs
 
 from accelerators.tvm.bodies import Body, shape_of
-from accelerators.tvm.kernels.elementwise.formulas import LONG, formula
 from accelerators.tvm.kernels.language import Value, float32
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.formulas import LONG, formula
 from accelerators.tvm.kernels.shared.heads import Heads, found_in
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out

@@ -1,4 +1,4 @@
-"""The largest or smallest number along any dimensions, where no template is faster.
+"""The largest or smallest number along any dimensions, where no other kernel is faster.
 
 TVM's own begins at the smallest finite number, which is what comes out where there is nothing but -inf; this one begins at -inf.
 What is no number comes through, which TVM's own drops. The generic rule schedules it."""
@@ -10,12 +10,11 @@ from typing import Any
 
 from accelerators.tvm.bodies import Body, element_of, shape_of
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.reducers import FLOATS, extreme_of
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.schedules import schedule
 from graph.node import Node
-
-FLOATS = frozenset(("float16", "float32", "float64"))
 
 
 def extreme(body: Body, machine: Machine) -> Draft | None:
@@ -29,17 +28,6 @@ def extreme(body: Body, machine: Machine) -> Draft | None:
         return None
     made, name = schedule(_function(node, shape, axes), machine)
     return Draft(made, name)
-
-
-def extreme_of(dtype: str, largest: bool) -> Any:
-    """TVM's reducer to the largest or smallest number; one that is no number wins."""
-    te, tirx = part("te"), part("tirx")
-
-    def join(a: Any, b: Any) -> Any:
-        better = tirx.Select(a > b if largest else a < b, a, b)
-        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
-
-    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))
 
 
 def _axes(node: Node, rank: int) -> list[int]:

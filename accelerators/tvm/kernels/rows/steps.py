@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from accelerators.tvm.bodies import Body
-from accelerators.tvm.kernels.elementwise.formulas import LONG, Formula, formula
-from accelerators.tvm.kernels.elementwise.functions import exp_of_negative
 from accelerators.tvm.kernels.language import Value, log, select, sqrt
+from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
+from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.matrices import Size, read_size
 from accelerators.tvm.kernels.shared.row import JOINS
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape

@@ -1,6 +1,6 @@
 """Which of several ways a kernel is made: the one that was measured to be fastest on this machine, else a cost model's guess.
 
-A template writes `choose("tile", candidates, cost)` wherever there are several ways. Without tuning that is the candidate of
+A kernel's room writes `choose("tile", candidates, cost)` wherever there are several ways. Without tuning that is the candidate of
 least cost. `pt.tune` drafts the same body again and again, each time taking other candidates, measures the kernels, and notes
 which candidates made the fastest; later compilations find the notes by the body's key."""
 
@@ -30,7 +30,7 @@ _current: ContextVar[Choices | None] = ContextVar("choices", default=None)
 
 
 def choose(what: str, candidates: Iterable[T], cost: Callable[[T], Any]) -> T:
-    """One of the candidates; `what` names the choice among those of the template.
+    """One of the candidates; `what` names the choice among those of the kernel.
 
     Candidates are known by their text: give them a class whose `str` says all that they differ in, such as an attrs class, or
     tuples of numbers. Where two cost the same the first is taken."""

@@ -10,9 +10,9 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies import Body, shape_of
-from accelerators.tvm.kernels.elementwise.formulas import formula
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from accelerators.tvm.kernels.shared.epilogue import constants_of
+from accelerators.tvm.kernels.shared.formulas import formula
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
 from accelerators.tvm.kernels.shared.panels import PanelTile
 from accelerators.tvm.kernels.shared.problem import Problem

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 from accelerators.tvm.bodies import Body
-from accelerators.tvm.kernels.elementwise.formulas import Formula, formula
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
+from accelerators.tvm.kernels.shared.formulas import Formula, formula
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.node import Node

@@ -15,6 +15,9 @@ from graph.node import Node, NodeEntry
 Readers = Mapping[NodeEntry, Sequence["Node | None"]]
 """By value, the nodes that read it; None for each output of the graph."""
 
+NARROWEST = 16
+"""Fewer keys, or columns of values, than this are less than some processor's vector."""
+
 LONGEST = 12
 """So many ops at most stand between a product and what it reads or writes."""
 

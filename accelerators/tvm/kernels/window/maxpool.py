@@ -1,6 +1,6 @@
-"""The largest number in each window, where no template is faster.
+"""The largest number in each window, where no other kernel is faster.
 
-Like `extremes`, it begins at minus infinity, which is also what stands outside of the input, and one that is no number wins. The
+It begins at minus infinity, which is also what stands outside of the input, and one that is no number wins. The
 generic rule schedules it."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 
 from accelerators.tvm.bodies import Body, element_of, shape_of
-from accelerators.tvm.kernels.rows.extremes import FLOATS, extreme_of
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.reducers import FLOATS, extreme_of
 from accelerators.tvm.library import part
 from accelerators.tvm.machine import Machine
 from accelerators.tvm.schedules import schedule

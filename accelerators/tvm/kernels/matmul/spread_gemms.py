@@ -1,4 +1,4 @@
-"""A Gemm that the template for constant matrices does not take, as the ops that it stands for: these have kernels."""
+"""A Gemm that the kernel for constant matrices does not take, as the ops that it stands for: these have kernels."""
 
 from __future__ import annotations
 

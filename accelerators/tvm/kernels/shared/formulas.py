@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from accelerators.tvm.kernels.elementwise import functions
-from accelerators.tvm.kernels.elementwise.functions import at_least, at_most, magnitude
 from accelerators.tvm.kernels.language import (
     Operand,
     Value,
@@ -23,6 +21,8 @@ from accelerators.tvm.kernels.language import (
     select,
     sqrt,
 )
+from accelerators.tvm.kernels.shared import functions
+from accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
 from graph.node import Node
 from graph.types import TensorType
 

@@ -8,13 +8,10 @@ from typing import Any
 from accelerators.tvm.bodies import make_body
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from accelerators.tvm.kernels.shared.heads import found_in
-from accelerators.tvm.kernels.shared.operands import readers_of
+from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.labels import LabelProperty
 from graph.graph import Graph
-
-NARROWEST = 16
-"""Fewer keys, or columns of values, than this are less than some processor's vector."""
 
 
 class AttentionProperty(LabelProperty):
@@ -26,7 +23,7 @@ class AttentionProperty(LabelProperty):
         self.labels = {node: i for i, found in enumerate(attentions(graph)) for node in found.nodes}
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the template takes."""
+        """Only what the kernel takes."""
         return found_in(make_body(subgraph), "Softmax", find_attention) is not None
 
 

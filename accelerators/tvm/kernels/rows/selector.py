@@ -30,13 +30,13 @@ class RowProperty(SubgraphProperty):
         return RowSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the template takes."""
+        """Only what the kernel takes."""
         ops = [node for node in subgraph.nodes if node.is_op]
         return len(ops) <= LONGEST and find_program(make_body(subgraph)) is not None
 
 
 class RowSelector(ContainOpSelector):
-    """Ops that the template knows, each labelled with the rows of what it makes."""
+    """Ops that row programs know, each labelled with the rows of what it makes."""
 
     stateless = True
 

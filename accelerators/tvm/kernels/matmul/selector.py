@@ -4,8 +4,8 @@ add, in any order."""
 from __future__ import annotations
 
 from accelerators.tvm.bodies import make_body
-from accelerators.tvm.kernels.elementwise.formulas import LATEST, formula
 from accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
+from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
@@ -27,7 +27,7 @@ class MatrixProperty(SubgraphProperty):
         return MatrixSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the template takes; a product that it does not take stays by itself."""
+        """Only what the kernel takes; a product that it does not take stays by itself."""
         return find_product(make_body(subgraph)) is not None and len(subgraph.outputs) <= 2
 
 

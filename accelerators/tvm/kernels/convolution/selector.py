@@ -3,8 +3,8 @@ add, in any order."""
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.elementwise.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.epilogue import folded
+from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.layouts.blocked import DOMAIN
 from graph.graph import Graph

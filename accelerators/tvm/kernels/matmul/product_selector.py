@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.tvm.attentions import NARROWEST
 from accelerators.tvm.bodies import make_body
 from accelerators.tvm.kernels.matmul.product import find_value_product
 from accelerators.tvm.kernels.shared.heads import found_in
-from accelerators.tvm.kernels.shared.operands import readers_of
+from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.labels import LabelProperty
 from graph.graph import Graph
@@ -30,5 +29,5 @@ class ProductProperty(LabelProperty):
                     self.labels[node] = i
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the template takes."""
+        """Only what the kernel takes."""
         return found_in(make_body(subgraph), "MatMul", find_value_product) is not None

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.attentions import attentions
 from accelerators.tvm.kernels.attention.pattern import Attention
+from accelerators.tvm.kernels.attention.selector import attentions
 from accelerators.tvm.kernels.shared.operands import Readers, readers_of
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.layouts.blocked import ORIGIN, origins_of
