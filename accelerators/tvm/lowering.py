@@ -153,13 +153,14 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
     symbols = {name: f"{body.symbol}_{i}" if i else body.symbol for i, name in enumerate(_called(legal["main"]))}
     scheduled = {var: f for var, f in legal.functions.items() if var.name_hint == "main" or var.name_hint in symbols}
     plain, schedules = {}, {}
+    narrow = any(isinstance(t, TensorType) and t.dtype == "bfloat16" for node in body.graph.nodes for t in node.output_types)
     for var in legal.get_global_vars():
         symbol = symbols.get(var.name_hint)
         if symbol is not None:
             with quiet(), refused("scheduling"):
                 made, schedules[symbol] = schedule(legal[var], machine)
-                plain[symbol] = carrying(legal[var])
-                scheduled[var] = made if schedules[symbol] in ACROSS_THREADS else carrying(made)
+                plain[symbol] = carrying(legal[var], narrow)
+                scheduled[var] = made if schedules[symbol] in ACROSS_THREADS else carrying(made, narrow)
     return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
 
 

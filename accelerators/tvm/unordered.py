@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 from accelerators.tvm.library import part, tvm
@@ -19,15 +20,22 @@ ACROSS_THREADS = frozenset(("dlight.GEMV", "dlight.Reduction", "dlight.GeneralRe
 are: there what is no number may be dropped."""
 
 
-def carrying(function: Any) -> Any:
-    """The TensorIR function with maxima and minima of floats that carry what is no number. Linear."""
+def carrying(function: Any, holds_bfloat16: bool) -> Any:
+    """The TensorIR function with maxima and minima of floats that carry what is no number. Linear.
+
+    Their operands get names, so that they are computed once; but TVM's pass that makes whole numbers of bfloat16 does not look
+    into such names, and where there are any the operands are written out again."""
     tirx = part("tirx")
     tvm()  # which finds its library before tvm_ffi is asked
     changed = importlib.import_module("tvm_ffi").structural_map
-    return changed(function, [(tirx.Max, lambda one: _chosen(one, True)), (tirx.Min, lambda one: _chosen(one, False))])
+
+    def chosen(largest: bool) -> Callable[[Any], Any]:
+        return lambda one: _chosen(one, largest, not holds_bfloat16)
+
+    return changed(function, [(tirx.Max, chosen(True)), (tirx.Min, chosen(False))])
 
 
-def _chosen(one: Any, largest: bool) -> Any:
+def _chosen(one: Any, largest: bool, is_named: bool) -> Any:
     tirx, dtype = part("tirx"), str(one.ty.dtype)
     if dtype not in FLOATS:
         return one
@@ -36,6 +44,8 @@ def _chosen(one: Any, largest: bool) -> Any:
         better = tirx.Select(a > b if largest else a < b, a, b)
         return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
 
+    if not is_named:
+        return best(one.a, one.b)
     a, b = tirx.Var("a", dtype), tirx.Var("b", dtype)
     return tirx.Let(a, one.a, tirx.Let(b, one.b, best(a, b)))
 

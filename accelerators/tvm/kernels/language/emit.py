@@ -18,7 +18,7 @@ from accelerators.tvm.kernels.language.statements import (
     Store,
     When,
 )
-from accelerators.tvm.kernels.language.types import Type
+from accelerators.tvm.kernels.language.types import Type, bfloat16, float32, type_of, uint16, uint32
 from accelerators.tvm.kernels.language.values import (
     Binary,
     Bits,
@@ -158,7 +158,16 @@ class _Emitter:
     def cast(self, value: Cast) -> Any:
         given = self.value(value.value)
         wanted = tvm_type(value.type)
+        if value.value.type.element is bfloat16:
+            given = self._widened(given, value.type.lanes)
         return self.tirx.const(given, wanted) if isinstance(given, int) else given.astype(wanted)
+
+    def _widened(self, given: Any, lanes: int) -> Any:
+        """A bfloat16 as float32, bit by bit: TVM's own pass forgets the casts that stand inside of named values."""
+        words, tirx = self.words, self.tirx
+        halves = tirx.reinterpret(tvm_type(type_of(uint16, lanes)), given).astype(tvm_type(type_of(uint32, lanes)))
+        shift = tirx.const(16, "uint32") if lanes == 1 else words.Broadcast(tirx.const(16, "uint32"), lanes)
+        return tirx.reinterpret(tvm_type(type_of(float32, lanes)), halves << shift)
 
     def bits(self, value: Bits) -> Any:
         return self.tirx.reinterpret(tvm_type(value.type), self.value(value.value))

@@ -137,6 +137,21 @@ def test_element_types_are_values_of_a_kernel(element) -> None:
     np.testing.assert_array_equal(got.astype("float32"), expected.astype("float32"))
 
 
+def test_a_named_value_of_bfloat16_is_its_number() -> None:
+    import ml_dtypes
+
+    kernel = Kernel("k")
+    x, y = kernel.input("x", bfloat16, (32,)), kernel.output("y", float32, (32,))
+    with kernel.loop(2, "v") as v:
+        y[v * 8] = named(x.vector(8, v * 8).cast(float32), lambda t: t * t + t)
+    with kernel.loop(16, "i") as i:
+        y[i + 16] = named(x[i + 16].cast(float32), lambda t: t * t + t)
+    given, got = np.linspace(-2, 2, 32).astype(ml_dtypes.bfloat16), np.zeros(32, "float32")
+    run(kernel, given, got)
+    wide = given.astype("float32")
+    np.testing.assert_allclose(got, wide * wide + wide, rtol=1e-6)
+
+
 def test_whole_numbers_are_cast_and_their_bits_read() -> None:
     kernel = Kernel("k")
     x, y = kernel.input("x", int8, (8,)), kernel.output("y", int32, (8,))
