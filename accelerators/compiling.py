@@ -22,6 +22,7 @@ from accelerators.rules import Forbid, Pin
 from accelerators.settings import Config, read_config
 from accelerators.units import Unit, compile_unit
 from graph.build import is_made_call
+from graph.errors import check_flag
 from graph.graph import Graph
 from graph.node import Node
 from graph.order import reachable
@@ -53,6 +54,8 @@ def compile(  # noqa: A001  the contract's name
     have affinities, these decide, and every op has to have one. A subgraph that its device cannot compile goes to the next
     device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs, `name` is what files and tables
     call the model, `optimize` runs the default passes first (nodes may then vanish that `query` knows)."""
+    check_flag(strict, "option strict", AcceleratorError)
+    check_flag(optimize, "option optimize", AcceleratorError)
     several = parse_multi(device)
     devices = several or parse_devices(device)
     settings = read_config(config, devices)

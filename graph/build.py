@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph.attributes import checked_attributes
-from graph.errors import GraphError, TypeMismatch
+from graph.errors import GraphError, TypeMismatch, check_flag
 from graph.node import CONSTANT, NOTHING, Node, NodeEntry, as_entry, frozen_attrs
 from graph.types import Dim, TensorType, Type, dtype_name
 
@@ -102,6 +102,7 @@ def call(
     """A call of a subgraph; without inputs an unconnected one, which the partitioner (or `connect`) connects.
 
     `compile` inlines a call that no device takes whole, the last resort apart; with `inline=False` it stays in one piece."""
+    check_flag(inline, f"call {name or subgraph.name!r}: inline", GraphError)
     if inputs and len(inputs) != len(subgraph.inputs):
         raise GraphError(
             f"the call has {len(inputs)} inputs and its body {len(subgraph.inputs)}", where=f"call {name or subgraph.name!r}"

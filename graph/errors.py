@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+import numpy as np
+
 
 class PartitaError(Exception):
     """Base of all errors that a user may see; its text is one message, fit to print without a traceback."""
@@ -44,6 +46,12 @@ class WriteError(PartitaError):
 
 class PassError(PartitaError):
     """A pass failed, is unknown, or was run without what it needs."""
+
+
+def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
+    """Raise the error unless the value is True or False: a word such as "no" would count as True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise error(f"{value!r:.80} is neither True nor False", where=where, remedy="Write True or False")
 
 
 class MissingDependency(PartitaError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph.errors import did_you_mean
+from graph.errors import check_flag, did_you_mean
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
@@ -50,7 +50,7 @@ def partition_graph(
     `pre_partition`. Unless `infer_types` is False, selectors and hooks see the types of a graph that has none, as InferType
     finds them. `inside` partitions bodies instead, at any depth: those of the calls that a partition made, and of If, Loop
     and Scan (or of the nodes that it says yes to)."""
-    made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
+    made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
     if not (isinstance(inside, bool) or callable(inside)):
         remedy = "Give True, or a function that says of a node whether its bodies are to be partitioned"
         raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
@@ -106,7 +106,7 @@ def plan(
     properties = choose_properties(g, subgraph_property, backend)
     _check_options(properties, options)
     with collector_paused():
-        made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, options)
+        made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
         planner = Planner(with_types(g, infer_types, properties), made)
         with planner.witness:
             return plan_of(planner.run(properties, make_calls=False), properties)
@@ -149,8 +149,11 @@ def as_properties(given: Any, where: str) -> list[SubgraphProperty]:
 
 
 def _options(
-    growth: str | None, least: int | None, most: int | None, dedup: bool | None, extra: dict[str, Any]
+    growth: str | None, least: int | None, most: int | None, dedup: bool | None, types: bool, extra: dict[str, Any]
 ) -> PartitionOptions:
+    if dedup is not None:
+        check_flag(dedup, "option dedup_inputs", PartitionError)
+    check_flag(types, "option infer_types", PartitionError)
     return PartitionOptions(growth=growth, min_subgraph_size=least, max_subgraphs=most, dedup_inputs=dedup, extra=extra)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
+from graph.errors import check_flag
 from graph.names import unique
 from graph.words import counted
 from partition.bodies import common_affinity
@@ -129,6 +131,8 @@ class Planner:
         most = maker.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
         _check_count(f"property {maker.name!r}: min_subgraph_size", least)
         _check_count(f"property {maker.name!r}: max_subgraphs", most)
+        check_flag(maker.dedup_inputs, f"property {maker.name!r}: dedup_inputs", PartitionError)
+        check_flag(maker.inline, f"property {maker.name!r}: inline", PartitionError)
         for group in groups:
             if len(group) < least:
                 why = f"of {counted(len(group), 'op')}, fewer than min_subgraph_size={least}"
@@ -183,5 +187,5 @@ def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:
 
 
 def _check_count(option: str, value: Any) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0):
         raise PartitionError(f"{value!r} is no number of ops or subgraphs", where=option, remedy="Give an integer of 0 or more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
@@ -188,6 +189,26 @@ def test_limits() -> None:
 def test_limits_that_are_none(option: str, value: Any) -> None:
     with pytest.raises(PartitaError, match="is no number of ops or subgraphs"):
         made_with(ops("Relu"), **{option: value})
+
+
+def test_limits_may_be_numbers_of_numpy() -> None:
+    assert groups_of(made_with(ops("Relu", "Neg"), min_subgraph_size=np.int64(3))) == [{"relu3", "neg4", "neg5"}]
+
+
+@pytest.mark.parametrize("option", ["infer_types", "dedup_inputs"])
+def test_a_word_is_no_flag(option: str) -> None:
+    with pytest.raises(PartitaError, match=f"option {option}: 'no' is neither True nor False\n  Write True or False"):
+        made_with(ops("Relu"), **{option: "no"})
+
+
+@pytest.mark.parametrize("attribute", ["inline", "dedup_inputs"])
+def test_a_word_is_no_flag_of_a_property(attribute: str) -> None:
+    chosen = ops("Relu")
+    setattr(chosen, attribute, "no")
+    with pytest.raises(PartitaError, match=f": {attribute}: 'no' is neither True nor False"):
+        made_with(chosen)
+    with pytest.raises(PartitaError, match="call 'c': inline: 'no' is neither True nor False"):
+        call(two_runs(), name="c", inline="no")  # type: ignore[arg-type]
 
 
 def test_the_order_of_precedence_and_consumption() -> None:

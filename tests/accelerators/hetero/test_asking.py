@@ -445,3 +445,10 @@ def test_what_a_device_marks_in_a_graph_is_not_seen_outside(hook):
     assert np.array_equal(outputs[0], np.maximum(X, 0))
     assert {node.affinity for part in (g, body) for node in part.nodes} == {None}
     assert "marked" not in g.attrs
+
+
+@pytest.mark.parametrize("option", ["strict", "optimize"])
+def test_a_word_is_no_flag(option):
+    g = pt.Graph([pt.op("Relu", variable(), name="r")])
+    with pytest.raises(pt.AcceleratorError, match=f"option {option}: 'no' is neither True nor False"):
+        pt.compile(g, "reference", **{option: "no"})
