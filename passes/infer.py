@@ -278,7 +278,8 @@ class _Inference:
         except InferenceError as error:
             proto = infer_shapes(model)
             raise contradiction(str(error), proto.graph) or TypeMismatch(str(error)) from error
-        return [entry.type for entry in self._typed(alone, proto.graph, None).outputs]
+        typed = self._typed(alone, proto.graph, None)
+        return [entry.type for entry in map_types(typed, dict.fromkeys(generated(typed, inputs))).outputs]
 
     def _call(self, node: Node, body: Graph, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """Infer the body for these types of its inputs, once for all calls that have the same."""

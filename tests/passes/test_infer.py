@@ -327,3 +327,13 @@ def test_ops_at_which_onnx_would_crash(untold: None) -> None:
         """,
         opset="21, my 1",
     )
+
+
+def test_sizes_that_follow_of_nothing_have_symbols_of_their_own() -> None:
+    """Each Range is inferred by itself here, since nothing bounds the vector it reads: ONNX begins to count its symbols anew."""
+    numbers = variable("numbers", "int64", ("n",))
+    zero, one = constant(np.array(0)), constant(np.array(1))
+    limits = [op("Squeeze", op("Slice", numbers, constant(np.array([i])), constant(np.array([i + 1])))) for i in (0, 1)]
+    typed = apply_pass(Graph([op("Range", zero, limit, one) for limit in limits]), "InferShape")
+    first, second = (entry.type.shape[0] for entry in typed.outputs)
+    assert first != second or first is None
