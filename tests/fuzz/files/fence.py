@@ -35,6 +35,10 @@ _CHANGES = (
 )
 
 
+_IN_MEMORY = "/memfd:partita"
+"""How the system calls a file in memory that is the compiler's own."""
+
+
 class Fence:
     """Watches, through Python's audit events, what is done while it is armed. A hook cannot be taken away again."""
 
@@ -98,7 +102,7 @@ class Fence:
         name = os.fsdecode(path)
         if isinstance(folder, int) and folder > 2 and not os.path.isabs(name):
             name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
-        return os.path.realpath(name).startswith(self._folder) or name == os.devnull
+        return os.path.realpath(name).startswith((self._folder, _IN_MEMORY)) or name == os.devnull
 
 
 def _mapped() -> int:
