@@ -67,9 +67,14 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
 
 
 def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any]) -> dict[str, Any]:
-    labelled = {} if device.device_id is None else {"DEVICE_ID": device.device_id}
-    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat, **labelled}
-    return device.accelerator.full_config(own)
+    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
+    if device.device_id is None:
+        return device.accelerator.full_config(own)
+    for key in ("DEVICE_ID", "KEY_DEVICE_ID"):
+        if str(own.pop(key, device.device_id)) != device.device_id:
+            remedy = "Say it once: after the dot, or in the configuration"
+            raise BadConfig(f"{key} is another one than the device asked for", where=f"config of {device.label!r}", remedy=remedy)
+    return device.accelerator.full_config({**own, "DEVICE_ID": device.device_id})
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

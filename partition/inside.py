@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
+import numpy as np
 
 from graph.build import is_made_call
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.words import counted
+from partition.errors import PartitionError, not_a, raised
 from partition.plans import Plan, WrittenReasons
 from partition.report import PartitionReport
 
@@ -49,11 +52,26 @@ def _wanted(graphs: Sequence[Graph], which: Which) -> tuple[set[Graph], list[str
     for graph in graphs:
         for node in graph.nodes:
             bodies = [body for _, body in node.bodies]
-            if bodies and which(node):
+            if bodies and _asked(which, node):
                 wanted.update(bodies)
             elif bodies:
                 passed_by.append(node.name)
     return wanted, passed_by
+
+
+def _asked(which: Which, node: Node) -> bool:
+    """The predicate's answer, which has to be one."""
+    where = f"option inside, node {node.name!r} ({node.op})"
+    try:
+        answer = which(node)
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise PartitionError(raised(error), where=where) from error
+    if not isinstance(answer, (bool, np.bool_)):
+        remedy = "Answer True or False; bool(...) makes one of any value"
+        raise PartitionError(not_a("a bool", answer), where=where, remedy=remedy)
+    return bool(answer)
 
 
 def _filled(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:

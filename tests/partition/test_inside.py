@@ -187,6 +187,20 @@ def test_inside_is_a_choice_of_nodes() -> None:
         inside(with_if(), "Relu", inside="choice")
 
 
+def broken(node: Node) -> bool:
+    raise KeyError(node.op)
+
+
+@pytest.mark.parametrize(
+    ("which", "cause"),
+    [(broken, "it raised KeyError: 'If'"), (lambda node: None, "it returned None (NoneType), not a bool\n  Answer True or")],
+)
+def test_a_choice_of_nodes_that_does_not_answer(which: Any, cause: str) -> None:
+    with pytest.raises(PartitaError) as caught:
+        inside(with_if(), "Relu", inside=which)
+    assert f"option inside, node 'choice' (If): {cause}" in str(caught.value)
+
+
 def test_a_plan_is_of_one_graph() -> None:
     with pytest.raises(PartitaError, match="option inside: a plan is of one graph, not of the bodies in it\n  Plan each body"):
         pt.plan(with_if(), inside=True, subgraph_property=ops("Relu"))

@@ -111,6 +111,10 @@ def test_a_plugin_lists_its_devices() -> None:
         assert made.configs[-1]["DEVICE_ID"] == "1"
         with pytest.raises(pt.BadConfig, match=r"device 'pair': DEVICE_ID cannot be '2'\n  It can be 0, 1"):
             pt.compile(relu(), "pair.2")
+        pt.compile(relu(), "pair.1", config={"DEVICE_ID": 1})
+        for config in ({"DEVICE_ID": "0"}, {"pair": {"KEY_DEVICE_ID": 0}}, {"pair.1": {"DEVICE_ID": "0"}}):
+            with pytest.raises(pt.BadConfig, match=r"of 'pair.1': (KEY_)?DEVICE_ID is another one than the device asked for"):
+                pt.compile(relu(), "pair.1", config=config)
     with device("silent"):
         pt.compile(relu(), "silent.17")(X)
 
