@@ -157,8 +157,9 @@ class CallMaker:
                 self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
-        """As many outputs as the body, and no control dependencies."""
+        """As many outputs as the body, no other device, and no control dependencies."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
+        hooks.check_device(hook, first, node)
         given, wanted = len(node.output_names), len(draft.exits)
         if given != wanted and not hooks.overrides("connect_subgraph_outputs"):
             raise hooks.error(

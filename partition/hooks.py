@@ -100,10 +100,12 @@ SHOWN = "A hook must not change what it is shown; it may return changed copies w
 class Hooks:
     """The hooks of one property, each answer checked."""
 
-    def __init__(self, subject: SubgraphProperty, witness: Witness) -> None:
+    def __init__(self, subject: SubgraphProperty, witness: Witness, device: str | None = None) -> None:
         self.property = subject
         self.name = subject.name
         self.witness = witness
+        self.device = device
+        """The device whose own property this is: the nodes that it makes stay there."""
         self._own = own_hooks(subject)
         self.sees_bodies = not self._own.isdisjoint(SEEING)
         """Is the property shown bodies, so that the types of their inputs matter?"""
@@ -214,7 +216,15 @@ class Hooks:
             if _interface(new) != _interface(old):
                 cause = "its copy reads or makes other values than the node"
                 raise self.error(hook, old, cause, "Change it with node.evolve(attrs=...)")
+            self.check_device(hook, old, new)
         return made
+
+    def check_device(self, hook: str, first: Node, made: Node) -> None:
+        """A device's own property makes nodes for that device: nobody asked another one."""
+        if self.device is not None and made.affinity not in (None, self.device):
+            cause = f"it returned a node with the affinity {made.affinity!r}, for a subgraph on {self.device!r}"
+            remedy = "Leave the affinity out; create_subgraph_node returns None to give a subgraph to the next device"
+            raise self.error(hook, first, cause, remedy)
 
 
 def _interface(node: Node) -> tuple[object, ...]:

@@ -153,7 +153,7 @@ class Planner:
             device = common_affinity(affinity[v] for v in members)
             if device not in by_device:
                 own = hooks.property.for_device(device)
-                by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness)
+                by_device[device] = hooks if own is hooks.property else Hooks(own, self.witness, device)
             mine = by_device[device]
             name = unique(f"{mine.name}_{i}", self.taken)
             dedup = mine.property.dedup_inputs if self.options.dedup_inputs is None else self.options.dedup_inputs

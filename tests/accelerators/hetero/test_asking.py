@@ -319,6 +319,21 @@ def test_what_a_property_gives_back_goes_to_the_next_device(members, reason):
     assert [unit.ops for unit in m.units][-1] == ("c", "d"), "what came back joins its neighbours there"
 
 
+@pytest.mark.parametrize("affinity", ["reference", "nowhere"])
+@pytest.mark.parametrize("hook", ["create_subgraph_node", "adjust_subgraph_node"])
+def test_a_property_of_a_device_makes_nodes_for_that_device(affinity, hook):
+    members = {
+        "create_subgraph_node": lambda self, subgraph, index: pt.call(subgraph).evolve(affinity=affinity),
+        "adjust_subgraph_node": lambda self, nodes, index: [node.evolve(affinity=affinity) for node in nodes],
+    }
+    if hook == "adjust_subgraph_node":
+        members["create_subgraph_node"] = lambda self, subgraph, index: None
+    with pytest.raises(pt.PartitaError) as caught:
+        gives_back(**members)
+    cause = f"hook {hook}, node 'a' (Relu): it returned a node with the affinity {affinity!r}, for a subgraph on 'alpha'"
+    assert cause in str(caught.value)
+
+
 def test_what_a_property_gives_back_and_no_other_device_runs_is_an_error():
     with device("alpha", subgraph_property=own(min_subgraph_size=9)):
         with pytest.raises(pt.NotSupported, match="gave it back: it was in a subgraph of 4 ops, fewer than min_subgraph_size=9"):
