@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from graph import PartitaError, ReadError, TensorType, UnknownOp, register_op, unregister_op
+from graph.interpret import interpret
 from graph.readers.mxnet import converter, load_mxnet
 from graph.readers.mxnet.ops.registry import _table
+from graph.text import parse
 from graph.verify import verify
 from tests.mxnet.data import FOLDER, cases
 
@@ -94,6 +96,48 @@ def test_shared_names_are_numbered_and_helpers_give_way():
         "b_plus_one",
     ]
     assert graph.output_names == ("b_plus_one_output", "b_plus_one_output_1", "x")
+
+
+def test_variables_of_one_name_stay_apart():
+    """`mx.sym.var("x") - mx.sym.var("x")`; the name with a number belongs to another node of the file."""
+    graph = load_mxnet(
+        symbol(X, node("elemwise_sub", "d", 0, 1), node("relu", "x_1", 2)), shapes={"x": (2,), "x_2": ("n",)}
+    )
+    verify(graph)
+    assert listed(graph) == ["d: Sub(x, x_2)", "x_1: Relu(d_output)"]
+    assert [(n.name, dict(n.metadata)) for n in graph.inputs] == [("x", {}), ("x_2", {"mxnet.name": "x"})]
+    assert [n[0].type.shape for n in graph.inputs] == [(2,), ("n",)]
+    with pytest.raises(ReadError, match="a shape is given for 'x_3', which is no variable"):
+        load_mxnet(symbol(X, node("elemwise_sub", "d", 0, 1)), shapes={"x_3": (2,)})
+
+
+def test_variables_of_one_name_are_fed_apart_and_share_a_parameter():
+    made = symbol(X, {**X, "name": "w"}, {**X, "name": "w"}, *_difference_of_products())
+    graph = load_mxnet(made, {"w": np.full(2, 3, np.float32)}, {"x": (2,)})
+    assert graph["w"].value is graph["w_1"].value
+    fed = [np.array([1, 2], np.float32), np.array([5, 7], np.float32)]
+    assert interpret(graph, fed)[0].tolist() == [-12.0, -15.0]
+    assert str(parse(str(graph))) == str(graph)
+
+
+def _difference_of_products():
+    return node("elemwise_mul", "p", 0, 2), node("elemwise_mul", "q", 1, 3), node("elemwise_sub", "d", 4, 5)
+
+
+def test_names_in_bodies_are_their_own():
+    """A block that is called twice brings its ops twice; its inputs may have one name too."""
+    body = symbol(X, node("elemwise_sub", "d", 0, 1))
+    made = symbol(
+        X, node("_CachedOp", "c", 0, 1, subgraphs=[body]), node("_CachedOp", "c", 2, 1, subgraphs=[body]), node("relu", "d", 3)
+    )
+    graph = load_mxnet(made, shapes={"x": (2,)})
+    verify(graph)
+    first, second = (call.subgraph for call in graph.nodes if call.is_call)
+    assert listed(graph) == ["c: Call(x, x_1)", "c_1: Call(c_output, x_1)", "d_2: Relu(c_output_1)"]
+    assert listed(first) == ["d: Sub(x, x_1)"]
+    assert listed(second) == ["d_1: Sub(x, x_1)"]
+    assert graph["c_1"].metadata == {"mxnet.name": "c"}
+    assert graph["d_2"].metadata == {"mxnet.name": "d"}
 
 
 def test_labels_are_no_inputs():
@@ -254,7 +298,6 @@ RELU = node("relu", "r", 0)
         (symbol({**RELU, "attrs": [1]}), "attrs is to be a dictionary"),
         (symbol({**RELU, "control_deps": [4]}), "control_deps is to be a list of earlier nodes"),
         (symbol({**RELU, "attrs": {"slope": "1"}}), "the op has no parameter 'slope' that can be honoured"),
-        (symbol(X), "2 variables bear the name 'x'"),
         (symbol(node("relu", "r", 0, 0)), "the op takes 1 to 1 inputs, and has 2"),
         (
             symbol(node("Concat", "c", 0, attrs={"num_args": "2"})),

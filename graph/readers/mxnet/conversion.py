@@ -13,7 +13,7 @@ from graph.errors import ReadError
 from graph.node import Node, NodeEntry
 from graph.readers.mxnet.attributes import Attributes
 from graph.readers.mxnet.infer import output_types
-from graph.readers.mxnet.naming import Names
+from graph.readers.mxnet.naming import Names, noted_name
 from graph.types import Dim, TensorType, numpy_dtype
 
 __all__ = ["Conversion"]
@@ -64,8 +64,10 @@ class Conversion:
         **attrs: Any,
     ) -> tuple[NodeEntry, ...]:
         """The values of a MXNet node that has several, all made by one node."""
-        values = self._names.outputs(self._name, count)
-        node = self._make(op_type, inputs, self._names.node(self._name), values, shape, attrs)
+        values, name = self._names.outputs(self._name, count), self._names.node(self._name)
+        node = self._make(op_type, inputs, name, values, shape, attrs)
+        if name != self._name:
+            node = node.evolve(metadata={**node.metadata, **noted_name(self._name, name)})
         return node.outputs
 
     def helper(self, what: str, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:

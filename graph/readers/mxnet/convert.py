@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from graph.node import Node, NodeEntry, next_place
 from graph.pauses import collector_paused
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.hints import hints
-from graph.readers.mxnet.naming import Names, unique
+from graph.readers.mxnet.naming import Names, noted_name, unique, variable_names
 from graph.readers.mxnet.ops import converter_of
 from graph.readers.mxnet.symbol import Symbol, SymbolNode
 from graph.types import Dim, TensorType, Type
@@ -37,7 +36,7 @@ def to_graph(symbol: Symbol, arrays: Arrays, shapes: Shapes, name: str) -> Graph
     _check_ops(symbol)
     _check_names(symbol, arrays, shapes, name)
     with collector_paused():
-        return _Converting(symbol, _variables(symbol, arrays, shapes), name).graph()
+        return _Converting(symbol, _variables(symbol, arrays, shapes), name, set()).graph()
 
 
 def _check_ops(symbol: Symbol) -> None:
@@ -63,15 +62,13 @@ def _more(count: int) -> str:
 
 
 def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> None:
-    counts = Counter(node.name for node in symbol.nodes if node.is_variable)
-    for name, count in counts.items():
-        if count > 1:
-            raise ReadError(f"{count} variables bear the name {name!r}", where=where)
+    names = {node.name for node in symbol.nodes if node.is_variable}
+    known = dict.fromkeys(variable_names(symbol).values())
     for name in shapes:
-        if name not in counts:
-            hint = did_you_mean(name, counts) or f"The variables are {', '.join(counts)}"
+        if name not in known:
+            hint = did_you_mean(name, known) or f"The variables are {', '.join(known)}"
             raise ReadError(f"a shape is given for {name!r}, which is no variable", where=where, remedy=hint)
-    if arrays and counts and not counts.keys() & arrays.keys():
+    if arrays and names and names.isdisjoint(arrays):
         raise ReadError(
             f"none of the {len(arrays)} parameters bears the name of a variable",
             where=where,
@@ -80,20 +77,24 @@ def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> 
 
 
 def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node]:
-    """The variables and constants, by node number."""
+    """The variables and constants, by node number. Those of one name have one array, as MXNet binds arrays by name."""
     made = {}
-    for i, node in enumerate(symbol.nodes):
-        if node.is_variable:
-            shape, array = _given_shape(node, arrays, shapes), arrays.get(node.name)
-            dtype = node.hidden.dtype("dtype", "float32")
-            made[i] = variable(node.name, dtype, shape) if array is None else constant(array, node.name)
+    for i, name in variable_names(symbol).items():
+        node = symbol.nodes[i]
+        shape, array = _given_shape(node, name, arrays, shapes), arrays.get(node.name)
+        dtype = node.hidden.dtype("dtype", "float32")
+        own = variable(name, dtype, shape) if array is None else constant(array, name)
+        made[i] = own.evolve(metadata=noted_name(node.name, name))
     return made
 
 
-def _given_shape(node: SymbolNode, arrays: Arrays, shapes: Shapes) -> tuple[Dim, ...] | None:
-    """The variable's shape by the array, the caller, or the file, which must not contradict each other."""
+def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) -> tuple[Dim, ...] | None:
+    """The variable's shape by the array, the caller (who knows it by its `name` here or by the file's), or the file.
+
+    They must not contradict each other."""
     declared = tuple(d if d > 0 else None for d in node.hidden.integers("shape")) or None
-    given = TensorType("float32", shapes[node.name]).shape if node.name in shapes else declared
+    wanted = shapes.get(name, shapes.get(node.name))
+    given = declared if wanted is None else TensorType("float32", wanted).shape
     if node.name not in arrays:
         return given
     actual = tuple(arrays[node.name].shape)
@@ -124,11 +125,11 @@ def _spelled(shape: Sequence[Dim]) -> str:
 class _Converting:
     """The values made so far of one symbol."""
 
-    def __init__(self, symbol: Symbol, variables: Mapping[int, Node], name: str) -> None:
+    def __init__(self, symbol: Symbol, variables: Mapping[int, Node], name: str, ops: set[str]) -> None:
         self.symbol = symbol
         self.name = name
         # The variables' names come first: they are what callers feed by.
-        self.names = Names((node.name for node in symbol.nodes), (node.name for node in variables.values()))
+        self.names = Names((node.name for node in symbol.nodes), (node.name for node in variables.values()), ops)
         self.values: dict[int, tuple[NodeEntry, ...]] = {}
         self.variables = dict(variables)
         self.read: set[int] = set()
@@ -218,18 +219,21 @@ class _Converting:
         self.read |= {source for source, _ in node.inputs}
         if len(formal) != len(actual):
             raise ReadError(f"the call has {len(actual)} inputs and its body {len(formal)}", where=node.where)
+        names = variable_names(body)
         variables = {
-            i: variable(body.nodes[i].name, type=_typed(entry.type))
+            i: variable(names[i], type=_typed(entry.type)).evolve(metadata=noted_name(body.nodes[i].name, names[i]))
             for i, entry in zip(formal, actual, strict=True)
         }
-        inner = _Converting(body, variables, node.name)
+        name = self.names.node(node.name)
+        inner = _Converting(body, variables, node.name, self.names.ops)
         graph = inner.graph()
         if len(graph.inputs) != len(formal):
             raise ReadError(
                 "the body reads labels of training, which a call cannot leave out", where=node.where
             )
-        made = call(graph, *actual, name=self.names.node(node.name))
-        return made.evolve(output_names=self.names.outputs(node.name, len(graph.outputs))).outputs
+        made = call(graph, *actual, name=name)
+        values = self.names.outputs(node.name, len(graph.outputs))
+        return made.evolve(output_names=values, metadata=noted_name(node.name, name)).outputs
 
 
 def _typed(found: Type | None) -> Type:

@@ -31,7 +31,9 @@ def load_mxnet(
     Each op becomes ONNX's (opset 21), as it is in use, not in training: Dropout passes on, BatchNorm uses its moving
     statistics, SoftmaxOutput is a softmax and its label no input. The node that makes an op's value bears the op's name,
     nodes that help it `<name>_<what>`. Values and outputs are called as MXNet calls them: `<name>_output`. MXNet's
-    placement annotation `ctx_group` is kept in the node's metadata under "mxnet.ctx_group".
+    placement annotation `ctx_group` is kept in the node's metadata under "mxnet.ctx_group". Where the file gives a name to
+    several nodes, the first keeps it, the others get a number behind it and the file's name in their metadata, under
+    "mxnet.name". Variables of one name stay apart, and have one array where the parameters have one of that name.
 
         g = load_mxnet("resnet-symbol.json", params="resnet-0000.params", shapes={"data": (1, 3, 224, 224)})
     """

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Names", "unique"]
+from graph.node import NOTHING, frozen_attrs
+from graph.readers.mxnet.symbol import Symbol
+
+__all__ = ["Names", "noted_name", "unique", "variable_names"]
+
+NAME = "mxnet.name"
+"""The metadata key under which a renamed node keeps the name that the file gives it."""
 
 
 class Names:
-    """Gives out names, each once among the nodes and once among the values.
+    """Gives out names, each once among the nodes and once among the values; `ops` are those of all the graphs around.
 
     What MXNet calls the output of node `fc` is `fc_output`; of several, `fc_output0`, `fc_output1`."""
 
-    def __init__(self, nodes: Iterable[str], variables: Iterable[str]) -> None:
+    def __init__(self, nodes: Iterable[str], variables: Iterable[str], ops: set[str]) -> None:
         self._reserved = set(nodes)
+        self.ops = ops
         variables = list(variables)
         self._nodes = set(variables)
         self._values = set(variables)
@@ -21,8 +28,9 @@ class Names:
 
     def node(self, name: str) -> str:
         """The name of a node of the file: its own, unless an earlier one had it."""
-        made = self._free(name, self._nodes)
+        made = self._free(name, self._nodes, self.ops)
         self._nodes.add(made)
+        self.ops.add(made)
         return made
 
     def outputs(self, name: str, count: int) -> tuple[str, ...]:
@@ -32,8 +40,9 @@ class Names:
 
     def fresh(self, name: str) -> str:
         """A name for a node and its value that no node of the file has either."""
-        made = self._free(name, self._nodes, self._values, self._reserved)
+        made = self._free(name, self._nodes, self._values, self._reserved, self.ops)
         self._nodes.add(made)
+        self.ops.add(made)
         self._values.add(made)
         return made
 
@@ -52,5 +61,22 @@ class Names:
 
 def unique(names: Sequence[str]) -> list[str]:
     """The names, with a number after those that stand there again."""
-    given = Names((), ())
+    given = Names((), (), set())
     return [given.fresh(name) for name in names]
+
+
+def variable_names(symbol: Symbol) -> dict[int, str]:
+    """The name of each variable, by node number: MXNet tells variables of one name apart by their numbers alone."""
+    names = Names((node.name for node in symbol.nodes), (), set())
+    made: dict[int, str] = {}
+    seen: set[str] = set()
+    for i, node in enumerate(symbol.nodes):
+        if node.is_variable:
+            made[i] = names.fresh(node.name) if node.name in seen else node.name
+            seen.add(node.name)
+    return made
+
+
+def noted_name(given: str, name: str) -> Mapping[str, str]:
+    """The metadata of a node without other metadata: the name that the file gives it, where it bears another."""
+    return NOTHING if given == name else frozen_attrs({NAME: given})
