@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from graph.adopt import check_names, check_output_names, name_nodes
 from graph.errors import GraphError, did_you_mean
 from graph.index import GraphIndex, build_index
-from graph.node import Body, Node, NodeEntry, as_entries, name_node
+from graph.node import Body, Node, NodeEntry, as_entries
 from graph.order import is_ordered, reachable, topological
 from graph.pauses import collector_paused
 from graph.words import counted
@@ -64,7 +65,8 @@ class Graph(Body):
             made = as_entries([outputs] if isinstance(outputs, (Node, NodeEntry)) else outputs)
             listed = _variables(inputs)
             ordered = _ordered([*listed, *(e.node for e in made)], tuple(nodes))
-            _name_nodes(ordered)
+            check_names(ordered)
+            name_nodes(ordered)
             put = object.__setattr__
             put(self, "name", name)
             put(self, "nodes", ordered)
@@ -300,36 +302,12 @@ def _all_inputs(ordered: tuple[Node, ...], listed: list[Node], complete: bool, n
     return tuple(listed)
 
 
-def _name_nodes(ordered: tuple[Node, ...]) -> None:
-    """Name the nodes that have no name; refuse a name that two nodes bear."""
-    taken: dict[str, Node] = {}
-    for node in ordered:
-        if node.name and taken.setdefault(node.name, node) is not node:
-            raise GraphError(
-                f"two nodes bear the name {node.name!r}: {taken[node.name]!r} and {node!r}",
-                remedy="Give one of them another name= (or none: unnamed nodes are named by the graph)",
-            )
-    unnamed = [node for node in ordered if not node.name]
-    if not unnamed:
-        return
-    values = {name for node in ordered for name in node.output_names}
-    counts: dict[str, int] = {}
-    for node in unnamed:
-        stem = (node.op or "input").lower()
-        while True:
-            name = f"{stem}_{counts.setdefault(stem, 0)}"
-            counts[stem] += 1
-            if name not in taken and name not in values:
-                break
-        name_node(node, name)
-        taken[name] = node
-
-
 def _output_names(outputs: tuple[NodeEntry, ...], given: Sequence[str] | None) -> tuple[str, ...]:
     if given is None:
         return _distinct([entry.name for entry in outputs])
     if len(given) != len(outputs):
         raise GraphError(f"there are {len(outputs)} outputs and {len(given)} output names")
+    check_output_names(outputs, given)
     return tuple(given)
 
 

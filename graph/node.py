@@ -269,12 +269,8 @@ def _copied(node: Node) -> Any:
     return made
 
 
-def name_node(node: Node, name: str) -> None:
-    """Give a name to a node that has none yet (the first graph that adopts it does)."""
-    count = len(node.output_names)
-    outputs = tuple(
-        given or (name if count == 1 else f"{name}_{i}") for i, given in enumerate(node.output_names)
-    )
+def name_node(node: Node, name: str, outputs: tuple[str, ...]) -> None:
+    """Give names to a node that has none yet, and to its values (the first graph that adopts it does)."""
     object.__setattr__(node, "name", name)
     object.__setattr__(node, "output_names", outputs)
 

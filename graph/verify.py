@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from graph.adopt import check_names, check_output_names
 from graph.errors import GraphError, TypeMismatch
 from graph.graph import Graph, require_graph
 from graph.nested import graphs_in
@@ -81,36 +82,17 @@ def _misplaced(node: Node, source: Node, known: bool) -> GraphError:
 
 
 def _verify_names(graph: Graph, ops: dict[str, Node]) -> None:
-    """Op nodes have names of their own in all graphs together, values in each."""
-    values: set[str] = set()
-    count = 0
-    local: set[str] = set()
+    """Op nodes have names of their own in all graphs together; other nodes, values and outputs in each."""
+    check_names(graph.nodes)
+    check_output_names(graph.outputs, graph.output_names)
     for node in graph.nodes:
         if not node.name:
             raise GraphError("a node has no name", where=f"graph {graph.name!r}")
-        if node.name in local:
-            raise GraphError(f"two nodes bear the name {node.name!r}", where=f"graph {graph.name!r}")
-        local.add(node.name)
         if node.is_op and ops.setdefault(node.name, node) is not node:
             raise GraphError(
                 f"two nodes bear the name {node.name!r}", where=f"{_where(ops[node.name])} and {_where(node)}",
                 remedy="Names are unique in a graph and its bodies; give one of them another",
             )  # fmt: skip
-        names = [name for name in node.output_names if name]
-        values.update(names)
-        count += len(names)
-        if len(values) < count:
-            raise GraphError(f"two values bear the name {_doubled(graph)!r}", where=_where(node))
-
-
-def _doubled(graph: Graph) -> str:
-    seen: set[str] = set()
-    for node in graph.nodes:
-        for name in node.output_names:
-            if name and name in seen:
-                return name
-            seen.add(name)
-    return ""
 
 
 def _verify_nodes(graph: Graph) -> None:

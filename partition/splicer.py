@@ -8,6 +8,7 @@ from typing import Any
 from graph.attributes import number_range
 from graph.control import noted_after
 from graph.graph import Graph
+from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.ops.schemas import spec_of
 from graph.order import topological
@@ -22,7 +23,7 @@ def splice(index: OpIndex, chosen: Sequence[Chosen], order: Sequence[int], adjus
 
     `order` is topological: v for an op outside, ~k for chosen[k]."""
     with collector_paused():
-        splicer = _Splicer(index, adjusted)
+        splicer = _Splicer(index, chosen, adjusted)
         for unit in order:
             if unit >= 0:
                 splicer.keep(unit)
@@ -32,13 +33,15 @@ def splice(index: OpIndex, chosen: Sequence[Chosen], order: Sequence[int], adjus
 
 
 class _Splicer:
-    def __init__(self, index: OpIndex, adjusted: dict[int, Node]) -> None:
+    def __init__(self, index: OpIndex, chosen: Sequence[Chosen], adjusted: dict[int, Node]) -> None:
         self.index = index
+        self.chosen = chosen
         self.adjusted = adjusted
         self.kept: list[Node] = []
         self.foreign = bool(adjusted)  # may there be nodes that are not known?
         self.nodes: dict[Node, Node] = {}  # what stands for a node that changed, or that is inside a call
         self.values: dict[tuple[int, int], NodeEntry] = {}  # what stands for a value that leaves a call
+        self.value_names: set[str] | None = None  # those of the graph and of what its calls read, once they are needed
 
     def value(self, entry: NodeEntry) -> NodeEntry:
         """What stands for a value of the old graph."""
@@ -103,6 +106,8 @@ class _Splicer:
         for (v, i), place, shown in zip(draft.exits, places, made.body.outputs, strict=True):
             names[place] = self.index.nodes[v].output_names[i]
             types[place] = types[place] or shown.type
+        for place in sorted(set(range(len(names))).difference(places)):
+            names[place] = self._free(names[place])
         changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
         if node.name != made.node.name:
             changes["name"] = made.node.name
@@ -117,6 +122,16 @@ class _Splicer:
         for (v, i), place in zip(draft.exits, places, strict=True):
             self.values[id(self.index.nodes[v]), i] = NodeEntry(final, place)
         return final
+
+    def _free(self, name: str) -> str:
+        """The name of an output that stands for no value of the subgraph, or one made of it that no value bears."""
+        if not name:
+            return name
+        if self.value_names is None:
+            calls = [chosen.made.node for chosen in self.chosen if chosen.made is not None]
+            self.value_names = {value for node in self.index.graph.nodes for value in node.output_names}
+            self.value_names.update([entry.name for call in calls for entry in call.reads])
+        return unique(name, self.value_names)
 
     def _connected(self, chosen: Chosen, made: Node, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
         """The node as `connect_subgraph_inputs` connects it."""

@@ -168,7 +168,7 @@ class _References:
 
     def __init__(self, doubtful: frozenset[str]) -> None:
         self.doubtful = doubtful
-        """Names that several values bear, and the empty one."""
+        """The empty name, and those that several values bear: `verify` refuses such a graph, and it can still be looked at."""
 
     def __call__(self, entry: NodeEntry) -> str:
         name = entry.node.output_names[entry.index]

@@ -15,7 +15,6 @@ class Scope:
         """The nodes."""
         self._nodes: dict[str, Node] = {}
         self._values: dict[str, NodeEntry] = {}
-        self._doubtful: set[str] = set()
 
     def add(self, node: Node, start: int) -> None:
         """A node whose statement begins at `start`."""
@@ -24,7 +23,8 @@ class Scope:
         self.order.append(node)
         for i, name in enumerate(node.output_names):
             if name in self._values:
-                self._doubtful.add(name)
+                remedy = f"{self._values[name].node.name!r} makes the first; give this one another"
+                self.lexer.fail(f"there are two values named {name!r}", start=start, remedy=remedy)
             if name:
                 self._values[name] = NodeEntry(node, i)
 
@@ -37,8 +37,6 @@ class Scope:
                 start=start,
                 remedy="A value stands in the text before what reads it; bodies are closed and read inputs of their own",
             )
-        if name in self._doubtful:
-            self.lexer.fail(f"several values are named {name!r}", start=start, remedy="Write %node[0], with the node's name")
         return entry
 
     def output(self, name: str, index: int, start: int) -> NodeEntry:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
+from graph import Graph, Node, NodeEntry, PartitaError, call, constant, op, variable
 from partition import (
     AffinityProperty,
     ContainOpSelector,
@@ -160,6 +160,22 @@ def test_an_op_of_ones_own_and_outputs_in_another_order() -> None:
     assert [e.name for e in both.inputs] == ["y", "x"]
     assert both.output_names == ("b", "both_1", "a")
     assert (made["c"].inputs[0].index, made["d"].inputs[0].index) == (0, 2)
+
+
+def test_outputs_that_stand_for_no_value_of_the_subgraph_get_names_that_are_free() -> None:
+    class First(Property):
+        def create_subgraph_node(self, subgraph: Graph, index: int) -> Node:
+            return op("Both", subgraph.inputs[0], constant(np.float32(1), "both_1_2"), name="both", domain="mine", n_outputs=2)
+
+        def connect_subgraph_outputs(self, node: Node, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
+            return [node[0]]
+
+    x = variable("x", "float32", SHAPE)
+    a = op("Tanh", op("Relu", x, name="a"), name="both_1")
+    g = Graph([op("Neg", op("Relu", op("Tanh", op("Relu", a, name="b"), name="t"), name="c"), name="d")])
+    made = made_with(First(lambda: ContainOpSelector({"Relu"})), g, verify=False)
+    names = [node.output_names for node in made.nodes if node.op == "Both"]
+    assert names == [("a", "both_1_1"), ("b", "both_1_3"), ("c", "both_1_4")]
 
 
 def test_inputs_may_be_replaced() -> None:

@@ -81,6 +81,7 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
     """Variables, constants, ops, calls and ops with bodies, in any order; some nodes dead, some bodies shared."""
     made: list[Node] = []
     taken: set[str] = set()
+    values_taken: set[str] = set()
     known = list(bodies)
 
     def fresh(i: int) -> str:
@@ -88,6 +89,13 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
         while name in taken:
             name = f"{name}{i}"
         taken.add(name)
+        return name
+
+    def result(i: int, node: str) -> str:
+        name = draw(st.one_of(st.just(node), names, st.just("")))
+        while name and name in values_taken:
+            name = f"{name}{i}"
+        values_taken.add(name)
         return name
 
     def entry() -> NodeEntry | None:
@@ -103,7 +111,7 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
         common: dict[str, Any] = {"metadata": draw(metadata), "affinity": draw(affinities)}
         common["attrs"] = frozen_attrs(draw(attributes))
         count = 1 if kind in ("input", "const") else draw(st.integers(0, 3))
-        results = tuple(draw(st.one_of(st.just(name), names, st.just(""))) for _ in range(count))
+        results = tuple(result(i, name) for _ in range(count))
         made_types = draw(st.lists(types, min_size=count, max_size=count).map(tuple))
         inputs = tuple(draw(st.lists(st.builds(entry), max_size=3)))
         if kind == "input":
@@ -130,8 +138,8 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
     choices = [n for n in made if n.output_names]
     outputs = [e for e in draw(st.lists(st.builds(entry), max_size=3)) if e is not None] if choices else []
     variables = draw(st.permutations([n for n in made if n.is_variable]))
-    out_names = draw(st.lists(st.one_of(texts, names), min_size=len(outputs), max_size=len(outputs)))
-    if draw(st.booleans()):
+    out_names = draw(st.lists(st.one_of(texts, names), min_size=len(outputs), max_size=len(outputs), unique=True))
+    if draw(st.booleans()) and all(e.name or outputs.count(e) == len(outputs) for e in outputs):
         out_names = [e.name for e in outputs]
     return Graph(
         outputs, variables, draw(names), draw(opsets), output_names=out_names, nodes=made, metadata=draw(metadata)
