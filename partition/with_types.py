@@ -105,7 +105,7 @@ def _inferred(g: Graph) -> tuple[Graph, Notes]:
     try:
         return apply_pass(bare, "InferType", verify=False), ()
     except PartitaError as error:
-        note = f"The types of some values could not be inferred: {error}".replace("\n ", "")
+        note = f"The types of some values could not be inferred: {error}".replace("\n ", ".")
     try:
         return apply_pass(bare, "InferType", verify=False, strict=False), (note,)
     except PartitaError:
