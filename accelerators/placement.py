@@ -14,6 +14,7 @@ from accelerators.rules import Rules
 from accelerators.support import SupportTable
 from graph.errors import GraphError, did_you_mean
 from graph.graph import Graph
+from graph.nested import bodies_of, graphs_in
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
 from graph.words import counted, first_of
@@ -211,5 +212,17 @@ class Placement(MutableMapping[str, str]):
         if name in self.graph and not self.graph[name].is_op:
             remedy = "Inputs and constants follow the nodes that read them"
             return NoSuchNode(f"{name!r} is no op", where="placement", remedy=remedy)
+        holder = self._holder_of(name)
+        if holder is not None:
+            cause = f"{name!r} is inside {holder.name!r} ({holder.op}), which is placed as a whole"
+            return NoSuchNode(cause, where="placement", remedy=f"Ask about {holder.name!r}")
         remedy = did_you_mean(str(name), self._where) or "It lists the op nodes that some output needs"
         return NoSuchNode(f"there is no op node {name!r}", where="placement", remedy=remedy)
+
+    def _holder_of(self, name: str) -> Node | None:
+        """The placed node in whose bodies there is an op of this name, at whatever depth."""
+        for placed in self._where:
+            node = self.graph[placed]
+            if any(name in inner for body in bodies_of(node) for inner in graphs_in(body)):
+                return node
+        return None

@@ -467,3 +467,11 @@ def test_a_word_is_no_flag(option):
     g = pt.Graph([pt.op("Relu", variable(), name="r")])
     with pytest.raises(pt.AcceleratorError, match=f"option {option}: 'no' is neither True nor False"):
         pt.compile(g, "reference", **{option: "no"})
+
+
+def test_why_of_an_op_inside_a_call_names_the_call():
+    inner = pt.variable("v", "float32", (4,))
+    held = pt.call(pt.Graph([pt.op("Relu", inner, name="deep")], [inner]), variable(), name="held")
+    with device("alpha", "Relu"), pytest.raises(pt.PartitaError) as caught:
+        pt.compile(pt.Graph([held]), "alpha").report.why("deep")
+    assert str(caught.value) == "placement: 'deep' is inside 'held' (Call), which is placed as a whole\n  Ask about 'held'."
