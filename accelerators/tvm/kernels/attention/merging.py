@@ -20,6 +20,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
+from passes.constants import Namer
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +55,7 @@ def merge_projections(graph: Graph) -> Graph:
     groups = [group for made in found for group in _groups(made, readers)]
     leader = {node: group for group in groups for part in group for node in part.nodes}
     done: set[Node] = set()
+    namer = Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         group = leader.get(node)
@@ -61,7 +63,7 @@ def merge_projections(graph: Graph) -> Graph:
             rewriter.keep(node)
         elif group[0].nodes[0] not in done:
             done.add(group[0].nodes[0])
-            made = _merged(group, rewriter)
+            made = _merged(group, rewriter, namer)
             for part, entry in zip(group, made.outputs, strict=True):
                 rewriter.replace(part.result, entry)
 
@@ -105,7 +107,7 @@ def _is_row(bias: Array | None, weight: Array) -> bool:
     return bias is not None and bias.size == bias.shape[-1] == weight.shape[1] and bias.dtype == np.float32
 
 
-def _merged(group: Sequence[Projection], rewriter: Rewriter) -> Node:
+def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> Node:
     """A split of one product into the parts."""
     first = group[0].nodes[0]
     shape = float32_shape(group[0].result)
@@ -113,18 +115,21 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter) -> Node:
     widths = [part.weight.shape[1] for part in group]
     whole = TensorType("float32", (*shape[:-1], sum(widths)))
     given = rewriter.value(group[0].given)
-    weight = constant(np.concatenate([part.weight for part in group], axis=1), f"{first.name}_weights")
-    made = _named(op("MatMul", given, weight, name=first.name).evolve(output_types=(whole,)), [part.nodes[0] for part in group])
+    weight = constant(np.concatenate([part.weight for part in group], axis=1), namer(f"{first.name}_weights"))
+    value = (namer(f"{first.name}_product"),)
+    product = op("MatMul", given, weight, name=first.name, output_names=value).evolve(output_types=(whole,))
+    made = _named(product, [part.nodes[0] for part in group])
     biases = [part.bias for part in group if part.bias is not None]
     if biases:
         last = group[0].nodes[-1]
-        name = last.name if last is not first else f"{first.name}_bias"
-        bias = constant(np.concatenate(biases), f"{name}_numbers")
-        made = _named(op("Add", made, bias, name=name).evolve(output_types=(whole,)), [part.nodes[-1] for part in group])
+        name = last.name if last is not first else namer(f"{first.name}_bias")
+        bias, value = constant(np.concatenate(biases), namer(f"{name}_numbers")), (namer(f"{name}_sum"),)
+        added = op("Add", made, bias, name=name, output_names=value).evolve(output_types=(whole,))
+        made = _named(added, [part.nodes[-1] for part in group])
     types = tuple(TensorType("float32", (*shape[:-1], width)) for width in widths)
-    sizes = constant(np.array(widths, np.int64), f"{first.name}_widths")
+    sizes = constant(np.array(widths, np.int64), namer(f"{first.name}_widths"))
     names = tuple(part.result.name for part in group)
-    split = op("Split", made, sizes, name=f"{first.name}_parts", output_names=names, axis=-1)
+    split = op("Split", made, sizes, name=namer(f"{first.name}_parts"), output_names=names, axis=-1)
     return _named(split.evolve(output_types=types), [part.nodes[-1] for part in group])
 
 

@@ -13,22 +13,27 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
+from passes.constants import Namer
 
 
 def spread_gemms(graph: Graph) -> Graph:
     """Each Gemm of two values, or of a transposed first matrix, as MatMul and what goes with it."""
 
+    if all(node.op != "Gemm" for node in graph.nodes):
+        return graph
+    namer = Namer(graph)
+
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = _spread(node, rewriter) if node.op == "Gemm" and not node.domain else None
+        made = _spread(node, rewriter, namer) if node.op == "Gemm" and not node.domain else None
         if made is None:
             rewriter.keep(node)
         else:
             rewriter.replace(node[0], made)
 
-    return rewrite(graph, visit) if any(node.op == "Gemm" for node in graph.nodes) else graph
+    return rewrite(graph, visit)
 
 
-def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
+def _spread(node: Node, rewriter: Rewriter, namer: Namer) -> NodeEntry | None:
     left, right, third = (*node.inputs, None)[:3]
     shape = float32_shape(node[0])
     if left is None or right is None or shape is None or (right.node.value is not None and not node.attrs.get("transA", 0)):
@@ -37,8 +42,8 @@ def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
 
     def made(kind: str, suffix: str, size: tuple[int, ...], *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
         types = (TensorType("float32", size),)
-        name = f"{node.name}_{suffix}" if suffix else node.name
-        names = (f"{node[0].name}_{suffix}" if suffix else node[0].name,)
+        name = namer(f"{node.name}_{suffix}") if suffix else node.name
+        names = (name if suffix else node[0].name,)
         new = op(kind, *inputs, name=name, output_names=names, **attributes)
         return new.evolve(output_types=types, metadata=metadata)[0]
 
@@ -50,11 +55,11 @@ def _spread(node: Node, rewriter: Rewriter) -> NodeEntry | None:
     added = third is not None and beta != 0.0
     product = made("MatMul", "product" if added or alpha != 1.0 else "", shape, side(left, "transA"), side(right, "transB"))
     if alpha != 1.0:
-        factor = constant(np.float32(alpha), f"{node.name}_alpha")[0]
+        factor = constant(np.float32(alpha), namer(f"{node.name}_alpha"))[0]
         product = made("Mul", "scaled" if added else "", shape, product, factor)
     if not added or third is None:
         return product
     rest = rewriter.value(third)
     if beta != 1.0:
-        rest = made("Mul", "rest", float32_shape(third) or (), rest, constant(np.float32(beta), f"{node.name}_beta")[0])
+        rest = made("Mul", "rest", float32_shape(third) or (), rest, constant(np.float32(beta), namer(f"{node.name}_beta"))[0])
     return made("Add", "", shape, product, rest)
