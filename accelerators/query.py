@@ -31,8 +31,8 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
     """Ask `device.supports` for each op of the transformed graph; the answers go back to the original nodes, stage by stage.
 
     A call that the first stage inlined is supported if all that its body holds is. A call that a partition made is compiled
-    alone, so that its body decides, where the device does not know the call as an op; but not if the graph is itself a body
-    (not the `whole`). Linear in the graph and its calls' bodies."""
+    alone, so that its body decides: a yes to the op `Call` says nothing of what is inside. If the graph is itself a body (not
+    the `whole`), the device has to take the calls in it as ops too. Linear in the graph and its calls' bodies."""
     trail = [graph]
     for made in _stages(device, graph):
         lost = lost_calls(graph, made) if len(trail) == 1 else []
@@ -42,10 +42,9 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
             trail.append(made)
     last = trail[-1]
     answers: Answers = {node: _supported(device, node, last) for node in last.nodes if node.is_op}
-    if whole:
-        own = {node.name for node in graph.nodes if is_made_call(node)}
-        refused = [node for node, answer in answers.items() if answer is not True and node.name in own and is_made_call(node)]
-        answers.update(_asked_alone(device, refused))
+    own = {node.name for node in graph.nodes if is_made_call(node)}
+    alone = _asked_alone(device, [node for node in answers if node.name in own and is_made_call(node)])
+    answers.update({call: answer for call, answer in alone.items() if whole or answers[call] is True})
     for new, old in zip(reversed(trail), reversed(trail[:-1]), strict=False):
         answers = carried_back(old, new, answers)
     return {node.name: answers[node] for node in graph.nodes if node.is_op}

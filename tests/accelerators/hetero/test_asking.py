@@ -475,3 +475,16 @@ def test_why_of_an_op_inside_a_call_names_the_call():
     with device("alpha", "Relu"), pytest.raises(pt.PartitaError) as caught:
         pt.compile(pt.Graph([held]), "alpha").report.why("deep")
     assert str(caught.value) == "placement: 'deep' is inside 'held' (Call), which is placed as a whole\n  Ask about 'held'."
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_device_that_lists_what_it_lacks_is_asked_about_bodies_too(levels):
+    chain = pt.Graph([pt.op("Tanh", pt.op("Relu", variable(), name="r"), name="t")])
+    mine = pt.PatternProperty(pt.ContainOpSelector({"Relu", "Tanh"}), "mine")
+    g = pt.apply_pass(chain, "PartitionGraph", subgraph_property=mine)
+    if levels == 2:
+        g = pt.apply_pass(g, "PartitionGraph", subgraph_property=mine, inside=True)
+    with device("alpha", supports=lambda self, node, graph: node.op != "Tanh" or "alpha has no Tanh"):
+        placement = pt.query(g, "HETERO:alpha,reference")
+    assert dict(placement) == {"r": "alpha", "t": "reference"}
+    assert "its body holds 't': alpha has no Tanh" in placement.notes[0]
