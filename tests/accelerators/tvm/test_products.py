@@ -175,3 +175,11 @@ def test_whole_models_agree_with_onnxruntime(name: str, tmp_path: Any) -> None:
     (found,) = made.run([x])
     assert error(found, wanted) <= 1e-4
     assert "blocked convolution" in schedules(made)
+
+
+@pytest.mark.parametrize("name", ["g_product", "g_transA", "g_alpha"])
+def test_the_pieces_of_a_gemm_take_no_name_of_the_model_s(name: str) -> None:
+    x, y = pt.variable(name, "float32", (4, 3)), pt.variable("y", "float32", (4, 5))
+    z = pt.variable("z", "float32", (3, 5))
+    g = pt.Graph([pt.op("Gemm", x, y, z, name="g", transA=1, alpha=0.5, beta=2.0)], inputs=[x, y, z])
+    check(g, [normal(4, 3), normal(4, 5), normal(3, 5)], LIMIT)
