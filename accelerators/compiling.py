@@ -131,8 +131,23 @@ def _affinities(
 
 def _report(built: Built, placement: Placement, automatic: bool) -> CompileReport:
     rows = tuple(SubgraphRow(u.name, u.device.label, len(u.ops), u.seconds) for u in built.units.values())
-    notes = (*placement.notes, *built.notes)
+    notes = (*placement.notes, *built.notes, *_unheard(placement))
     return CompileReport(built.graph.name, automatic, placement, built.moves, rows, built.partition, notes)
+
+
+def _unheard(placement: Placement) -> list[str]:
+    """A note for each If, Loop or Scan that runs elsewhere than an op in its body asks for: it runs as a whole."""
+    notes = []
+    for node in placement.graph.nodes:
+        label = placement.get(node.name) if node.is_op and node.bodies else None
+        inner = [inner for _, body in node.bodies for inner in body.nodes if inner.is_op] if label is not None else []
+        asking = next((one for one in inner if one.affinity not in (None, label)), None)
+        if asking is not None:
+            notes.append(
+                f"{node.name} ({node.op}) runs as a whole on {label}: the affinity {asking.affinity!r} of {asking.name!r} in its "
+                "body is not obeyed"
+            )
+    return notes
 
 
 def _measuring(built: Built, settings: Config) -> dict[str, Unit]:

@@ -409,3 +409,15 @@ def test_values_stay_on_the_device_between_its_subgraphs(beta):
         m = pt.compile(placed(a="toy", b="toy", c="toy.1", d="toy.1"), "HETERO:toy,toy.1")
         right(m, chain(), X)
         assert [row.node for row in m.profile(X).rows if row.layer_type == "Copy"] == ["x", "d"]
+
+
+def test_an_affinity_inside_a_body_is_not_obeyed_and_the_report_says_so() -> None:
+    x, condition = pt.variable("x", "float32", (2,)), pt.variable("c", "bool", ())
+    value = pt.variable("v", "float32", (2,))
+    bodies = [pt.Graph([pt.op(kind, value, name=kind.lower())], name=kind) for kind in ("Relu", "Neg")]
+    bodies[0]["relu"].affinity = "onnxruntime"
+    branch = pt.op("If", condition, captures=[x], then_branch=bodies[0], else_branch=bodies[1], name="branch")
+    model = pt.compile(pt.Graph([branch], inputs=[condition, x]), "HETERO:reference,onnxruntime")
+    note = "branch (If) runs as a whole on reference: the affinity 'onnxruntime' of 'relu' in its body is not obeyed"
+    assert model.report.notes == (note,)
+    np.testing.assert_array_equal(model(np.array(True), np.array([-1, 2], "float32"))[0], [0, 2])
