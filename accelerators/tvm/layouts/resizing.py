@@ -49,6 +49,11 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
         return None
     count, axes = int(made.shape[axis] or 0), node.attrs.get("axes")
     chosen = list(range(len(made.shape))) if axes is None else [place % len(made.shape) for place in axes]
+    wanted = node.output_types[0]
+    if not isinstance(wanted, TensorType) or wanted.shape is None:
+        return None
+    if count * max(count, int(wanted.shape[axis] or 0)) > LARGEST:
+        return None
     unit = np.eye(count)
     if axis not in chosen:
         return unit
@@ -62,9 +67,6 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
     attributes = {name: value for name, value in node.attrs.items() if name != "axes"}
     if "scales" in attributes:
         attributes["scales"] = [1.0, attributes["scales"][axis]]
-    wanted = node.output_types[0]
-    if not isinstance(wanted, TensorType) or wanted.shape is None or count * int(wanted.shape[axis] or 0) > LARGEST:
-        return None
     (result,) = evaluate_node(node.evolve(attrs=attributes), given, graph.opsets)
     return np.asarray(result, np.float64).T
 

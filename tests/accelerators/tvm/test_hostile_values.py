@@ -184,3 +184,14 @@ def test_one_at_the_largest() -> None:
     x = pt.variable("x", "float32", (5, 70))
     same(pt.Graph([pt.op("Hardmax", x)], inputs=[x]), np.random.default_rng(0).integers(0, 9, (5, 70)).astype("float32"))
     same(pt.Graph([pt.op("Hardmax", x)], inputs=[x]), np.full((5, 70), -np.inf, "float32"))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_a_long_dimension_beside_one_that_is_resized_takes_no_matrix(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrix of a dimension of a million places would be eight terabytes: an error of numpy's where memory is limited."""
+    whole = np.eye
+    monkeypatch.setattr(np, "eye", lambda count: whole(count) if count < 10_000 else pytest.fail(f"a matrix of {count} places"))
+    x = pt.variable("x", "float32", (1, 1, 2, 1_000_000))
+    scales = pt.constant(np.array([1, 1, 2, 1], "float32"))
+    resized = pt.op("Resize", x, None, scales, mode=mode, coordinate_transformation_mode="half_pixel_symmetric", name="resized")
+    assert pt.query(pt.Graph([resized], inputs=[x]), "HETERO:cpu,reference")["resized"] in ("cpu", "reference")
