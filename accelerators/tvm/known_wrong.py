@@ -85,6 +85,8 @@ RULES = (
       for op in UNREDUCED],
     Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
     Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
+    Rule("RoiAlign", lambda n: n.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel",
+         "TVM makes regions that are smaller than a pixel as large as one, ONNX does not with half_pixel"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
     Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
 )  # fmt: skip

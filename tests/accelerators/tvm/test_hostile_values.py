@@ -81,6 +81,7 @@ def a_batch_of_regions(places: list[int]) -> tuple[pt.Graph, list[Any]]:
     arrays = [np.ones((2, 3, 8, 8), "float32"), np.tile(np.array([0, 0, 4, 4], "float32"), (2, 1)), np.array(places)]
     read = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(arrays)]
     sizes: dict[str, Any] = {"output_height": 2, "output_width": 2, "sampling_ratio": 2}
+    sizes["coordinate_transformation_mode"] = "output_half_pixel"
     return pt.Graph([pt.op("RoiAlign", *read, name="regions", **sizes)], inputs=read), arrays
 
 
@@ -195,3 +196,16 @@ def test_a_long_dimension_beside_one_that_is_resized_takes_no_matrix(mode: str, 
     scales = pt.constant(np.array([1, 1, 2, 1], "float32"))
     resized = pt.op("Resize", x, None, scales, mode=mode, coordinate_transformation_mode="half_pixel_symmetric", name="resized")
     assert pt.query(pt.Graph([resized], inputs=[x]), "HETERO:cpu,reference")["resized"] in ("cpu", "reference")
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_a_region_that_is_smaller_than_a_pixel(mode: str) -> None:
+    """TVM makes it as large as a pixel, which ONNX does with output_half_pixel alone."""
+    x = np.random.default_rng(0).standard_normal((1, 2, 8, 9)).astype("float32")
+    given = [x, np.array([[1.2, 3.0, 1.5, 3.2]], "float32"), np.array([0])]
+    read = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(given)]
+    sizes = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.5}
+    regions = pt.op("RoiAlign", *read, name="regions", coordinate_transformation_mode=mode, **sizes)
+    model, reference = (pt.compile(pt.Graph([regions], inputs=read), on) for on in ("HETERO:cpu,reference", "reference"))
+    np.testing.assert_allclose(model(*given)[0], reference(*given)[0], rtol=1e-5, atol=1e-6)
+    assert model.properties.devices == (("reference",) if mode == "half_pixel" else ("cpu",))
