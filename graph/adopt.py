@@ -9,7 +9,10 @@ from graph.node import Node, NodeEntry, name_node
 
 
 def check_names(nodes: Sequence[Node]) -> None:
-    """Refuse a name that two nodes bear, or two values. Nodes without a name and absent outputs are passed over. Linear."""
+    """Refuse a name that two nodes have, or two values.
+
+    Nodes without a name and absent outputs are passed over. Linear.
+    """
     names = {node.name for node in nodes}
     if len(names) < len(nodes):
         _check_node_names(nodes)
@@ -61,7 +64,7 @@ def _described(value: NodeEntry) -> str:
 
 
 def name_nodes(nodes: Sequence[Node]) -> None:
-    """Name the nodes that have no name, and their values, as no other node and no other value is called. Linear."""
+    """Give each node without a name, and its values, a name that no other node or value has. Linear."""
     unnamed = [node for node in nodes if not node.name]
     if not unnamed:
         return
@@ -72,11 +75,11 @@ def name_nodes(nodes: Sequence[Node]) -> None:
         while True:
             name = f"{stem}_{counts.setdefault(stem, 0)}"
             counts[stem] += 1
-            made = _names_made(node, name)
-            if taken.isdisjoint((name, *made)):
+            output_names = _names_made(node, name)
+            if taken.isdisjoint((name, *output_names)):
                 break
-        name_node(node, name, made or node.output_names)
-        taken.update((name, *made))
+        name_node(node, name, output_names or node.output_names)
+        taken.update((name, *output_names))
 
 
 def _names_made(node: Node, name: str) -> tuple[str, ...]:

@@ -21,21 +21,21 @@ def checked_attributes(
     spec = _spec(op, domain, opset, where)
     if spec is None:
         return {key: plain(value) for key, value in given.items()}, 1
-    made = {}
+    converted_attributes = {}
     for key, value in given.items():
         if key not in spec.attributes:
             hint = did_you_mean(key, spec.attributes) or f"It has {', '.join(sorted(spec.attributes)) or 'none'}"
             raise TypeMismatch(f"{spec.title} has no attribute {key!r}", where=where, remedy=hint)
         if value is not None:
-            made[key] = converted(spec.attributes[key], value, where)
+            converted_attributes[key] = converted(spec.attributes[key], value, where)
     for attribute in spec.attributes.values():
-        if attribute.required and attribute.name not in made:
+        if attribute.required and attribute.name not in converted_attributes:
             raise TypeMismatch(f"{spec.title} needs the attribute {attribute.name!r}", where=where)
     if n_inputs and not spec.min_inputs <= n_inputs <= spec.max_inputs:  # one without inputs is still to be connected
         raise TypeMismatch(
             f"{spec.title} takes {number_range(spec.min_inputs, spec.max_inputs)} inputs, not {n_inputs}", where=where
         )
-    return made, _output_count(spec, made)
+    return converted_attributes, _output_count(spec, converted_attributes)
 
 
 def plain(value: Any) -> Any:

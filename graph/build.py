@@ -36,8 +36,8 @@ def variable(
     """A graph input. A dimension may be a string (symbolic) or None (unknown); no shape at all: unknown rank.
 
     `type` gives a type that is no dense tensor."""
-    made = type if type is not None else TensorType(dtype, shape)
-    return Node(name or "", None, output_names=(name or "",), output_types=(made,))
+    value_type = type if type is not None else TensorType(dtype, shape)
+    return Node(name or "", None, output_names=(name or "",), output_types=(value_type,))
 
 
 def constant(value: Any, name: str | None = None) -> Node:
@@ -46,8 +46,8 @@ def constant(value: Any, name: str | None = None) -> Node:
     if array.dtype.kind in "USO":
         array = array.astype(object)
         _require_strings(array)
-    made = TensorType(dtype_name(array.dtype), array.shape)
-    return Node(name or "", CONSTANT, output_names=(name or "",), output_types=(made,), value=array)
+    value_type = TensorType(dtype_name(array.dtype), array.shape)
+    return Node(name or "", CONSTANT, output_names=(name or "",), output_types=(value_type,), value=array)
 
 
 def _as_array(value: Any) -> np.ndarray[Any, Any]:

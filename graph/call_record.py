@@ -17,7 +17,9 @@ class BodyRecord:
     inputs: int
     """How many of the function's inputs are the body's; the rest are constants."""
     constants: tuple[tuple[str, str] | None, ...] = ()
-    """For each of the rest the constant's node name and its value's name; None if it only passes through to a call inside."""
+    """For each of the rest the names of the constant's node and value; None for one that only a call inside the body
+    uses.
+    """
     outputs: tuple[tuple[str, str, int], ...] = ()
     """For each output of the body: its own name; what it is ("output" of the function, "input" or "constant"); which one."""
     names: tuple[str, ...] | None = None
@@ -42,12 +44,12 @@ class CallRecord:
     """The body."""
 
     def to_json(self) -> str:
-        """As text."""
+        """The record as JSON text."""
         return json.dumps(attrs.astuple(self), separators=(",", ":"))
 
 
 def record_from_json(data: Any) -> CallRecord | None:
-    """From parsed text; None if that is nothing the writer wrote."""
+    """The record that parsed JSON holds; None if our writer did not write it."""
     try:
         op, domain, outputs, (name, inputs, constants, body_outputs, names, metadata, order) = data
         body = BodyRecord(

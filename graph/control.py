@@ -21,7 +21,9 @@ def noted_after(node: Node) -> Mapping[str, str]:
 
 
 def names_after(node: Node) -> list[str]:
-    """What the node came after before it was put into calls: by its note, or by the control dependencies that it has."""
+    """The names of the nodes that this one came after before it was put into calls, by its note or else by its control
+    dependencies.
+    """
     note = node.metadata.get(AFTER)
     return [other.name for other in node.after] if note is None else json.loads(note)
 

@@ -43,8 +43,8 @@ def copy_nodes(nodes: Iterable[Node], memo: Memo) -> None:
 def copy_node(node: Node, memo: Memo) -> Node:
     """A copy of the node, and of all that it depends on."""
     copy_nodes(topological(reachable([node])), memo)
-    made: Node = memo[id(node)]
-    return made
+    duplicate: Node = memo[id(node)]
+    return duplicate
 
 
 def _copied_value(value: Any, memo: Memo) -> Any:
@@ -53,13 +53,13 @@ def _copied_value(value: Any, memo: Memo) -> Any:
 
 def copied_attributes(attributes: Mapping[str, Any], memo: Memo, graph: str) -> dict[str, Any]:
     """Copies of a graph's attributes."""
-    made = {}
+    copies = {}
     for key, value in attributes.items():
         try:
-            made[key] = copy.deepcopy(value, memo)
+            copies[key] = copy.deepcopy(value, memo)
         except Exception as error:
             raise _refused(f"copied: {error}", key, graph) from error
-    return made
+    return copies
 
 
 def check_attributes(attributes: Mapping[str, Any], graph: str) -> None:
@@ -101,8 +101,8 @@ def _why_not(value: Any) -> str | None:
     return None
 
 
-def _has_a_name(thing: Any) -> bool:
-    found: Any = sys.modules.get(getattr(thing, "__module__", None) or "builtins")
-    for name in thing.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is thing or isinstance(getattr(thing, "__self__", None), type)
+def _has_a_name(value: Any) -> bool:
+    target: Any = sys.modules.get(getattr(value, "__module__", None) or "builtins")
+    for name in value.__qualname__.split("."):
+        target = getattr(target, name, None)
+    return target is value or isinstance(getattr(value, "__self__", None), type)

@@ -1,4 +1,4 @@
-"""The errors that Partita raises: each says the cause, the place and the remedy."""
+"""The errors that Partita raises: each says the cause, where it happened, and the remedy."""
 
 from __future__ import annotations
 

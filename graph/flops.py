@@ -44,7 +44,7 @@ def count_flops(graph: Graph) -> Flops:
 
 
 def count_text(count: int) -> str:
-    """A large number for people: 8.206 G. What it counts follows it."""
+    """A large number for people, such as 8.206 G; the caller writes the unit after it."""
     amount, prefix = float(count), ""
     for larger in ("k", "M", "G", "T"):
         if amount < 999.95:
@@ -90,8 +90,8 @@ class _Tally:
 
     def body(self, body: Graph) -> _Tally:
         if id(body) not in self.known:
-            made = self.known[id(body)] = _Tally(self.known)
-            made.graph(body)
+            tally = self.known[id(body)] = _Tally(self.known)
+            tally.graph(body)
         return self.known[id(body)]
 
     def add(self, inner: _Tally, times: int) -> None:
@@ -102,7 +102,7 @@ class _Tally:
 
 
 def _counted(node: Node) -> tuple[int, int] | None:
-    """MACs, and other FLOPs; None where something that they depend on is not known."""
+    """The node's MACs and its other FLOPs; None where a size that they depend on is not known."""
     if node.domain not in ONNX_DOMAINS:
         return None
     if node.op in _MOVING:
@@ -119,7 +119,7 @@ def _counted(node: Node) -> tuple[int, int] | None:
 
 
 def _rounds(node: Node) -> int | None:
-    """How often the bodies run; None if that is only known at run time."""
+    """How often the node's bodies run; None if the model alone does not say it."""
     if node.op == "Loop":
         trips = node.inputs[0]
         value = None if trips is None else trips.node.value

@@ -26,25 +26,28 @@ def names_inside(proto: Any) -> tuple[list[str], list[str]]:
 
 
 def with_names(proto: Any, names: Sequence[str]) -> Any | None:
-    """A copy with these names: of the values, then of the nodes, in the order of `names_inside`. None if they do not fit."""
+    """A copy with these names: of the values, then of the nodes, in the order of `names_inside`.
+
+    None if there are more or fewer names than the function needs.
+    """
     values, nodes = names_inside(proto)
     if len(names) != len(values) + len(nodes):
         return None
-    made = type(proto)()
-    made.CopyFrom(proto)
+    renamed = type(proto)()
+    renamed.CopyFrom(proto)
     new_values = dict(zip(values, names, strict=False))
     new_nodes = iter(names[len(values) :])
-    _walk(made, new_values.__getitem__, lambda _: next(new_nodes))
-    return made
+    _walk(renamed, new_values.__getitem__, lambda _: next(new_nodes))
+    return renamed
 
 
 def canonical(proto: Any) -> bytes:
     """The function's contents without its name and with names that say only who is who."""
     values, nodes = names_inside(proto)
-    made = with_names(proto, [f"v{i}" if name else "" for i, name in enumerate(values)] + [""] * len(nodes))
-    assert made is not None
-    made.name = ""
-    return made.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+    renamed = with_names(proto, [f"v{i}" if name else "" for i, name in enumerate(values)] + [""] * len(nodes))
+    assert renamed is not None
+    renamed.name = ""
+    return renamed.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
 def _walk(proto: Any, value: Rename, node: Rename) -> None:

@@ -28,7 +28,7 @@ class Graph(Body):
 
     __slots__ = (
         "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",
-    )  # fmt: skip
+    )
 
     name: str
     nodes: tuple[Node, ...]
@@ -62,17 +62,17 @@ class Graph(Body):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         with collector_paused():
-            made = as_entries([outputs] if isinstance(outputs, (Node, NodeEntry)) else outputs)
+            entries = as_entries([outputs] if isinstance(outputs, (Node, NodeEntry)) else outputs)
             listed = _variables(inputs)
-            ordered = _ordered([*listed, *(e.node for e in made)], tuple(nodes))
+            ordered = _ordered([*listed, *(e.node for e in entries)], tuple(nodes))
             check_names(ordered)
             name_nodes(ordered)
             put = object.__setattr__
             put(self, "name", name)
             put(self, "nodes", ordered)
             put(self, "inputs", _all_inputs(ordered, listed, inputs is not None, name))
-            put(self, "outputs", made)
-            put(self, "output_names", _output_names(made, output_names))
+            put(self, "outputs", entries)
+            put(self, "output_names", _output_names(entries, output_names))
             put(self, "opsets", _opsets(opsets))
             put(self, "attrs", dict(attrs or {}))
             put(self, "metadata", dict(metadata or {}))
@@ -93,20 +93,20 @@ class Graph(Body):
     ) -> Graph:
         """A graph of parts that are known to fit, for passes that make many or large ones: `nodes` are all there are, in
         the order of `topological`, each with a name of its own. Nothing is checked."""
-        made = cls.__new__(cls)
+        graph = cls.__new__(cls)
         put = object.__setattr__
-        put(made, "name", name)
-        put(made, "nodes", nodes)
-        put(made, "inputs", tuple(inputs))
-        put(made, "outputs", tuple(outputs))
-        put(made, "output_names", output_names or tuple([entry.name for entry in outputs]))
-        put(made, "opsets", opsets)
-        put(made, "attrs", {})
-        put(made, "metadata", dict(metadata or {}))
-        put(made, "_index", None)
-        put(made, "_by_name", None)
-        put(made, "_typed", None)
-        return made
+        put(graph, "name", name)
+        put(graph, "nodes", nodes)
+        put(graph, "inputs", tuple(inputs))
+        put(graph, "outputs", tuple(outputs))
+        put(graph, "output_names", output_names or tuple([entry.name for entry in outputs]))
+        put(graph, "opsets", opsets)
+        put(graph, "attrs", {})
+        put(graph, "metadata", dict(metadata or {}))
+        put(graph, "_index", None)
+        put(graph, "_by_name", None)
+        put(graph, "_typed", None)
+        return graph
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise GraphError(
@@ -121,19 +121,19 @@ class Graph(Body):
     @property
     def index(self) -> GraphIndex:
         """The graph as integers, built once."""
-        made = self._index
-        if made is None:
+        index = self._index
+        if index is None:
             with collector_paused():
-                made = build_index(self)
-            object.__setattr__(self, "_index", made)
-        return made
+                index = build_index(self)
+            object.__setattr__(self, "_index", index)
+        return index
 
     def consumers(self, value: Node | NodeEntry | str) -> tuple[Node, ...]:
         """The nodes of this graph that read `value` (of a node: any value), as an input or a capture, in order, each once.
 
         It is the graph that knows them, not the node: graphs share nodes, and each has readers of its own."""
         named = self[value] if isinstance(value, str) else value
-        made = named.outputs if isinstance(named, Node) else (named,)
+        entries = named.outputs if isinstance(named, Node) else (named,)
         maker = named if isinstance(named, Node) else named.node
         number = self.index.number.get(maker)
         if number is None:
@@ -143,7 +143,7 @@ class Graph(Body):
                 remedy="A pass returns a graph with nodes of its own; look the node up by name: graph[name]",
             )
         readers = [self.nodes[i] for i in self.index.consumers[number]]
-        return tuple([reader for reader in readers if not set(made).isdisjoint(reader.reads)])
+        return tuple([reader for reader in readers if not set(entries).isdisjoint(reader.reads)])
 
     @property
     def typed(self) -> tuple[Graph, tuple[str, ...]] | None:
@@ -165,11 +165,11 @@ class Graph(Body):
         return name in self._named()
 
     def _named(self) -> dict[str, Node]:
-        made = self._by_name
-        if made is None:
-            made = {node.name: node for node in self.nodes}
-            object.__setattr__(self, "_by_name", made)
-        return made
+        by_name = self._by_name
+        if by_name is None:
+            by_name = {node.name: node for node in self.nodes}
+            object.__setattr__(self, "_by_name", by_name)
+        return by_name
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -195,11 +195,11 @@ class Graph(Body):
 
     def _with_attrs(self, attrs: Mapping[str, Any]) -> Graph:
         """A copy that shares everything else, the index too: nothing is to be sorted again."""
-        made = Graph.__new__(Graph)
+        graph = Graph.__new__(Graph)
         for part in Graph.__slots__:
-            object.__setattr__(made, part, getattr(self, part))
-        object.__setattr__(made, "attrs", dict(attrs))
-        return made
+            object.__setattr__(graph, part, getattr(self, part))
+        object.__setattr__(graph, "attrs", dict(attrs))
+        return graph
 
     def __copy__(self) -> Graph:
         return self._with_attrs(self.attrs)
@@ -213,13 +213,13 @@ class Graph(Body):
             nodes = tuple([memo[id(node)] for node in self.nodes])
             inputs = [memo[id(node)] for node in self.inputs]
             outputs = [NodeEntry(memo[id(entry.node)], entry.index) for entry in self.outputs]
-            made = Graph.assembled(nodes, inputs, outputs, self.name, self.opsets, self.output_names, self.metadata)
-            memo[id(self)] = made
-            made.attrs.update(copied_attributes(self.attrs, memo, self.name))
-        return made
+            duplicate = Graph.assembled(nodes, inputs, outputs, self.name, self.opsets, self.output_names, self.metadata)
+            memo[id(self)] = duplicate
+            duplicate.attrs.update(copied_attributes(self.attrs, memo, self.name))
+        return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickling writes: the nodes in order, so that each finds those that it reads written already."""
+        """What pickling writes: the nodes in order, so that each node comes after the nodes that it reads."""
         from graph.copying import check_attributes
 
         check_attributes(self.attrs, self.name)
@@ -271,7 +271,7 @@ def require_graph(value: Any) -> Graph:
 
 
 def _ordered(roots: list[Node], kept: tuple[Node, ...]) -> tuple[Node, ...]:
-    """All nodes in order. Where those to be kept are all there are, in order already, nothing is to be sorted."""
+    """All nodes in order. Nothing is sorted where the nodes to keep are all there are and stand in order already."""
     known = set(kept)
     if len(known) == len(kept) and known.issuperset(roots) and is_ordered(kept):
         return kept
@@ -289,11 +289,11 @@ def _variables(inputs: Sequence[Node] | None) -> list[Node]:
 
 
 def _all_inputs(ordered: tuple[Node, ...], listed: list[Node], complete: bool, name: str) -> tuple[Node, ...]:
-    found = [node for node in ordered if node.is_variable]
+    variables = [node for node in ordered if node.is_variable]
     if not complete:
-        return tuple(found)
-    if len(found) > len(listed):
-        missing = [node.name for node in found if node not in set(listed)]
+        return tuple(variables)
+    if len(variables) > len(listed):
+        missing = [node.name for node in variables if node not in set(listed)]
         raise GraphError(
             f"the graph reads variables that are not among its inputs: {', '.join(missing)}",
             where=f"graph {name!r}",
@@ -315,7 +315,7 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     """The names, with a number added to those that stood there before."""
     taken = set(names)
     seen: set[str] = set()
-    made = []
+    distinct = []
     for name in names:
         count = 0
         own = name
@@ -323,5 +323,5 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
             count += 1
             own = f"{name}_{count}"
         seen.add(own)
-        made.append(own)
-    return tuple(made)
+        distinct.append(own)
+    return tuple(distinct)

@@ -77,7 +77,10 @@ class _Inlining:
         return self._done[id(graph)][0]
 
     def flat(self, body: Graph) -> Graph:
-        """The body of a call to be inlined, without calls. What its ops are called counts only once they are in their place."""
+        """The body of a call to be inlined, without calls.
+
+        The names of its ops are made unique only when they are spliced into the graph.
+        """
         if id(body) not in self._flat:
             inner = _Inlining(self.wanted)
             inner.reserve(body)
@@ -102,12 +105,12 @@ class _Inlining:
         """The body of an If, Loop or Scan out of a call, its op nodes with names of their own."""
         rewriter = Rewriter(body)
         for node in body.nodes:
-            made = rewriter.rebuilt(node)
+            renamed = rewriter.rebuilt(node)
             if node.is_op:
-                made = map_bodies(made, lambda inner: self.renamed_body(inner, call))
+                renamed = map_bodies(renamed, lambda inner: self.renamed_body(inner, call))
                 name = self.op_name(node.name, call)
-                made = made if name == node.name else made.evolve(name=name)
-            rewriter.keep(node, made)
+                renamed = renamed if name == node.name else renamed.evolve(name=name)
+            rewriter.keep(node, renamed)
         return rewriter.finish()
 
 
@@ -126,10 +129,10 @@ class _Splice:
 
     def rebuilt(self, node: Node) -> Node:
         """The node reading the new values; what was to come after a call comes after all that the call did."""
-        made = self.rewriter.rebuilt(node)
+        rebuilt = self.rewriter.rebuilt(node)
         if not any(earlier in self._expanded for earlier in node.after):
-            return made
-        return made.evolve(after=tuple(n for earlier in made.after for n in self._expanded.get(earlier, (earlier,))))
+            return rebuilt
+        return rebuilt.evolve(after=tuple(n for earlier in rebuilt.after for n in self._expanded.get(earlier, (earlier,))))
 
     def call(self, call: Node) -> None:
         """The nodes of the body, reading what the call reads; what read the call reads them."""
@@ -146,11 +149,11 @@ class _Splice:
         renamed: dict[str, str] = {}
         for node in body.nodes:
             if not node.is_variable:
-                made = nodes[node] = self._shared(node) or self._node(node, call, values, nodes, renamed, before)
-                renamed[node.name] = made.name
-                if made.is_constant:
-                    self.constants.setdefault((made.name, id(made.value)), made)
-                values.update(zip(node.outputs, made.outputs, strict=True))
+                inlined = nodes[node] = self._shared(node) or self._node(node, call, values, nodes, renamed, before)
+                renamed[node.name] = inlined.name
+                if inlined.is_constant:
+                    self.constants.setdefault((inlined.name, id(inlined.value)), inlined)
+                values.update(zip(node.outputs, inlined.outputs, strict=True))
         self._expanded[call] = tuple(node for node in nodes.values() if node.is_op) or before
         for old, inner in zip(call.outputs, body.outputs, strict=True):
             new = values[inner]

@@ -15,7 +15,7 @@ from graph.types import TensorType
 
 _FAILURES = (
     ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError, AssertionError, ImportError, MemoryError,
-)  # fmt: skip
+)
 """What numpy and ONNX's reference raise at values that an op does not take, or for want of a package."""
 
 
@@ -35,8 +35,8 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if node.is_variable:
             continue
         read = [None if entry is None else values[entry] for entry in node.inputs]
-        made = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
-        values.update(zip(node.outputs, made, strict=True))
+        results = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
+        values.update(zip(node.outputs, results, strict=True))
         for entry in last.get(node, ()):
             del values[entry]
     return [values[entry] for entry in graph.outputs]
@@ -65,8 +65,8 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
     mine = custom_op(node.op, node.domain)
     if mine is not None and mine.numpy is not None:
         defaults = {name: spec.default for name, spec in mine.spec.attributes.items()}
-        made = mine.numpy(*inputs, **{**defaults, **node.attrs})
-        return _several(made, count)
+        results = mine.numpy(*inputs, **{**defaults, **node.attrs})
+        return _several(results, count)
     from graph.numerics import evaluate
 
     attributes = {
@@ -77,12 +77,12 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
     )
 
 
-def _several(made: Any, count: int) -> tuple[Any, ...]:
-    """What a user's function returned, as so many outputs."""
-    values = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+def _several(results: Any, count: int) -> tuple[Any, ...]:
+    """What a user's function returned, as a tuple with a value for each of the `count` outputs."""
+    values = tuple(results) if isinstance(results, (tuple, list)) else (results,)
     if len(values) != count or any(value is None for value in values):
-        found = "None" if made is None else f"{len(values)} values"
-        raise ValueError(f"its numpy function returned {found}, and the node has {count} outputs")
+        returned = "None" if results is None else f"{len(values)} values"
+        raise ValueError(f"its numpy function returned {returned}, and the node has {count} outputs")
     return tuple([np.asarray(value) for value in values])
 
 
@@ -95,7 +95,8 @@ class _Runnable:
 
     @property
     def output_types(self) -> list[tuple[Any, Any] | None]:
-        """What is known of the outputs, for a loop that never runs."""
+        """The dtypes and shapes known of the body's outputs, which a loop that never runs needs for its empty results.
+        """
         types = [entry.type for entry in self.body.outputs]
         return [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
 
@@ -104,7 +105,7 @@ class _Runnable:
 
 
 def _last_reads(graph: Graph) -> dict[Node, list[NodeEntry]]:
-    """For each node the values that nobody needs after it."""
+    """For each node the values that no later node reads, so that they can be freed."""
     kept = set(graph.outputs)
     last: dict[NodeEntry, Node] = {}
     for node in graph.nodes:

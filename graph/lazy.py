@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """What the function returns, kept in the object. Two threads may work it out at once and find the same.
+    """A property whose value is computed once and kept in the object. Two threads may compute it at once, with equal
+    results.
 
     functools.cached_property of Python 3.11 does the same under a lock, which a process that is forked meanwhile never gets."""
 

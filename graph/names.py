@@ -1,4 +1,4 @@
-"""Names that nothing else bears."""
+"""Names that no other node or value has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ def unique(name: str, taken: set[str], counts: dict[str, int] | None = None) -> 
 
     Who asks for many names gives `counts`, which remembers each name's last number, so that none is tried twice."""
     numbers = {} if counts is None else counts
-    made = name
-    while made in taken:
+    free_name = name
+    while free_name in taken:
         count = numbers[name] = numbers.get(name, 0) + 1
-        made = f"{name}_{count}"
-    taken.add(made)
-    return made
+        free_name = f"{name}_{count}"
+    taken.add(free_name)
+    return free_name

@@ -117,7 +117,7 @@ class _Open:
     __slots__ = (
         "name", "op", "inputs", "attrs", "output_names", "output_types", "domain", "captures", "subgraph", "value", "after",
         "metadata", "place", "affinity", "__weakref__",
-    )  # fmt: skip
+    )
 
 
 @define(slots=True, eq=False, repr=False, on_setattr=_refuse)
@@ -183,10 +183,10 @@ class Node(_Open):
     @property
     def bodies(self) -> tuple[tuple[str, Graph], ...]:
         """The graphs inside, each with its attribute's name ("subgraph" for the body of a call)."""
-        found: list[tuple[str, Any]] = [(k, v) for k, v in self.attrs.items() if isinstance(v, Body)]
+        bodies: list[tuple[str, Any]] = [(k, v) for k, v in self.attrs.items() if isinstance(v, Body)]
         if self.subgraph is not None:
-            found.append(("subgraph", self.subgraph))
-        return tuple(found)
+            bodies.append(("subgraph", self.subgraph))
+        return tuple(bodies)
 
     @property
     def reads(self) -> tuple[NodeEntry, ...]:
@@ -212,11 +212,11 @@ class Node(_Open):
             changes["attrs"] = frozen_attrs(changes["attrs"])
         if not changes.keys() <= _FIELDS:
             raise GraphError(f"a node has no {', '.join(sorted(changes.keys() - _FIELDS))}", where=f"node {self.name!r}")
-        made = _copied(self)
+        changed = _copied(self)
         for name, value in changes.items():
-            setattr(made, name, value)
-        made.__class__ = Node
-        return made
+            setattr(changed, name, value)
+        changed.__class__ = Node
+        return changed
 
     def __copy__(self) -> Node:
         return self.evolve()
@@ -245,28 +245,28 @@ _FIELDS = frozenset(f.name for f in fields(Node))
 
 
 def _restored(values: Mapping[str, Any]) -> Node:
-    """The node that was pickled. Nodes that are made later come later."""
+    """The node that was pickled. The clock is moved on, so that nodes made after it come later in the order."""
     _clock.pass_by(values["place"])
     return Node(**{**values, "attrs": frozen_attrs(values["attrs"]), "metadata": frozen_attrs(values["metadata"])})
 
 
 def _copied(node: Node) -> Any:
-    made: Any = _Open()
-    made.name = node.name
-    made.op = node.op
-    made.inputs = node.inputs
-    made.attrs = node.attrs
-    made.output_names = node.output_names
-    made.output_types = node.output_types
-    made.domain = node.domain
-    made.captures = node.captures
-    made.subgraph = node.subgraph
-    made.value = node.value
-    made.after = node.after
-    made.metadata = node.metadata
-    made.place = node.place
-    made.affinity = node.affinity
-    return made
+    duplicate: Any = _Open()
+    duplicate.name = node.name
+    duplicate.op = node.op
+    duplicate.inputs = node.inputs
+    duplicate.attrs = node.attrs
+    duplicate.output_names = node.output_names
+    duplicate.output_types = node.output_types
+    duplicate.domain = node.domain
+    duplicate.captures = node.captures
+    duplicate.subgraph = node.subgraph
+    duplicate.value = node.value
+    duplicate.after = node.after
+    duplicate.metadata = node.metadata
+    duplicate.place = node.place
+    duplicate.affinity = node.affinity
+    return duplicate
 
 
 def name_node(node: Node, name: str, outputs: tuple[str, ...]) -> None:
@@ -288,5 +288,5 @@ def as_entry(value: Node | NodeEntry) -> NodeEntry:
 
 
 def as_entries(values: Sequence[Node | NodeEntry]) -> tuple[NodeEntry, ...]:
-    """Each as a value."""
+    """Each item as a value: a node stands for its output 0."""
     return tuple(map(as_entry, values))

@@ -13,10 +13,10 @@ from graph.node import Node
 def reachable(roots: Iterable[Node]) -> list[Node]:
     """The roots and all nodes that they depend on, each once. Linear, without recursion."""
     seen = set(map(id, stack := list(dict.fromkeys(roots))))
-    found = []
+    nodes = []
     while stack:
         node = stack.pop()
-        found.append(node)
+        nodes.append(node)
         for entry in node.inputs:
             if entry is not None and id(entry.node) not in seen:
                 seen.add(id(entry.node))
@@ -26,7 +26,7 @@ def reachable(roots: Iterable[Node]) -> list[Node]:
                 if id(source) not in seen:
                     seen.add(id(source))
                     stack.append(source)
-    return found
+    return nodes
 
 
 def is_ordered(nodes: Iterable[Node]) -> bool:
@@ -49,7 +49,7 @@ def is_ordered(nodes: Iterable[Node]) -> bool:
 def topological(nodes: list[Node]) -> tuple[Node, ...]:
     """These nodes, closed under what they depend on, in order. O(n log n).
 
-    Where the places agree with the data flow, as in a loaded file, sorting by place is all there is to do."""
+    Where the places agree with the data flow, as in a loaded file, the nodes are only sorted by their places."""
     ordered = sorted(nodes, key=attrgetter("place"))
     if is_ordered(ordered):
         return tuple(ordered)
@@ -58,12 +58,12 @@ def topological(nodes: list[Node]) -> tuple[Node, ...]:
 
 def sources(node: Node) -> list[Node]:
     """The nodes that must come before this one, in input order, once for each edge."""
-    found = [entry.node for entry in node.inputs if entry is not None]
+    producers = [entry.node for entry in node.inputs if entry is not None]
     if node.captures:
-        found += [entry.node for entry in node.captures]
+        producers += [entry.node for entry in node.captures]
     if node.after:
-        found += node.after
-    return found
+        producers += node.after
+    return producers
 
 
 def _by_readiness(ordered: list[Node], position: dict[int, int]) -> tuple[Node, ...]:

@@ -48,7 +48,7 @@ FIRST_IR = {
     "float8_e4m3fn": 9, "float8_e4m3fnuz": 9, "float8_e5m2": 9, "float8_e5m2fnuz": 9,
     "uint4": 10, "int4": 10, "float4_e2m1fn": 11, "float8_e8m0fnu": 12, "uint2": 13, "int2": 13,
     "float6_e2m3fn": 14, "float6_e3m2fn": 14,
-}  # fmt: skip
+}
 """The first IR version that has this element type or kind of type, where it is not the oldest that we write."""
 
 
@@ -78,8 +78,8 @@ class TypeReader:
         if kind in ("tensor_type", "sparse_tensor_type"):
             if not value.elem_type:
                 return None
-            made = SparseTensorType if kind == "sparse_tensor_type" else TensorType
-            return made(dtype_of(value.elem_type, where), self._shape(value))
+            type_class = SparseTensorType if kind == "sparse_tensor_type" else TensorType
+            return type_class(dtype_of(value.elem_type, where), self._shape(value))
         if kind == "sequence_type":
             return SequenceType(self._read(value.elem_type, where))
         if kind == "optional_type":
@@ -108,22 +108,22 @@ def dtype_of(number: int, where: str) -> str:
     return name
 
 
-def write_type(proto: Any, made: Type | None) -> None:
+def write_type(proto: Any, value_type: Type | None) -> None:
     """Fill a TypeProto; an unknown type leaves it empty."""
-    if isinstance(made, (TensorType, SparseTensorType)):
-        value = proto.tensor_type if isinstance(made, TensorType) else proto.sparse_tensor_type
-        value.elem_type = DTYPE_NUMBERS[made.dtype]
-        if made.shape is not None:
-            _write_shape(value.shape, made.shape)
-    elif isinstance(made, SequenceType):
+    if isinstance(value_type, (TensorType, SparseTensorType)):
+        value = proto.tensor_type if isinstance(value_type, TensorType) else proto.sparse_tensor_type
+        value.elem_type = DTYPE_NUMBERS[value_type.dtype]
+        if value_type.shape is not None:
+            _write_shape(value.shape, value_type.shape)
+    elif isinstance(value_type, SequenceType):
         proto.sequence_type.SetInParent()
-        write_type(proto.sequence_type.elem_type, made.element)
-    elif isinstance(made, OptionalType):
+        write_type(proto.sequence_type.elem_type, value_type.element)
+    elif isinstance(value_type, OptionalType):
         proto.optional_type.SetInParent()
-        write_type(proto.optional_type.elem_type, made.element)
-    elif isinstance(made, MapType):
-        proto.map_type.key_type = DTYPE_NUMBERS[made.key]
-        write_type(proto.map_type.value_type, made.value)
+        write_type(proto.optional_type.elem_type, value_type.element)
+    elif isinstance(value_type, MapType):
+        proto.map_type.key_type = DTYPE_NUMBERS[value_type.key]
+        write_type(proto.map_type.value_type, value_type.value)
 
 
 def _write_shape(proto: Any, shape: tuple[Dim, ...]) -> None:
@@ -136,14 +136,14 @@ def _write_shape(proto: Any, shape: tuple[Dim, ...]) -> None:
             dim.dim_value = size
 
 
-def first_ir(made: Type | None) -> int:
+def first_ir(value_type: Type | None) -> int:
     """The first IR version that can say this type."""
-    if isinstance(made, TensorType):
-        return FIRST_IR.get(made.dtype, 1)
-    if isinstance(made, SparseTensorType):
-        return max(FIRST_IR["sparse"], FIRST_IR.get(made.dtype, 1))
-    if isinstance(made, OptionalType):
-        return max(FIRST_IR["optional"], first_ir(made.element))
-    if isinstance(made, SequenceType):
-        return first_ir(made.element)
-    return first_ir(made.value) if isinstance(made, MapType) else 1
+    if isinstance(value_type, TensorType):
+        return FIRST_IR.get(value_type.dtype, 1)
+    if isinstance(value_type, SparseTensorType):
+        return max(FIRST_IR["sparse"], FIRST_IR.get(value_type.dtype, 1))
+    if isinstance(value_type, OptionalType):
+        return max(FIRST_IR["optional"], first_ir(value_type.element))
+    if isinstance(value_type, SequenceType):
+        return first_ir(value_type.element)
+    return first_ir(value_type.value) if isinstance(value_type, MapType) else 1

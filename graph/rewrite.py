@@ -23,10 +23,10 @@ class Rewriter:
         self._kept: list[Node] = []
 
     def value(self, entry: NodeEntry) -> NodeEntry:
-        """What stands for this value of the old graph."""
-        made = self._values.get(entry) if self._values else None
-        if made is not None:
-            return made
+        """The new graph's value for this value of the old graph."""
+        replacement = self._values.get(entry) if self._values else None
+        if replacement is not None:
+            return replacement
         node = self._nodes.get(entry.node, entry.node)
         return entry if node is entry.node else NodeEntry(node, entry.index)
 
@@ -45,13 +45,13 @@ class Rewriter:
             changes["after"] = tuple([self._nodes.get(n, n) for n in node.after])
         return node.evolve(**changes) if changes else node
 
-    def keep(self, node: Node, made: Node | None = None) -> Node:
+    def keep(self, node: Node, replacement: Node | None = None) -> Node:
         """The node goes on, as `made` (by default: as it is, reading the new values). Its values keep their numbers."""
-        made = self.rebuilt(node) if made is None else made
-        if made is not node:
-            self._nodes[node] = made
-        self._kept.append(made)
-        return made
+        replacement = self.rebuilt(node) if replacement is None else replacement
+        if replacement is not node:
+            self._nodes[node] = replacement
+        self._kept.append(replacement)
+        return replacement
 
     def replace(self, old: NodeEntry, new: NodeEntry) -> None:
         """`new`, a value of the new graph, stands for `old` from here on."""

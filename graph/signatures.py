@@ -56,7 +56,7 @@ class Signature:
         return cls(spec, required, not any(p.types for p in spec.inputs))
 
     def check(self, node: Node) -> None:
-        """Counts, attributes, types."""
+        """Check the node's numbers of inputs and outputs, its attributes and its types."""
         spec = self.spec
         if not spec.min_inputs <= len(node.inputs) <= spec.max_inputs:
             raise self._count(node, "inputs", len(node.inputs), spec.min_inputs, spec.max_inputs)
@@ -107,7 +107,7 @@ class Signature:
             raise TypeMismatch(
                 f"{what} of {self.spec.title} is {text}", where=_where(node),
                 remedy=f"It may be {', '.join(sorted(param.types))}",
-            )  # fmt: skip
+            )
         if param.option == "variadic" and not param.homogeneous:
             return
         first, known = letters.setdefault(param.symbol, (what, text))
@@ -117,17 +117,17 @@ class Signature:
             )
 
 
-def _element(made: Type | None) -> str | None:
+def _element(value_type: Type | None) -> str | None:
     """The type without its sizes, as schemas write it; None where something is unknown."""
-    if isinstance(made, TensorType):
-        return made.dtype
-    if isinstance(made, SparseTensorType):
-        return f"sparse({made.dtype})"
-    if isinstance(made, (SequenceType, OptionalType)):
-        inner = _element(made.element)
-        word = "sequence" if isinstance(made, SequenceType) else "optional"
+    if isinstance(value_type, TensorType):
+        return value_type.dtype
+    if isinstance(value_type, SparseTensorType):
+        return f"sparse({value_type.dtype})"
+    if isinstance(value_type, (SequenceType, OptionalType)):
+        inner = _element(value_type.element)
+        word = "sequence" if isinstance(value_type, SequenceType) else "optional"
         return None if inner is None else f"{word}({inner})"
-    return None if made is None else str(made)
+    return None if value_type is None else str(value_type)
 
 
 def _where(node: Node) -> str:

@@ -13,17 +13,17 @@ class SparseTensor:
     """The values that are not zero, and where they stand."""
 
     values: np.ndarray[Any, Any]
-    """The values, in the order of their places."""
+    """The values, in the order of their positions."""
     indices: np.ndarray[Any, Any]
-    """Their places: positions in the flattened tensor, or one row of coordinates for each value."""
+    """The positions of the values: indices into the flattened tensor, or one row of coordinates for each value."""
     shape: tuple[int, ...]
     """The sizes of the dense tensor."""
 
     def dense(self) -> np.ndarray[Any, Any]:
         """The tensor with its zeros."""
-        made = np.zeros(self.shape, self.values.dtype)
+        array = np.zeros(self.shape, self.values.dtype)
         if self.indices.ndim == 1:
-            made.reshape(-1)[self.indices] = self.values
+            array.reshape(-1)[self.indices] = self.values
         else:
-            made[tuple(self.indices.T)] = self.values
-        return made
+            array[tuple(self.indices.T)] = self.values
+        return array

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LISTED = 16
-"""So many inputs and outputs the table lists."""
+"""The table lists this many inputs, and as many outputs."""
 
 
 @attrs.frozen(slots=True)
@@ -38,7 +38,7 @@ class Summary:
     calls: int
     """How many subgraph calls there are."""
     bodies: int
-    """How many bodies: those of calls, If, Loop and Scan."""
+    """How many bodies calls, If, Loop and Scan have together."""
     constants: int
     """How many arrays are held."""
     parameters: int
@@ -119,7 +119,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _values(values: tuple[tuple[str, Type | None], ...]) -> str:
-    shown = [name if made is None else f"{name}: {made}" for name, made in values[:LISTED]]
+    shown = [name if value_type is None else f"{name}: {value_type}" for name, value_type in values[:LISTED]]
     return "\n".join([*shown, f"... {len(values) - LISTED} more"] if len(values) > LISTED else shown)
 
 

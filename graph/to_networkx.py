@@ -14,12 +14,12 @@ def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
     """Nodes by name with `op` and `node`; an edge for each value read, with the value's name, and for each control dependency."""
     import networkx
 
-    made: networkx.MultiDiGraph = networkx.MultiDiGraph(name=graph.name)
+    networkx_graph: networkx.MultiDiGraph = networkx.MultiDiGraph(name=graph.name)
     for node in graph.nodes:
-        made.add_node(node.name, op=node.op, node=node)
+        networkx_graph.add_node(node.name, op=node.op, node=node)
     for node in graph.nodes:
         for entry in node.reads:
-            made.add_edge(entry.node.name, node.name, value=entry.name, type=entry.type)
+            networkx_graph.add_edge(entry.node.name, node.name, value=entry.name, type=entry.type)
         for source in node.after:
-            made.add_edge(source.name, node.name, value=None, type=None)
-    return made
+            networkx_graph.add_edge(source.name, node.name, value=None, type=None)
+    return networkx_graph

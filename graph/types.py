@@ -51,12 +51,12 @@ def dtype_name(dtype: Any) -> str:
     if dtype is str or dtype is object or dtype == "str":
         return "string"
     try:
-        made = np.dtype(dtype)
+        numpy_dtype = np.dtype(dtype)
     except TypeError:
         raise TypeMismatch(
             f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}"
         ) from None
-    name = "string" if made.kind in "OSUT" else made.name
+    name = "string" if numpy_dtype.kind in "OSUT" else numpy_dtype.name
     if name not in DTYPE_NAMES:
         raise TypeMismatch(f"no ONNX tensor can hold {name}", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")
     return name

@@ -44,16 +44,16 @@ def _verify_versions(graph: Graph) -> None:
 
 def _verify_structure(graph: Graph) -> None:
     """Each node after what it depends on; each value one that its node makes, in this very graph."""
-    place = {node: i for i, node in enumerate(graph.nodes)}
-    if len(place) < len(graph.nodes):
+    rank = {node: i for i, node in enumerate(graph.nodes)}
+    if len(rank) < len(graph.nodes):
         raise GraphError("a node is listed twice", where=f"graph {graph.name!r}")
     for i, node in enumerate(graph.nodes):
         for entry in node.inputs:
-            if entry is not None and place.get(entry.node, i) >= i:
-                raise _misplaced(node, entry.node, entry.node in place)
+            if entry is not None and rank.get(entry.node, i) >= i:
+                raise _misplaced(node, entry.node, entry.node in rank)
         for source in (*(entry.node for entry in node.captures), *node.after) if node.captures or node.after else ():
-            if place.get(source, i) >= i:
-                raise _misplaced(node, source, source in place)
+            if rank.get(source, i) >= i:
+                raise _misplaced(node, source, source in rank)
     for node in graph.nodes:
         for entry in node.reads:
             _verify_entry(entry, node)
@@ -61,9 +61,9 @@ def _verify_structure(graph: Graph) -> None:
             raise GraphError("there are not as many output types as outputs", where=_where(node))
     for entry in graph.outputs:
         _verify_entry(entry, None)
-        if entry.node not in place:
+        if entry.node not in rank:
             raise GraphError(f"the output {entry.node.name!r} is not in the graph", where=f"graph {graph.name!r}")
-    if [n for n in graph.nodes if n.is_variable] != sorted(graph.inputs, key=lambda n: place.get(n, -1)):
+    if [n for n in graph.nodes if n.is_variable] != sorted(graph.inputs, key=lambda n: rank.get(n, -1)):
         raise GraphError("the inputs are not the variables in the graph", where=f"graph {graph.name!r}")
 
 
@@ -92,7 +92,7 @@ def _verify_names(graph: Graph, ops: dict[str, Node]) -> None:
             raise GraphError(
                 f"two nodes bear the name {node.name!r}", where=f"{_where(ops[node.name])} and {_where(node)}",
                 remedy="Names are unique in a graph and its bodies; give one of them another",
-            )  # fmt: skip
+            )
 
 
 def _verify_nodes(graph: Graph) -> None:
@@ -117,12 +117,12 @@ def _verify_nodes(graph: Graph) -> None:
 
 
 def _verify_constant(node: Node) -> None:
-    made = node.output_types[0] if len(node.output_types) == 1 else None
+    declared = node.output_types[0] if len(node.output_types) == 1 else None
     assert node.value is not None
-    if node.op != "Constant" or node.inputs or not isinstance(made, TensorType):
+    if node.op != "Constant" or node.inputs or not isinstance(declared, TensorType):
         raise GraphError("a constant makes one tensor and reads nothing", where=_where(node))
-    if made.shape is not None and not _agree(made.shape, node.value.shape):
-        raise TypeMismatch(f"the constant is {made} and its array has the shape {node.value.shape}", where=_where(node))
+    if declared.shape is not None and not _agree(declared.shape, node.value.shape):
+        raise TypeMismatch(f"the constant is {declared} and its array has the shape {node.value.shape}", where=_where(node))
 
 
 def _agree(declared: Iterable[Any], actual: tuple[int, ...]) -> bool:
@@ -157,7 +157,7 @@ def _verify_bodies(node: Node, graph: Graph) -> None:
             raise GraphError(
                 f"the body {key!r} has {len(body.inputs)} inputs; the node gives it {wanted}", where=_where(node),
                 remedy="The last inputs of each body are bound to node.captures",
-            )  # fmt: skip
+            )
         for entry, variable in zip(node.captures, body.inputs[count:], strict=True):
             _verify_bound(node, entry.type, variable)
         _verify_results(node, key, body)
@@ -191,7 +191,7 @@ def _verify_opsets(node: Node, graph: Graph, body: Graph) -> None:
         raise GraphError(
             f"the body {body.name!r} has opsets {dict(body.opsets)} and the graph {dict(graph.opsets)}", where=_where(node),
             remedy="A graph and all its bodies share one opset map; the pass ConvertOpset converts",
-        )  # fmt: skip
+        )
 
 
 def _where(node: Node) -> str:

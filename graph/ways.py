@@ -16,10 +16,10 @@ def cycle_in(edges: Iterable[tuple[Item, Item]]) -> list[Item]:
     import networkx
 
     try:
-        found = networkx.find_cycle(networkx.DiGraph(list(edges)))
+        cycle = networkx.find_cycle(networkx.DiGraph(list(edges)))
     except networkx.NetworkXNoCycle:
         return []
-    return [u for u, _ in found] + [found[0][0]]
+    return [u for u, _ in cycle] + [cycle[0][0]]
 
 
 def way_between(edges: Iterable[tuple[Item, Item]], start: Item, end: Item) -> list[Item]:

@@ -1,13 +1,13 @@
-"""Words for people."""
+"""Small pieces of the sentences that people read: counts and lists in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def counted(number: int, thing: str, things: str = "") -> str:
+def counted(number: int, singular: str, plural: str = "") -> str:
     """`1 op`, `2 ops`; 1,000 and more with commas."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def shortened(text: str, most: int = 240) -> str:

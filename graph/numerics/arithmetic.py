@@ -38,7 +38,7 @@ _BINARY: dict[str, Binary] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": divide, "Pow": power,
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
     "Equal": np.equal, "Greater": np.greater, "Less": np.less,
-}  # fmt: skip
+}
 
 
 def _register(op: str, function: Binary) -> None:

@@ -27,7 +27,7 @@ def flex_attention(
     """softmax(score_mod(Q Kᵀ scale)) modified by prob_mod, times V; K and V heads serve groups of Q heads."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat(group, axis=1), v.repeat(group, axis=1)
-    # Both factors get the root of the scale, in their own type: so the specification rounds.
+    # Both factors get the root of the scale, in their own type, because the specification rounds so.
     root = np.sqrt(np.float32(1 / np.sqrt(q.shape[-1]) if scale is None else scale)).astype(q.dtype)
     scores = np.matmul(q * root, np.swapaxes(k * root, -1, -2))
     precision = softmax_precision or (_FLOAT if is_half(q) else None)

@@ -19,17 +19,18 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Array:
-    """Of each class the boxes with the best scores that overlap no better one by more than the threshold: rows of batch,
-    class, box. (The limits may be scalars, which ONNX's own reference does not take.)"""
+    """For each class, choose the boxes with the best scores that overlap no better box by more than the threshold; the
+    result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference does not take.)
+    """
     most = int(_number(max_output_boxes_per_class, 0))
     limit = float(_number(iou_threshold, 0))
     rows = []
     for batch, of_batch in enumerate(scores):
         corners = _corners(boxes[batch].astype(np.float32), center_point_box)
-        for kind, found in enumerate(of_batch):
+        for kind, scores_of_class in enumerate(of_batch):
             kept: list[int] = []
-            for box in np.argsort(-found, kind="stable"):
-                if len(kept) >= most or (score_threshold is not None and not found[box] > _number(score_threshold, 0)):
+            for box in np.argsort(-scores_of_class, kind="stable"):
+                if len(kept) >= most or (score_threshold is not None and not scores_of_class[box] > _number(score_threshold, 0)):
                     break
                 if all(_overlap(corners[box], corners[other]) <= limit for other in kept):
                     kept.append(int(box))
@@ -50,7 +51,7 @@ def _corners(boxes: Array, centered: int) -> Array:
 
 
 def _overlap(one: Array, other: Array) -> float:
-    """What two boxes share, as a part of what they cover together."""
+    """The area that two boxes share, divided by the area that they cover together."""
     sides = np.maximum(np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0)
     shared = float(sides[0] * sides[1])
     areas = [float((box[2] - box[0]) * (box[3] - box[1])) for box in (one, other)]

@@ -1,8 +1,8 @@
 """If, Loop, Scan, SequenceMap: ops that run a body.
 
-A body is a callable from a list of its formal inputs to a list of its outputs; what it captures is its own affair.
-It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its empty
-scan outputs.
+A body is a callable from a list of its formal inputs to a list of its outputs; it brings the values that it captures
+itself. It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its
+empty scan outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .registry import numerics
 
 
 class Body(Protocol):
-    """What `evaluate` takes for an attribute that is a graph."""
+    """The callable that `evaluate` takes in place of an attribute that is a graph."""
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]: ...
 
@@ -72,8 +72,8 @@ def scan(
     states, scanned = _scan_rows(list(inputs[:n_states]), rows, body)
     backwards = scan_output_directions or [0] * len(scanned)
     scanned = [y[::-1] if flip else y for y, flip in zip(scanned, backwards)]
-    places = scan_output_axes or [0] * len(scanned)
-    return (*states, *(np.moveaxis(y, 0, axis) for y, axis in zip(scanned, places)))
+    output_axes = scan_output_axes or [0] * len(scanned)
+    return (*states, *(np.moveaxis(y, 0, axis) for y, axis in zip(scanned, output_axes)))
 
 
 @numerics("Scan", until=8)

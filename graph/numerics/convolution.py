@@ -203,10 +203,10 @@ def col2im(
     kernel, image = block_shape.tolist(), image_shape.tolist()
     strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
     padded = [size + b + a for size, b, a in zip(image, pads[:n], pads[n:], strict=True)]
-    places = [
+    counts = [
         (size - extent(k, d)) // s + 1
         for size, k, d, s in zip(padded, kernel, dilations, strides, strict=True)
     ]
     channels = x.shape[1] // int(np.prod(kernel))
-    parts = x.reshape(x.shape[0], channels, *kernel, *places)
+    parts = x.reshape(x.shape[0], channels, *kernel, *counts)
     return _cropped(overlaid(parts, strides, dilations, padded), pads[:n], pads[n:])

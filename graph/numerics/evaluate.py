@@ -61,11 +61,11 @@ def defaults(op: str, domain: str, version: int) -> Mapping[str, Any]:
 
     if not onnx.defs.has(op, max_inclusive_version=version, domain=domain):
         return MappingProxyType({})
-    found = {}
+    values = {}
     for name, attribute in onnx.defs.get_schema(op, version, domain).attributes.items():
         if attribute.default_value.type:
-            found[name] = _text(onnx.helper.get_attribute_value(attribute.default_value))
-    return MappingProxyType({name: value for name, value in found.items() if not _is_hole(value)})
+            values[name] = _text(onnx.helper.get_attribute_value(attribute.default_value))
+    return MappingProxyType({name: value for name, value in values.items() if not _is_hole(value)})
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Ops that read or write at computed places."""
+"""Ops that read or write at computed positions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ def gather(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
 
 @numerics("GatherElements")
 def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
-    """For each place of ``indices``, the element there but for the coordinate on ``axis``."""
-    return x[_places(indices, axis)]
+    """For each position in ``indices``, the element of the data there, with the coordinate on ``axis`` replaced by the
+    index.
+    """
+    return x[_positions(indices, axis)]
 
 
 @numerics("GatherND")
@@ -35,7 +37,7 @@ def scatter_elements(
     x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
 ) -> np.ndarray:
     """A copy of ``x`` with elements replaced or combined; the inverse of `gather_elements`."""
-    return _written(x, _places(indices, axis), updates, reduction)
+    return _written(x, _positions(indices, axis), updates, reduction)
 
 
 @numerics("ScatterND", widen=True)
@@ -47,36 +49,36 @@ def scatter_nd(
 
 
 def _written(
-    x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str
+    x: np.ndarray, positions: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str
 ) -> np.ndarray:
     y = x.copy()
     if reduction == "none":
-        y[places] = updates
+        y[positions] = updates
     else:
-        _UPDATES[reduction].at(y, places, updates)
+        _UPDATES[reduction].at(y, positions, updates)
     return y
 
 
-def _places(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """Every place of ``indices``, its coordinate on one axis replaced by the index."""
-    places = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
-    places[axis] = indices
-    return tuple(places)
+def _positions(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """Every position of ``indices``, its coordinate on one axis replaced by the index."""
+    positions = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
+    positions[axis] = indices
+    return tuple(positions)
 
 
 @numerics("OneHot")
 def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """values = [off, on]; an index below zero counts from the end, one out of range is off everywhere."""
     count = int(depth.item())
-    places = np.expand_dims(np.where(indices < 0, indices + count, indices), axis)
-    steps = [1] * places.ndim
+    positions = np.expand_dims(np.where(indices < 0, indices + count, indices), axis)
+    steps = [1] * positions.ndim
     steps[axis] = count
-    return np.where(places == np.arange(count).reshape(steps), values[1], values[0])
+    return np.where(positions == np.arange(count).reshape(steps), values[1], values[0])
 
 
 @numerics("ReverseSequence")
 def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int = 1, time_axis: int = 0) -> np.ndarray:
-    """Of each sequence of a batch so many first elements turned round."""
+    """Reverse the first elements of each sequence of a batch, as many as its length says."""
     steps = x.shape[time_axis]
     wrong = lengths[(lengths < 0) | (lengths > steps)]
     if wrong.size:

@@ -53,7 +53,7 @@ def unsqueeze_attribute(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
 
 @numerics("Unsqueeze", since=13)
 def unsqueeze(x: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Insert axes of size 1, at places in the result."""
+    """Insert axes of size 1, at positions in the result."""
     return np.expand_dims(x, tuple(int(a) for a in np.ravel(axes)))
 
 

@@ -10,7 +10,7 @@ from .registry import numerics
 
 @numerics("MatMul", widen=True)
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """numpy's own."""
+    """The matrix product of numpy, in the wider of both types."""
     return np.matmul(a, b)
 
 
@@ -37,7 +37,7 @@ def gemm(
 
 @numerics("Det", widen=True)
 def determinant(x: np.ndarray) -> np.ndarray:
-    """Of the matrices in the last two axes."""
+    """The determinant of each matrix in the last two axes."""
     return np.linalg.det(x)
 
 

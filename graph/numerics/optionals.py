@@ -17,7 +17,7 @@ def optional(x: Any = None, *, type: Any = None) -> Any:
 
 @numerics("OptionalGetElement")
 def optional_get_element(x: Any) -> Any:
-    """What is inside."""
+    """The value inside the optional."""
     if x is None:
         raise ValueError("OptionalGetElement: the optional is empty; ask OptionalHasElement first")
     return x
@@ -25,5 +25,5 @@ def optional_get_element(x: Any) -> Any:
 
 @numerics("OptionalHasElement")
 def optional_has_element(x: Any = None) -> np.ndarray:
-    """Whether anything is inside."""
+    """Whether the optional holds a value."""
     return np.array(x is not None)

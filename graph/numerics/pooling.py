@@ -1,6 +1,6 @@
 """Pooling over windows, over regions of interest, and over all positions.
 
-The windows are taken tap by tap: each place in the kernel is one strided view of the whole batch.
+The windows are taken tap by tap: each position in the kernel is one strided view of the whole batch.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def _max_with_indices(
     positions = np.arange(int(np.prod(sizes))).reshape(sizes, order="F" if storage_order else "C")
     inside = geometry.pad(np.ones((1, 1, *sizes), bool), False)
     marked = geometry.pad(positions[None, None], 0)
-    for (_, seen), (_, place), (_, real) in zip(
+    for (_, seen), (_, indices), (_, real) in zip(
         geometry.taps(padded), geometry.taps(marked), geometry.taps(inside)
     ):
         better = ((seen > best) | unset) & real
         np.copyto(best, seen, where=better)
-        np.copyto(where, place, where=better)
+        np.copyto(where, indices, where=better)
         unset &= ~better
     images = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *(1,) * len(sizes)) * positions.size
     return best, where + images

@@ -35,12 +35,12 @@ def _activations(
 ) -> list[Activation]:
     """The named functions; alphas and betas go, in order, to those that take one."""
     given = {"alpha": list(alpha or ()), "beta": list(beta or ())}
-    made: list[Activation] = []
+    functions: list[Activation] = []
     for name in names:
         function, parameters = _ACTIVATIONS[name.lower()]
         values = {key: given[key].pop(0) if given[key] else default for key, default in parameters.items()}
-        made.append(partial(function, **values))
-    return made
+        functions.append(partial(function, **values))
+    return functions
 
 
 def _run(
@@ -65,12 +65,12 @@ def _run(
         y = np.zeros((time, batch, hidden), x.dtype)
         for t in range(time):
             # A reversed sequence starts at its own last element; what lies behind a sequence's end stays zero.
-            places = limits - 1 - t if backwards else np.full(batch, t)
+            positions = limits - 1 - t if backwards else np.full(batch, t)
             live = (t < limits)[:, None]
-            new = step(x[places, np.arange(batch)], state)
+            new = step(x[positions, np.arange(batch)], state)
             state = tuple(np.where(live, n, s) for n, s in zip(new, state))
             rows = np.flatnonzero(live)
-            y[places[rows], rows] = state[0][rows]
+            y[positions[rows], rows] = state[0][rows]
         ys.append(y)
         lasts.append(state)
     y = np.stack(ys, axis=1)

@@ -71,7 +71,7 @@ _REDUCTIONS: dict[str, tuple[Reduction, int]] = {
     "ReduceSum": (_sum, 13), "ReduceMean": (_mean, 18), "ReduceProd": (_prod, 18), "ReduceMax": (_max, 18),
     "ReduceMin": (_min, 18), "ReduceL1": (_l1, 18), "ReduceL2": (_l2, 18), "ReduceSumSquare": (_sum_square, 18),
     "ReduceLogSum": (_log_sum, 18), "ReduceLogSumExp": (_log_sum_exp, 18),
-}  # fmt: skip
+}
 
 
 def _register(op: str, function: Reduction, by_input: int) -> None:
@@ -97,7 +97,9 @@ for _op, (_function, _by_input) in _REDUCTIONS.items():
 def arg_extreme(
     x: np.ndarray, *, op: str, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> np.ndarray:
-    """Where the largest or smallest element is; of equals the first, or the last if asked for."""
+    """The index of the largest or smallest element; among equal ones the first, or the last with
+    ``select_last_index``.
+    """
     find = np.argmax if op == "ArgMax" else np.argmin
     y = find(np.flip(x, axis) if select_last_index else x, axis=axis)
     if select_last_index:

@@ -100,8 +100,8 @@ def resize(
     y = _resized(x, plan, method)
     if region is not None:
         for step in plan:
-            places = _coordinates(step, x.shape[step.axis], method.coordinates)
-            outside = (places < 0) | (places > x.shape[step.axis] - 1)
+            positions = _coordinates(step, x.shape[step.axis], method.coordinates)
+            outside = (positions < 0) | (positions > x.shape[step.axis] - 1)
             np.moveaxis(y, step.axis, 0)[outside] = extrapolation_value
     return y
 
@@ -148,14 +148,14 @@ def _resized(x: np.ndarray, plan: list[_Axis], method: _Method) -> np.ndarray:
 
 
 def _along(x: np.ndarray, step: _Axis, method: _Method) -> np.ndarray:
-    """One axis resized."""
+    """The array with this one axis resized."""
     length = x.shape[step.axis]
-    places = _coordinates(step, length, method.coordinates)
+    positions = _coordinates(step, length, method.coordinates)
     if method.mode == "nearest":
         inwards = "ceil" if step.scale < 1 else "floor"
-        chosen = _nearest(places, inwards if method.nearest == "inwards" else method.nearest)
+        chosen = _nearest(positions, inwards if method.nearest == "inwards" else method.nearest)
         return np.take(x, np.clip(chosen, 0, length - 1), axis=step.axis)
-    indices, weights = _taps(places, step, length, method)
+    indices, weights = _taps(positions, step, length, method)
     column = [1] * x.ndim
     column[step.axis] = -1
     kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
@@ -168,7 +168,7 @@ def _along(x: np.ndarray, step: _Axis, method: _Method) -> np.ndarray:
 
 
 def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
-    """Where each output lies among the inputs."""
+    """The coordinate of each output element on the input's axis."""
     i = np.arange(step.size, dtype=np.float32)
     if mode == "asymmetric":
         return i / step.scale
@@ -195,24 +195,24 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
     )
 
 
-def _nearest(places: np.ndarray, mode: str) -> np.ndarray:
+def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
     rounded = {
-        "round_prefer_floor": np.ceil(places - np.float32(0.5)),
-        "round_prefer_ceil": np.floor(places + np.float32(0.5)),
-        "floor": np.floor(places),
-        "ceil": np.ceil(places),
+        "round_prefer_floor": np.ceil(positions - np.float32(0.5)),
+        "round_prefer_ceil": np.floor(positions + np.float32(0.5)),
+        "floor": np.floor(positions),
+        "ceil": np.ceil(positions),
     }[mode]
     return rounded.astype(np.int64)
 
 
-def _taps(places: np.ndarray, step: _Axis, length: int, method: _Method) -> tuple[np.ndarray, np.ndarray]:
+def _taps(positions: np.ndarray, step: _Axis, length: int, method: _Method) -> tuple[np.ndarray, np.ndarray]:
     """The inputs that each output sees and their weights, both (outputs, taps)."""
     shrink = min(float(step.scale), 1.0) if method.antialias else 1.0
     radius = 2 if method.mode == "cubic" else 1
     first = int(np.floor(-radius / shrink)) + 1
     offsets = np.arange(first, 2 - first)
-    base = np.ceil(places).astype(np.int64) - 1
-    distance = np.abs(offsets - (places.astype(np.float64) - base)[:, None]) * shrink
+    base = np.ceil(positions).astype(np.int64) - 1
+    distance = np.abs(offsets - (positions.astype(np.float64) - base)[:, None]) * shrink
     weights = (
         cubic_kernel(distance, method.cubic_a) if method.mode == "cubic" else np.clip(1 - distance, 0, 1)
     )

@@ -18,17 +18,17 @@ from .windows import Window, window
 def grid_sample(
     x: np.ndarray, grid: np.ndarray, *, align_corners: int = 0, mode: str, padding_mode: str = "zeros"
 ) -> np.ndarray:
-    """Sample at the places of the grid, -1 to 1 from border to border, last axis first."""
+    """Sample at the positions of the grid, -1 to 1 from border to border, last axis first."""
     sizes = np.array(x.shape[2:])
     low, high = (0 * sizes, sizes - 1) if align_corners else (0 * sizes - 0.5, sizes - 0.5)
-    places = ((grid[..., ::-1] + 1) / 2 * (high - low) + low).astype(grid.dtype)
+    positions = ((grid[..., ::-1] + 1) / 2 * (high - low) + low).astype(grid.dtype)
     if mode == "nearest":
-        places = np.rint(places)
-    if padding_mode == "border" and "cubic" not in mode:  # there the pixels are clipped, not the place
-        places = places.clip(0, sizes - 1)
+        positions = np.rint(positions)
+    if padding_mode == "border" and "cubic" not in mode:  # for cubic modes `_sample` clips the pixels' indices instead
+        positions = positions.clip(0, sizes - 1)
     elif padding_mode == "reflection":
-        places = _reflected(places, low, high)
-    flat = places.reshape(len(x), -1, len(sizes))
+        positions = _reflected(positions, low, high)
+    flat = positions.reshape(len(x), -1, len(sizes))
     y = np.stack(
         [_sample(image, at, mode, padding_mode, low, high) for image, at in zip(x, flat, strict=True)]
     )
@@ -37,20 +37,20 @@ def grid_sample(
 
 def _sample(
     image: np.ndarray,
-    places: np.ndarray,
+    positions: np.ndarray,
     mode: str = "linear",
     padding: str = "zeros",
     low: np.ndarray | int = 0,
     high: np.ndarray | int = 0,
 ) -> np.ndarray:
-    """The image (C, *sizes) at places (P, axes): (C, P), each a weighted sum of the pixels around."""
+    """The image (C, *sizes) at positions (P, axes): (C, P), each a weighted sum of the pixels around."""
     sizes = np.array(image.shape[1:])
     taps = {"nearest": range(1), "linear": range(2), "bilinear": range(2)}.get(mode, range(-1, 3))
-    base = np.floor(places)
-    y = np.zeros((image.shape[0], len(places)), image.dtype)
+    base = np.floor(positions)
+    y = np.zeros((image.shape[0], len(positions)), image.dtype)
     for tap in product(taps, repeat=len(sizes)):
         pixels = base + np.array(tap)
-        distance = np.abs(places - pixels)
+        distance = np.abs(positions - pixels)
         weights = cubic_kernel(distance, -0.75) if len(taps) == 4 else 1 - distance
         weight = weights.prod(axis=1)
         if padding == "zeros":
@@ -62,10 +62,10 @@ def _sample(
     return y
 
 
-def _reflected(places: np.ndarray, low: Any, high: Any) -> np.ndarray:
+def _reflected(positions: np.ndarray, low: Any, high: Any) -> np.ndarray:
     """Places mirrored at the borders until they are inside."""
     span = np.maximum(high - low, np.finfo(np.float32).tiny)
-    offset = np.abs(places - low) % (2 * span)
+    offset = np.abs(positions - low) % (2 * span)
     return low + np.where(offset > span, 2 * span - offset, offset)
 
 
@@ -87,11 +87,11 @@ def deform_conv(
     """Convolution whose taps are moved by learned offsets and weighed by a mask."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, "NOTSET")
     n, taps = len(geometry.kernel), int(np.prod(geometry.kernel))
-    moved = offset.reshape(len(x), offset_group, taps, n, *geometry.outputs) + _regular_places(geometry)
-    places = np.moveaxis(moved, 3, -1).reshape(len(x), offset_group, -1, n).astype(x.dtype)
+    moved = offset.reshape(len(x), offset_group, taps, n, *geometry.outputs) + _regular_positions(geometry)
+    positions = np.moveaxis(moved, 3, -1).reshape(len(x), offset_group, -1, n).astype(x.dtype)
     channels = x.reshape(len(x), offset_group, -1, *x.shape[2:])
     seen = np.stack(
-        [[_sample(c, p) for c, p in zip(*pair, strict=True)] for pair in zip(channels, places, strict=True)]
+        [[_sample(c, p) for c, p in zip(*pair, strict=True)] for pair in zip(channels, positions, strict=True)]
     )
     if mask is not None:
         seen = seen * mask.reshape(len(x), offset_group, 1, -1)
@@ -101,8 +101,8 @@ def deform_conv(
     return y if b is None else y + b.reshape(-1, *(1,) * n)
 
 
-def _regular_places(g: Window) -> np.ndarray:
-    """Where each tap of each window would look without offsets: (taps, axes, *outputs)."""
+def _regular_positions(g: Window) -> np.ndarray:
+    """The position that each tap of each window reads without offsets: (taps, axes, *outputs)."""
     n = len(g.kernel)
     column = (n, *(1,) * n)
     taps = np.indices(g.kernel).reshape(n, -1).T * np.array(g.dilations)
@@ -147,8 +147,8 @@ def _bins(start: float, end: float, count: int, length: int, ratio: int, half: b
     """How much each of ``length`` pixels weighs in each of ``count`` bins of one axis."""
     extent = end - start if half else max(end - start, 1.0)
     points = ratio or max(int(np.ceil(extent / count)), 1)
-    places = start + (np.arange(count * points) + 0.5) * extent / (count * points)
-    known = (places >= -1) & (places <= length)
-    places = places.clip(0, length - 1)
-    weights = np.clip(1 - np.abs(places[:, None] - np.arange(length)), 0, 1) * known[:, None]
+    positions = start + (np.arange(count * points) + 0.5) * extent / (count * points)
+    known = (positions >= -1) & (positions <= length)
+    positions = positions.clip(0, length - 1)
+    weights = np.clip(1 - np.abs(positions[:, None] - np.arange(length)), 0, 1) * known[:, None]
     return (weights.reshape(count, points, length).mean(axis=1)).astype(np.float32)

@@ -13,8 +13,8 @@ from .registry import numerics
 def sequence_insert(items: list[Any], item: np.ndarray, position: np.ndarray | None = None) -> list[Any]:
     """The item before a position, which may be the end and counts from there if it is negative. (ONNX's own reference puts what
     goes to the end first, and nothing into an empty sequence.)"""
-    place = len(items) if position is None else int(np.asarray(position).reshape(()))
-    if not -len(items) <= place <= len(items):
-        raise ValueError(f"position {place} is outside of a sequence of {len(items)}")
-    place += len(items) if place < 0 else 0
-    return [*items[:place], item, *items[place:]]
+    index = len(items) if position is None else int(np.asarray(position).reshape(()))
+    if not -len(items) <= index <= len(items):
+        raise ValueError(f"position {index} is outside of a sequence of {len(items)}")
+    index += len(items) if index < 0 else 0
+    return [*items[:index], item, *items[index:]]

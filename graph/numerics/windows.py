@@ -34,7 +34,8 @@ class Window:
         return np.pad(x, [(0, 0), (0, 0), *widths], constant_values=np.asarray(value, x.dtype))
 
     def taps(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-        """For each place in the kernel, what all windows see there: a strided view of shape (N, C, *outputs)."""
+        """For each position in the kernel, the pixels of all windows there: a strided view of shape (N, C, *outputs).
+        """
         for tap in np.ndindex(*self.kernel):
             slices = [
                 slice(t * d, t * d + (o - 1) * s + 1, s)
@@ -113,14 +114,14 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
 def overlaid(
     parts: np.ndarray, strides: Sequence[int], dilations: Sequence[int], sizes: Sequence[int]
 ) -> np.ndarray:
-    """Lay windows (N, C, *kernel, *places) over each other and add: the transpose of taking windows."""
+    """Lay windows (N, C, *kernel, *positions) over each other and add: the transpose of taking windows."""
     n = len(sizes)
-    kernel, places = parts.shape[2 : 2 + n], parts.shape[2 + n :]
+    kernel, positions = parts.shape[2 : 2 + n], parts.shape[2 + n :]
     y = np.zeros((*parts.shape[:2], *sizes), parts.dtype)
     for tap in np.ndindex(*kernel):
         slices = [
             slice(t * d, t * d + (p - 1) * s + 1, s)
-            for t, d, p, s in zip(tap, dilations, places, strides, strict=True)
+            for t, d, p, s in zip(tap, dilations, positions, strides, strict=True)
         ]
         y[(slice(None), slice(None), *slices)] += parts[(slice(None), slice(None), *tap)]
     return y

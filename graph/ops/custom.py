@@ -20,7 +20,7 @@ Meaning = Callable[..., Any]
 
 @attrs.frozen(slots=True)
 class CustomOp:
-    """One op of the user's."""
+    """An op that the user declared."""
 
     spec: OpSpec
     """Its signature."""
@@ -33,12 +33,12 @@ class CustomOp:
         """The output types by the user's rule (all unknown without one)."""
         if self.shape is None or any(t is None for t in inputs[: self.spec.min_inputs]):
             return (None,) * n_outputs
-        made = self.shape(tuple(inputs), attributes)
-        types = tuple(made) if isinstance(made, (list, tuple)) else (made,)
-        for made in types:
-            if not (made is None or isinstance(made, Type)):
+        inferred = self.shape(tuple(inputs), attributes)
+        types = tuple(inferred) if isinstance(inferred, (list, tuple)) else (inferred,)
+        for inferred in types:
+            if not (inferred is None or isinstance(inferred, Type)):
                 raise GraphError(
-                    f"the shape rule gave {made!r:.60}, which is no type",
+                    f"the shape rule gave {inferred!r:.60}, which is no type",
                     where=f"op {self.spec.title}",
                     remedy="It returns a TensorType, or None where it cannot tell; one for each output",
                 )
@@ -89,8 +89,8 @@ def register_op(
         deprecated=False,
         has_function=False,
     )
-    made = _registered[(domain, op)] = CustomOp(spec, shape, numpy)
-    return made
+    custom = _registered[(domain, op)] = CustomOp(spec, shape, numpy)
+    return custom
 
 
 def unregister_op(op: str, domain: str) -> None:

@@ -38,7 +38,9 @@ def require_sound(node: Node) -> None:
 
 
 def unsound(node: Node) -> str | None:
-    """What is wrong with such an attribute; None if there is none."""
+    """What is wrong with an attribute that ONNX's own code does not check; None if nothing is wrong or the node has
+    none.
+    """
     if not node.attrs or node.domain:
         return None
     reason = next((f"{name} is {value}" for name in _AXES if _is_no_axis(value := node.attrs.get(name, 0))), None)

@@ -93,10 +93,10 @@ def newest_versions() -> dict[str, int]:
 def _onnx_names() -> dict[str, frozenset[str]]:
     import onnx.defs
 
-    found: dict[str, set[str]] = {}
+    of_domain: dict[str, set[str]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
-        found.setdefault(schema.domain, set()).add(schema.name)
-    return {domain: frozenset(names) for domain, names in found.items()}
+        of_domain.setdefault(schema.domain, set()).add(schema.name)
+    return {domain: frozenset(names) for domain, names in of_domain.items()}
 
 
 def op_names(domain: str) -> frozenset[str]:

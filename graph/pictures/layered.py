@@ -23,7 +23,7 @@ STYLE = (
     "<style>.layered{background:white}.layered text{font:11px Helvetica,Arial,sans-serif;text-anchor:middle;fill:#222}"
     ".layered path{fill:none;stroke:#777}</style>"
 )
-"""How everything in it looks, and nothing else on the page that it may stand in."""
+"""The style of the picture; it touches nothing else on a page around it."""
 
 SWEEPS = 6
 """How often the layers are sorted, down and up in turn."""
@@ -88,22 +88,22 @@ def _spots(
     from graph.pictures.dot import PALETTE
 
     colours: dict[str, str] = {}
-    made: dict[Node, _Spot] = {}
+    spots: dict[Node, _Spot] = {}
     for node in graph.nodes:
         if node.is_constant:
             continue
         key = colour_by(node)
         fill = "white" if key is None else colours.setdefault(key, PALETTE[len(colours) % len(PALETTE)])
-        made[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill, (class_of(node) if class_of else None) or "")
+        spots[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill, (class_of(node) if class_of else None) or "")
         for source in dict.fromkeys(entry.node for entry in node.reads):
-            if source in made:
-                _join(made[source], made[node])
+            if source in spots:
+                _join(spots[source], spots[node])
     outputs = []
     for name, entry in zip(graph.output_names, graph.outputs, strict=True):
         outputs.append(_Spot((_cut(name),), "#eeeeee"))
-        if entry.node in made:
-            _join(made[entry.node], outputs[-1])
-    return [*made.values(), *outputs]
+        if entry.node in spots:
+            _join(spots[entry.node], outputs[-1])
+    return [*spots.values(), *outputs]
 
 
 def _described(node: Node) -> list[str]:
@@ -160,14 +160,14 @@ def _lead(spot: _Spot, number: int, target: _Spot, layers: list[list[_Spot]]) ->
 
 
 def _sort(layers: list[list[_Spot]], down: bool) -> None:
-    """Sort each layer by the mean place of what its spots are joined to in the layer before."""
+    """Sort each layer by the mean position of the spots that it is joined to in the layer before."""
     before: dict[int, int] = {}
     for layer in layers:
         here = {id(spot): i for i, spot in enumerate(layer)}
 
         def middle(spot: _Spot, before: dict[int, int] = before, here: dict[int, int] = here) -> float:
-            places = [before[id(other)] for other in (spot.above if down else spot.below) if id(other) in before]
-            return sum(places) / len(places) if places else here[id(spot)]
+            positions = [before[id(other)] for other in (spot.above if down else spot.below) if id(other) in before]
+            return sum(positions) / len(positions) if positions else here[id(spot)]
 
         layer.sort(key=middle)
         before = {id(spot): i for i, spot in enumerate(layer)}

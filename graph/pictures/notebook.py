@@ -35,7 +35,7 @@ def notebook_svg(graph: Graph, colour_by: Callable[[Node], str | None] | None = 
 
 
 def boxes(graph: Graph, depth: int = 0) -> int:
-    """How many ops a picture shows, those in the open bodies of calls too."""
+    """How many ops a picture shows, with those in the bodies that are drawn open."""
     count = 0
     for node in graph.nodes:
         body = node.subgraph

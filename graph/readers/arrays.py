@@ -26,14 +26,16 @@ ZIP = b"PK\x03\x04"
 """How an archive begins."""
 
 UNPACKED = 200 << 20
-"""So many bytes, and four times the archive's size, its arrays may take: a small file must not fill the memory."""
+"""An archive's arrays may take this many bytes and four times the archive's size: a small file must not fill the
+memory.
+"""
 
 _MAGIC = b"\x93NUMPY"
 _LONGEST = 10_000
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError,
     ValueError, LookupError, OverflowError,
-)  # fmt: skip
+)
 """What the zip module raises at archives that are damaged, or packed in a way that it does not know."""
 
 

@@ -28,13 +28,13 @@ MOST_OUTPUTS = 1024
 def from_nnvm_json(text: str | bytes) -> Graph:
     """The graph that the JSON text describes."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except RecursionError:
         refuse("the JSON text nests too deep", "the text")
     except (ValueError, TypeError) as error:
         refuse(f"this is no JSON text: {error}", "the text")
     with collector_paused():
-        return _Reader().graph(found, "graph", 0)
+        return _Reader().graph(document, "graph", 0)
 
 
 class _Reader:
@@ -42,11 +42,11 @@ class _Reader:
         self.functions: dict[str, Graph] = {}
         self.types: dict[str, Type | None] = {}
 
-    def graph(self, found: Any, where: str, depth: int) -> Graph:
+    def graph(self, document: Any, where: str, depth: int) -> Graph:
         """One graph."""
         if depth > MAX_NESTING:
             refuse(f"graphs nest more than {MAX_NESTING} deep", where)
-        data = of_kind(dict, found, "an object with nodes, arg_nodes and heads", where)
+        data = of_kind(dict, document, "an object with nodes, arg_nodes and heads", where)
         attrs = GraphAttributes(data.get("attrs", {}), where)
         raw = a_list(data.get("nodes"), f"{where}.nodes")
         counts = self.output_counts(data, raw, where)
@@ -60,10 +60,10 @@ class _Reader:
         heads = [
             self.entry(head, nodes, f"{where}.heads[{i}]") for i, head in enumerate(a_list(data.get("heads"), f"{where}.heads"))
         ]
-        made = self.assembled(nodes, heads, attrs, where)
+        graph = self.assembled(nodes, heads, attrs, where)
         if attrs.ours:
-            self.functions[str(attrs.integer("number"))] = made
-        return made
+            self.functions[str(attrs.integer("number"))] = graph
+        return graph
 
     def assembled(self, nodes: list[Node], heads: list[NodeEntry], attrs: GraphAttributes, where: str) -> Graph:
         """The graph of these parts."""
@@ -100,16 +100,16 @@ class _Reader:
             refuse("these are no plausible numbers of outputs", f"{where}.node_row_ptr")
         return counts
 
-    def node(self, found: Any, nodes: list[Node], count: int, ours: bool, where: str, depth: int) -> Node:
+    def node(self, record: Any, nodes: list[Node], count: int, ours: bool, where: str, depth: int) -> Node:
         """One node; what it reads stands before it."""
-        data = of_kind(dict, found, "a node", where)
+        data = of_kind(dict, record, "a node", where)
         op = of_kind(str, data.get("op"), "the name of an op", f"{where}.op")
         name = of_kind(str, data.get("name"), "a name", f"{where}.name")
         texts = self.texts(data, where)
         for i, body in enumerate(a_list(data.get("subgraphs", []), f"{where}.subgraphs")):
-            made = self.graph(body, f"{where}.subgraphs[{i}]", depth + 1)
+            subgraph = self.graph(body, f"{where}.subgraphs[{i}]", depth + 1)
             if not ours:
-                texts[f"subgraph{i}"] = made
+                texts[f"subgraph{i}"] = subgraph
         raw = a_list(data.get("inputs", []), f"{where}.inputs")
         entries: list[NodeEntry | None] = [self.entry(e, nodes, f"{where}.inputs[{i}]") for i, e in enumerate(raw)]
         deps = a_list(data.get("control_deps", []), f"{where}.control_deps")
@@ -125,15 +125,15 @@ class _Reader:
 
     def texts(self, data: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The node's attributes, under the three names that they have had."""
-        made: dict[str, Any] = {}
+        strings: dict[str, Any] = {}
         for key in ("attrs", "attr", "param"):
             for name, value in of_kind(dict, data.get(key, {}), "an object", f"{where}.{key}").items():
-                made[name] = of_kind(str, value, "a string", f"{where}.{key}.{name}")
-        return made
+                strings[name] = of_kind(str, value, "a string", f"{where}.{key}.{name}")
+        return strings
 
-    def entry(self, found: Any, nodes: list[Node], where: str) -> NodeEntry:
+    def entry(self, listed: Any, nodes: list[Node], where: str) -> NodeEntry:
         """`[node, output, version]`; the version may be absent."""
-        parts = a_list(found, where)
+        parts = a_list(listed, where)
         if len(parts) not in (2, 3):
             refuse("a value is a node's number, an output's number and a version", where)
         if isinstance(parts[0], int) and parts[0] >= len(nodes):
@@ -158,12 +158,12 @@ class _Reader:
 
     def own_types(self, attrs: GraphAttributes, where: str) -> list[Type | None]:
         """The types in the text form's spelling."""
-        made = []
+        types = []
         for text in attrs.strings("types"):
             if text not in self.types:
                 self.types[text] = checked(f"{where}.attrs.types", parse_type, text)
-            made.append(self.types[text])
-        return made
+            types.append(self.types[text])
+        return types
 
 
 class _OwnNode:
@@ -217,8 +217,8 @@ class _OwnNode:
         return checked(self.where, parse_value, text, self.reader.functions)
 
     def strings(self, key: str) -> list[str]:
-        found = a_list(self.parsed(self.texts.pop(key, "[]")), f"{self.where}.{key}")
-        return [of_kind(str, text, "a string", f"{self.where}.{key}") for text in found]
+        listed = a_list(self.parsed(self.texts.pop(key, "[]")), f"{self.where}.{key}")
+        return [of_kind(str, text, "a string", f"{self.where}.{key}") for text in listed]
 
 
 def _counts_by_use(raw: list[Any], heads: Any) -> list[int]:

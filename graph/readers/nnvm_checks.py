@@ -33,7 +33,7 @@ def an_index(value: Any, limit: int, where: str) -> int:
 
 
 def checked(where: str, make: Callable[..., Any], *given: Any) -> Any:
-    """What `make` makes; its error gets the place in the file."""
+    """The result of `make`; an error in it tells the position in the file."""
     try:
         return make(*given)
     except PartitaError as error:
@@ -53,10 +53,10 @@ def in_pairs(texts: list[str], where: str) -> dict[str, str]:
 class GraphAttributes:
     """The tagged attributes of a graph: {"name": [tag, value]}."""
 
-    def __init__(self, found: Any, where: str) -> None:
-        self.found = of_kind(dict, found, "an object", f"{where}.attrs")
+    def __init__(self, section: Any, where: str) -> None:
+        self.section = of_kind(dict, section, "an object", f"{where}.attrs")
         self.where = f"{where}.attrs"
-        self.ours = nnvm.FORM in self.found
+        self.ours = nnvm.FORM in self.section
         if self.ours and self.integer(nnvm.FORM) != nnvm.FORM_VERSION:
             raise ReadError(
                 f"this is version {self.integer(nnvm.FORM)} of the form; version {nnvm.FORM_VERSION} is known here",
@@ -65,7 +65,7 @@ class GraphAttributes:
             )
 
     def tagged(self, key: str, kind: type) -> Any:
-        pair = a_list(self.found.get(key), f"{self.where}.{key}")
+        pair = a_list(self.section.get(key), f"{self.where}.{key}")
         if len(pair) != 2:
             refuse("a graph attribute is a tag and a value", f"{self.where}.{key}")
         return of_kind(kind, pair[1], f"a value of the kind {kind.__name__}", f"{self.where}.{key}")
@@ -84,14 +84,14 @@ class GraphAttributes:
 
     def shapes_and_dtypes(self, total: int) -> list[Type | None] | None:
         """Types by NNVM's own "shape" and "dtype", where both are there, one for each value."""
-        if "shape" not in self.found or "dtype" not in self.found:
+        if "shape" not in self.section or "dtype" not in self.section:
             return None
         shapes = [a_list(shape, f"{self.where}.shape") for shape in self.tagged("shape", list)]
         dtypes = self.integers("dtype")
         if not len(shapes) == len(dtypes) == total:
             refuse(f"{len(shapes)} shapes and {len(dtypes)} dtypes for {total} values", self.where)
-        made: list[Type | None] = []
+        types: list[Type | None] = []
         for shape, dtype in zip(shapes, dtypes, strict=True):
             dims = [None if of_kind(int, dim, "a size", f"{self.where}.shape") < 0 else dim for dim in shape]
-            made.append(TensorType(nnvm.DTYPES[dtype], dims or None) if 0 <= dtype < len(nnvm.DTYPES) else None)
-        return made
+            types.append(TensorType(nnvm.DTYPES[dtype], dims or None) if 0 <= dtype < len(nnvm.DTYPES) else None)
+        return types

@@ -66,18 +66,18 @@ def _weights(name: str) -> Weights:
 
 def _generated(graph: Graph) -> dict[NodeEntry, list[tuple[Node, int]]]:
     """The values that hold one number throughout, each with the ops that read it in the end and as which input."""
-    made: dict[NodeEntry, list[tuple[Node, int]]] = {}
+    constants: dict[NodeEntry, list[tuple[Node, int]]] = {}
     origin: dict[NodeEntry, NodeEntry] = {}
     for node in graph.nodes:
         if node.op == "ConstantOfShape" or _is_uniform(node):
-            made[node[0]] = []
+            constants[node[0]] = []
             origin[node[0]] = node[0]
         for i, entry in enumerate(node.inputs):
             if entry in origin and node.op in ("Unsqueeze", "Reshape"):
                 origin[node[0]] = origin[entry]
             elif entry in origin:
-                made[origin[entry]].append((node, i))
-    return made
+                constants[origin[entry]].append((node, i))
+    return constants
 
 
 def _is_uniform(node: Node) -> bool:
@@ -149,7 +149,7 @@ def _shapes_alone(graph: Graph) -> set[Node]:
 
 def _calibrated(graph: Graph) -> Weights:
     """The weights that follow from running the graph once on noise; those found first count for what comes after them."""
-    found: Weights = {}
+    weights: Weights = {}
     random = np.random.default_rng(0)
     values: dict[NodeEntry, np.ndarray] = {}
     for node in graph.nodes:
@@ -163,11 +163,11 @@ def _calibrated(graph: Graph) -> Weights:
             seen = read[0]
             assert seen is not None
             statistics = _statistics(seen)
-            found.update(zip((entry.name for entry in node.inputs[3:5] if entry), statistics, strict=True))
+            weights.update(zip((entry.name for entry in node.inputs[3:5] if entry), statistics, strict=True))
             read[3:5] = statistics
         values.update(zip(node.outputs, evaluate_node(node, read, graph.opsets), strict=True))
-    found.update(_tempered(graph, values))
-    return found
+    weights.update(_tempered(graph, values))
+    return weights
 
 
 def _statistics(seen: np.ndarray) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from graph.text.words import quoted, quoted_bytes
 from graph.types import TensorType, dtype_name, numpy_dtype
 
 PACKED = 64
-"""Where every array is written in full, those with more elements than this are written in base64."""
+"""Arrays with more elements than this are written in base64 where every array is written in full."""
 
 
 def array_type(array: Array) -> TensorType:
@@ -26,7 +26,7 @@ def array_type(array: Array) -> TensorType:
 def print_payload(array: Array, big: int | None) -> str:
     """The array's content without its type: a value, a list of values in C order, `#hash` or `base64 "..."`.
 
-    With `big` None nothing is left to a reference."""
+    With `big=None` no array is written as a reference."""
     if big is not None and array.size > big:
         return f"#{digest(array)}"
     name = dtype_name(array.dtype)
@@ -73,45 +73,45 @@ def from_numbers(name: str, numbers: list[Any]) -> Array:
     """A flat array of that dtype. ValueError says which number does not fit."""
     dtype = numpy_dtype(name)
     if name == "string":
-        made = np.empty(len(numbers), dtype)
-        made[:] = numbers
-        return made
+        array = np.empty(len(numbers), dtype)
+        array[:] = numbers
+        return array
     if "int" in name:
         wide = np.array(numbers, dtype=object)
         try:
-            made = wide.astype(np.uint64 if name == "uint64" else np.int64).astype(dtype)
+            array = wide.astype(np.uint64 if name == "uint64" else np.int64).astype(dtype)
         except (OverflowError, ValueError):
             raise ValueError(f"a number that does not fit {name}") from None
-        if any(int(a) != b for a, b in zip(made, numbers, strict=True)):
+        if any(int(a) != b for a, b in zip(array, numbers, strict=True)):
             raise ValueError(f"a number that does not fit {name}")
-        return made
+        return array
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         wide_type = np.complex128 if name.startswith("complex") else np.bool_ if name == "bool" else np.float64
         return np.array(numbers, dtype=wide_type).astype(dtype)
 
 
-def from_base64(made: TensorType, text: str) -> Array:
+def from_base64(array_type: TensorType, text: str) -> Array:
     """The array whose bytes these are; ValueError where they are not as many as the type says."""
-    dtype = numpy_dtype(made.dtype)
+    dtype = numpy_dtype(array_type.dtype)
     if dtype.hasobject:
         raise ValueError("bytes for strings")
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
         raise ValueError("text that is no base64") from None
-    if len(data) != element_count(made) * dtype.itemsize:
-        raise ValueError(f"{len(data)} bytes, which do not make {made}")
-    if made.dtype == "bool" and data.strip(b"\x00\x01"):
+    if len(data) != element_count(array_type) * dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes, which do not make {array_type}")
+    if array_type.dtype == "bool" and data.strip(b"\x00\x01"):
         raise ValueError("a byte that is neither true nor false")
     little = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
-    return shaped(made, little)
+    return shaped(array_type, little)
 
 
-def element_count(made: TensorType) -> int:
+def element_count(array_type: TensorType) -> int:
     """How many elements an array of this static type has."""
-    return math.prod(made.shape)  # type: ignore[arg-type]
+    return math.prod(array_type.shape)  # type: ignore[arg-type]
 
 
-def shaped(made: TensorType, flat: Array) -> Array:
+def shaped(array_type: TensorType, flat: Array) -> Array:
     """The flat array in the type's shape."""
-    return flat.reshape(made.shape)
+    return flat.reshape(array_type.shape)

@@ -29,22 +29,22 @@ def digest(array: Array) -> str:
     known = _digest_of.get(key)
     if known is not None and known[0]() is array:
         return known[1]
-    made = _computed(array)
+    text = _computed(array)
 
     def forget(_: weakref.ref[Array]) -> None:
         entry = _digest_of.get(key)
         if entry is not None and entry[0] is reference:
             del _digest_of[key]
-        same = _arrays_of.get(made, {})
+        same = _arrays_of.get(text, {})
         if same.get(key) is reference:
             del same[key]
             if not same:
-                del _arrays_of[made]
+                del _arrays_of[text]
 
     reference = weakref.ref(array, forget)
-    _digest_of[key] = (reference, made)
-    _arrays_of.setdefault(made, {})[key] = reference
-    return made
+    _digest_of[key] = (reference, text)
+    _arrays_of.setdefault(text, {})[key] = reference
+    return text
 
 
 def remembered(sought: str) -> Array | None:

@@ -97,17 +97,17 @@ class Lexer:
 
     def expected(self, what: str) -> NoReturn:
         """The error that something else should stand here."""
-        found = {"end": "the end of the text"}.get(self.kind) or repr(self.token[:40])
+        shown = {"end": "the end of the text"}.get(self.kind) or repr(self.token[:40])
         if self.token == '"':
-            found = "a string that does not end on its line"
-        self.fail(f"expected {what}, found {found}")
+            shown = "a string that does not end on its line"
+        self.fail(f"expected {what}, found {shown}")
 
     def fail(self, cause: str, *, start: int | None = None, remedy: str | None = None) -> NoReturn:
-        """An error at this place, or at an earlier one."""
-        raise ReadError(cause, where=self.place(start), remedy=remedy)
+        """Raise an error at the current token, or at the earlier position `start`."""
+        raise ReadError(cause, where=self.location(start), remedy=remedy)
 
-    def place(self, start: int | None = None) -> str:
-        """Line and column of a place in the text."""
+    def location(self, start: int | None = None) -> str:
+        """The line and column of a position in the text."""
         at = self.start if start is None else start
         line_start = self.text.rfind("\n", 0, at) + 1
         return f"line {self.text.count(chr(10), 0, at) + 1}, column {at - line_start + 1}"

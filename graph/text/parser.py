@@ -70,17 +70,17 @@ class _Parser(PartReader):
         if not lexer.at_word("graph"):
             lexer.expected("graph, func or opset")
         lexer.advance()
-        made = self.graph(self.name("the graph's name"))
+        graph = self.graph(self.name("the graph's name"))
         if lexer.kind != "end":
             lexer.expected("the end of the text after the graph")
-        return made
+        return graph
 
     def alone(self, read: Callable[[], Any]) -> Any:
-        """What `read` reads, which must be all there is."""
-        made = read()
+        """What `read` reads; an error if more text follows."""
+        value = read()
         if self.lexer.kind != "end":
             self.lexer.expected("the end of the text")
-        return made
+        return value
 
     def function(self) -> None:
         """A body that is named to be called."""
@@ -91,19 +91,19 @@ class _Parser(PartReader):
         if lexer.at_word("named"):
             lexer.advance()
             name = self.name("the graph's name")
-        made = self.graph(name)
-        if self.functions.setdefault(label, made) is not made:
+        body = self.graph(name)
+        if self.functions.setdefault(label, body) is not body:
             lexer.fail(f"there are two functions {label!r}", start=start)
 
     def opset_line(self) -> dict[str, int]:
-        """`opset 21, ai.onnx.ml 3`."""
+        """Read a line such as `opset 21, ai.onnx.ml 3`."""
         self.lexer.advance()
-        made: dict[str, int] = {}
+        opsets: dict[str, int] = {}
         while True:
             domain = "" if self.lexer.kind == "int" else self.name("an opset: a domain and a number")
-            made[domain] = self.integer("the opset's number")
+            opsets[domain] = self.integer("the opset's number")
             if not self.lexer.take(","):
-                return made
+                return opsets
 
     def graph(self, name: str) -> Graph:
         """A graph from its inputs to its closing brace."""
@@ -140,7 +140,7 @@ class _Parser(PartReader):
         """An input as the head of a graph declares it."""
         lexer = self.lexer
         start, name = lexer.start, self.value_name()
-        made = self.type() if lexer.take(":") else None
+        declared = self.type() if lexer.take(":") else None
         tail = self.tail(scope, on_line=False)
         node = Node(
             name if tail.name is None else tail.name,
@@ -148,7 +148,7 @@ class _Parser(PartReader):
             (),
             tail.attrs,
             (name,),
-            (made,),
+            (declared,),
             metadata=tail.metadata,
             affinity=tail.affinity,
         )

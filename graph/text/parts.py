@@ -47,7 +47,7 @@ class PartReader(Reader, ABC):
         return self.name("the name of a value")
 
     def reference_parts(self) -> tuple[str, int | None]:
-        """`value`, or `%node[1]`."""
+        """Read a reference to a value: its name, or `%node[1]`."""
         if not self.lexer.take("%"):
             return self.name("a value"), None
         node = self.name("the name of a node")
@@ -59,7 +59,7 @@ class PartReader(Reader, ABC):
         return node, index
 
     def value(self, scope: Scope) -> NodeEntry:
-        """A value that is read."""
+        """The value that the text refers to."""
         start = self.lexer.start
         name, index = self.reference_parts()
         return scope.value(name, start) if index is None else scope.output(name, index, start)
@@ -77,70 +77,70 @@ class PartReader(Reader, ABC):
         return self.value(scope)
 
     def function_named(self) -> Graph:
-        """A function that stands above."""
+        """The function of that label, which must stand above."""
         start, label = self.lexer.start, self.name("the name of a function")
-        made = self.functions.get(label)
-        if made is None:
+        function = self.functions.get(label)
+        if function is None:
             self.lexer.fail(f"there is no function {label!r} above", start=start, remedy="Write func before what calls it")
-        return made
+        return function
 
     def tail(self, scope: Scope, on_line: bool = True) -> Tail:
         """Attributes and what else a node has, in any order, up to the end of the line."""
         lexer = self.lexer
-        made = Tail()
+        tail = Tail()
         while not (on_line and lexer.on_new_line):
             if lexer.take("{"):
-                made.attrs = frozen_attrs(self.pairs())
+                tail.attrs = frozen_attrs(self.pairs())
             elif lexer.take(":"):
-                made.types = [self.type()]
+                tail.types = [self.type()]
                 while lexer.take(","):
-                    made.types.append(self.type())
+                    tail.types.append(self.type())
             elif lexer.take("@"):
-                made.affinity = self.name("a device")
+                tail.affinity = self.name("a device")
             elif lexer.kind != "word":
                 break
             elif lexer.token == "name":
                 lexer.advance()
                 lexer.need("=")
-                made.name = self.name("the node's name")
+                tail.name = self.name("the node's name")
             elif lexer.token == "captures":
                 lexer.advance()
                 lexer.need("(")
-                made.captures = tuple(self.listed(lambda: self.value(scope), ")"))
+                tail.captures = tuple(self.listed(lambda: self.value(scope), ")"))
             elif lexer.token == "after":
                 lexer.advance()
                 lexer.need("(")
-                made.after = tuple(self.listed(lambda: self.earlier_node(scope), ")"))
+                tail.after = tuple(self.listed(lambda: self.earlier_node(scope), ")"))
             elif lexer.token == "metadata":
-                made.metadata = frozen_attrs(self.metadata())
+                tail.metadata = frozen_attrs(self.metadata())
             else:
                 break
-        return made
+        return tail
 
     def metadata(self) -> dict[str, str]:
-        """`metadata {key="text"}`."""
+        """Read metadata: `metadata {key="text"}`."""
         self.lexer.advance()
         start = self.lexer.start
         self.lexer.need("{")
-        made = self.pairs()
-        if not all(isinstance(value, str) for value in made.values()):
+        pairs = self.pairs()
+        if not all(isinstance(value, str) for value in pairs.values()):
             self.lexer.fail("the values of metadata are strings", start=start)
-        return made
+        return pairs
 
     def pairs(self) -> dict[str, Any]:
-        """`key=value, ...}`."""
-        made: dict[str, Any] = {}
+        """Read pairs up to the closing brace: `key=value, ...}`."""
+        pairs: dict[str, Any] = {}
 
         def pair() -> None:
             start, key = self.lexer.start, self.name("the name of an attribute")
             self.lexer.need("=")
             value = self.attribute()
-            if key in made:
+            if key in pairs:
                 self.lexer.fail(f"{key!r} is given twice", start=start)
-            made[key] = value
+            pairs[key] = value
 
         self.listed(pair, "}")
-        return made
+        return pairs
 
     def attribute(self) -> Any:
         """The value of an attribute."""

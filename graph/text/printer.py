@@ -93,8 +93,8 @@ class _Printer:
         """A graph input as the head declares it."""
         if len(node.output_names) != 1 or node.reads or node.after or node.domain or node.subgraph is not None:
             raise WriteError("a graph input makes one value and does nothing else", where=f"node {node.name!r}")
-        name, made = node.output_names[0], node.output_types[0]
-        shown = "" if made is None else f": {print_type(made)}"
+        name, declared = node.output_names[0], node.output_types[0]
+        shown = "" if declared is None else f": {print_type(declared)}"
         return f"{word(name) if name else '_'}{shown}{self.tail(node, values, indent)}"
 
     def node(self, node: Node, values: _References, indent: str) -> str:
@@ -231,11 +231,11 @@ def _functions(graph: Graph) -> list[Graph]:
     seen: set[int] = set()
     path = [(graph, _bodies_in(graph))]
     while path:
-        found = next(path[-1][1], None)
-        if found is None:
+        repeated = next(path[-1][1], None)
+        if repeated is None:
             order.append(path.pop()[0])
             continue
-        body, called = found
+        body, called = repeated
         if called or id(body) in seen:
             apart.add(id(body))
         if id(body) not in seen:

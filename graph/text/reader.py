@@ -51,9 +51,9 @@ class Reader:
         self.depth += 1
         if self.depth > MAX_NESTING:
             self.lexer.fail(f"graphs, lists or types nest more than {MAX_NESTING} deep")
-        made = read()
+        value = read()
         self.depth -= 1
-        return made
+        return value
 
     def name(self, what: str) -> str:
         """A name, bare or quoted."""
@@ -68,20 +68,20 @@ class Reader:
         """A quoted string."""
         if self.lexer.kind != "string":
             self.lexer.expected(what)
-        made = self.checked(unquoted, self.lexer.token)
+        text = self.checked(unquoted, self.lexer.token)
         self.lexer.advance()
-        return made
+        return text
 
     def integer(self, what: str) -> int:
         """A whole number."""
         if self.lexer.kind != "int":
             self.lexer.expected(what)
-        made = self.checked(int, self.lexer.token)
+        number = self.checked(int, self.lexer.token)
         self.lexer.advance()
-        return made
+        return number
 
     def checked(self, make: Callable[..., Any], *given: Any, start: int | None = None) -> Any:
-        """What `make` makes; its error gets the place in the text."""
+        """The result of `make`; an error in it tells the position in the text."""
         try:
             return make(*given)
         except PartitaError as error:
@@ -92,13 +92,13 @@ class Reader:
     def listed(self, item: Callable[[], Any], close: str) -> list[Any]:
         """Items between commas up to the closing mark; a comma may follow the last."""
         lexer = self.lexer
-        made = []
+        items = []
         while not lexer.take(close):
-            made.append(item())
+            items.append(item())
             if not lexer.take(","):
                 lexer.need(close)
                 break
-        return made
+        return items
 
     def type(self) -> Type | None:
         """A type, or `?`. The same words give the same object."""
@@ -107,11 +107,11 @@ class Reader:
         if simple is not None and simple[0] in self._types:
             self.lexer.shortcut(_SIMPLE_TYPE)
             return self._types[simple[0]]
-        made = self.spelled_type()
-        return self._types.setdefault(self.lexer.text[start : self.lexer.before], made)
+        spelled = self.spelled_type()
+        return self._types.setdefault(self.lexer.text[start : self.lexer.before], spelled)
 
     def spelled_type(self) -> Type | None:
-        """A type, word by word."""
+        """Read a type one token at a time."""
         lexer = self.lexer
         if lexer.take("?"):
             return None
@@ -152,21 +152,21 @@ class Reader:
         """A type with sizes, then the content."""
         lexer = self.lexer
         start = lexer.start
-        made = self.type()
-        if not isinstance(made, TensorType) or not made.is_static:
+        array_type = self.type()
+        if not isinstance(array_type, TensorType) or not array_type.is_static:
             lexer.fail("the type of a constant is a dtype with sizes, such as float32[2, 3]", start=start)
         if lexer.kind == "hash":
-            return self.reference(made)
+            return self.reference(array_type)
         start = lexer.start
         if lexer.at_word("base64"):
             lexer.advance()
-            return self.checked(from_base64, made, self.string("the bytes in base64"), start=start)
+            return self.checked(from_base64, array_type, self.string("the bytes in base64"), start=start)
         many = lexer.take("[")
-        items = self.listed(lambda: self.element(made.dtype), "]") if many else [self.element(made.dtype)]
-        if many != bool(made.shape) or len(items) != element_count(made):
-            lexer.fail(f"{len(items)} elements do not make {made}", start=start)
-        flat = self.checked(from_numbers, made.dtype, items, start=start)
-        return self.checked(shaped, made, flat, start=start)
+        items = self.listed(lambda: self.element(array_type.dtype), "]") if many else [self.element(array_type.dtype)]
+        if many != bool(array_type.shape) or len(items) != element_count(array_type):
+            lexer.fail(f"{len(items)} elements do not make {array_type}", start=start)
+        flat = self.checked(from_numbers, array_type.dtype, items, start=start)
+        return self.checked(shaped, array_type, flat, start=start)
 
     def element(self, dtype: str) -> Any:
         """One element of an array."""
@@ -183,9 +183,9 @@ class Reader:
             lexer.need("(")
             real = self.number(dtype)
             lexer.need(",")
-            made = complex(real, self.number(dtype))
+            number = complex(real, self.number(dtype))
             lexer.need(")")
-            return made
+            return number
         return self.number(dtype)
 
     def number(self, dtype: str) -> float:
@@ -198,12 +198,12 @@ class Reader:
     def string_or_bytes(self, what: str) -> str | bytes:
         """"..." or b"..."."""
         if self.lexer.kind == "bytes":
-            made: bytes = self.checked(unquoted_bytes, self.lexer.token)
+            data: bytes = self.checked(unquoted_bytes, self.lexer.token)
             self.lexer.advance()
-            return made
+            return data
         return self.string(what)
 
-    def reference(self, made: TensorType) -> Array:
+    def reference(self, expected: TensorType) -> Array:
         """The array that a hash stands for."""
         sought = self.lexer.token[1:]
         if self.constants is None:
@@ -214,13 +214,13 @@ class Reader:
             remedy = "Give a graph or a mapping that holds it as constants="
         if array is None:
             self.lexer.fail(f"the array {self.lexer.token} is not known here", remedy=remedy)
-        if not isinstance(array, np.ndarray) or array_type(array) != made:
-            self.lexer.fail(f"the array {self.lexer.token} is no {made}")
+        if not isinstance(array, np.ndarray) or array_type(array) != expected:
+            self.lexer.fail(f"the array {self.lexer.token} is no {expected}")
         self.lexer.advance()
         return array
 
     def sparse(self) -> SparseTensor:
-        """`(const values, const indices, [sizes])`."""
+        """Read a sparse tensor: `(const values, const indices, [sizes])`."""
         lexer = self.lexer
         arrays = []
         lexer.need("(")
@@ -248,8 +248,8 @@ class Reader:
 
     def integers(self) -> list[int] | None:
         """A list of whole numbers, by far the most common list, in one step; None if something else stands here."""
-        found = self.lexer.shortcut(_INTEGERS)
-        return None if found is None else list(map(int, found[1:-1].split(",")))
+        listed = self.lexer.shortcut(_INTEGERS)
+        return None if listed is None else list(map(int, listed[1:-1].split(",")))
 
     def plain(self) -> Any:
         """An attribute value that is no graph."""

@@ -58,21 +58,21 @@ class _Writer:
     def node(self, node: Node, position: Mapping[Node, int], depth: int) -> dict[str, Any]:
         """One node."""
         subgraphs = [self.graph(body, depth + 1) for body in bodies_of(node) if id(body) not in self.numbers]
-        made: dict[str, Any] = {"op": node.op if node.is_op else nnvm.NULL, "name": node.name}
+        record: dict[str, Any] = {"op": node.op if node.is_op else nnvm.NULL, "name": node.name}
         attributes = self.attributes(node)
         if attributes:
-            made["attrs"] = attributes
-        made["inputs"] = [_entry(entry, position) for entry in node.reads]
+            record["attrs"] = attributes
+        record["inputs"] = [_entry(entry, position) for entry in node.reads]
         if node.after:
-            made["control_deps"] = [position[other] for other in node.after]
+            record["control_deps"] = [position[other] for other in node.after]
         if subgraphs:
-            made["subgraphs"] = subgraphs
-        return made
+            record["subgraphs"] = subgraphs
+        return record
 
     def attributes(self, node: Node) -> dict[str, str]:
         """The node's attributes, and what NNVM has no field for, as strings."""
         where = f"node {node.name!r}"
-        made = {
+        texts = {
             nnvm.ESCAPE + key if key.startswith(nnvm.PREFIX) else key: print_value(value, None, where, self.reference)
             for key, value in node.attrs.items()
         }
@@ -88,8 +88,8 @@ class _Writer:
             nnvm.METADATA: _strings(_in_turn(node.metadata)) if node.metadata else None,
             nnvm.VALUE: None if node.value is None else print_array(node.value, None),
         }
-        made.update((key, text) for key, text in extra.items() if text is not None)
-        return made
+        texts.update((key, text) for key, text in extra.items() if text is not None)
+        return texts
 
     def reference(self, body: Graph) -> str:
         """How an attribute names a body."""
@@ -111,12 +111,12 @@ def _strings(texts: Any) -> str:
     return f"[{', '.join(map(quoted, texts))}]"
 
 
-def _shape(made: Any) -> list[int]:
+def _shape(value_type: Any) -> list[int]:
     """Sizes, -1 where unknown; a type without sizes is empty."""
-    shape = made.shape if isinstance(made, TensorType) else None
+    shape = value_type.shape if isinstance(value_type, TensorType) else None
     return [dim if isinstance(dim, int) else -1 for dim in shape or ()]
 
 
-def _dtype(made: Any) -> int:
-    known = isinstance(made, TensorType) and made.dtype in nnvm.DTYPES
-    return nnvm.DTYPES.index(made.dtype) if known else -1
+def _dtype(value_type: Any) -> int:
+    known = isinstance(value_type, TensorType) and value_type.dtype in nnvm.DTYPES
+    return nnvm.DTYPES.index(value_type.dtype) if known else -1

@@ -98,17 +98,17 @@ class Attributes:
 
     def integers(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         """A tuple of whole numbers."""
-        found = self.optional_integers(name)
-        if None in found:
+        values = self.optional_integers(name)
+        if None in values:
             self.fail(name, "a tuple of whole numbers")
-        return tuple(i for i in found if i is not None) or default
+        return tuple(i for i in values if i is not None) or default
 
     def sizes(self, name: str, rank: int, default: int | None, least: int = 1) -> list[int]:
         """A size for each of `rank` dimensions."""
-        found = self.integers(name, () if default is None else (default,) * rank)
-        if len(found) != rank or any(value < least for value in found):
+        values = self.integers(name, () if default is None else (default,) * rank)
+        if len(values) != rank or any(value < least for value in values):
             self.fail(name, f"{rank} numbers, each {least} or more")
-        return list(found)
+        return list(values)
 
     def dtype(self, name: str, default: str) -> str:
         """An element type, by name or by MXNet's number."""

@@ -1,4 +1,4 @@
-"""What a converter is given: one MXNet node, its inputs already ONNX's, and the means to make nodes."""
+"""What a converter is given: one MXNet node, its inputs as ONNX values, and methods that make nodes."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ class Conversion:
     ) -> Node:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        made = op(op_type, *inputs, name=name, output_names=values, **attrs)
-        types = list(output_types(made, self.where))
+        node = op(op_type, *inputs, name=name, output_names=values, **attrs)
+        types = list(output_types(node, self.where))
         if shape is not None and isinstance(types[0], TensorType) and types[0].shape is None:
             types[0] = TensorType(types[0].dtype, shape)
-        return made.evolve(output_types=tuple(types), after=self._after, metadata=self._metadata)
+        return node.evolve(output_types=tuple(types), after=self._after, metadata=self._metadata)
 
     # what is known ----------------------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ class Conversion:
     def sizes(self, entry: NodeEntry, axes: Sequence[int]) -> list[int]:
         """The value's sizes along these axes; an error if one is not known."""
         dims = self.dims(entry)
-        found = [dims[axis] for axis in axes]
-        known = [size for size in found if isinstance(size, int)]
-        return known if len(known) == len(found) else self.unknown(f"the sizes of {entry.name!r}")
+        sizes = [dims[axis] for axis in axes]
+        known = [size for size in sizes if isinstance(size, int)]
+        return known if len(known) == len(sizes) else self.unknown(f"the sizes of {entry.name!r}")
 
     def dtype(self, entry: NodeEntry) -> str:
         """The value's element type."""
@@ -168,10 +168,10 @@ class Conversion:
 
     def axes(self, values: Sequence[int], rank: int) -> list[int]:
         """The same for several, none of them twice."""
-        found = [self.axis(value, rank) for value in values]
-        if len(set(found)) < len(found):
+        axes = [self.axis(value, rank) for value in values]
+        if len(set(axes)) < len(axes):
             self.fail(f"an axis is named twice in {tuple(values)}")
-        return found
+        return axes
 
     def volume(self, entry: NodeEntry) -> int | None:
         """The number of elements, where known."""

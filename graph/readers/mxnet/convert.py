@@ -77,21 +77,25 @@ def _check_names(symbol: Symbol, arrays: Arrays, shapes: Shapes, where: str) -> 
 
 
 def _variables(symbol: Symbol, arrays: Arrays, shapes: Shapes) -> dict[int, Node]:
-    """The variables and constants, by node number. Those of one name have one array, as MXNet binds arrays by name."""
-    made = {}
+    """The variables and constants, by node number.
+
+    Variables of one name share one array, because MXNet binds arrays by name.
+    """
+    variables = {}
     for i, name in variable_names(symbol).items():
         node = symbol.nodes[i]
         shape, array = _given_shape(node, name, arrays, shapes), arrays.get(node.name)
         dtype = node.hidden.dtype("dtype", "float32")
         own = variable(name, dtype, shape) if array is None else constant(array, name)
-        made[i] = own.evolve(metadata=noted_name(node.name, name))
-    return made
+        variables[i] = own.evolve(metadata=noted_name(node.name, name))
+    return variables
 
 
 def _given_shape(node: SymbolNode, name: str, arrays: Arrays, shapes: Shapes) -> tuple[Dim, ...] | None:
-    """The variable's shape by the array, the caller (who knows it by its `name` here or by the file's), or the file.
+    """The variable's shape as the array, the caller (by our `name` or the file's) or the file gives it.
 
-    They must not contradict each other."""
+    These must not contradict each other.
+    """
     declared = tuple(d if d > 0 else None for d in node.hidden.integers("shape")) or None
     wanted = shapes.get(name, shapes.get(node.name))
     given = declared if wanted is None else TensorType("float32", wanted).shape
@@ -153,12 +157,12 @@ class _Converting:
 
     def entry(self, source: tuple[int, int], where: str) -> NodeEntry:
         """The value that stands for this output of a node."""
-        made = self.values[source[0]]
-        if source[1] < len(made):
-            return made[source[1]]
+        entries = self.values[source[0]]
+        if source[1] < len(entries):
+            return entries[source[1]]
         node = self.symbol.nodes[source[0]]
         raise ReadError(
-            f"output {source[1]} of {node.name!r} is read, and in use {node.op} has {len(made)}", where=where
+            f"output {source[1]} of {node.name!r} is read, and in use {node.op} has {len(entries)}", where=where
         )
 
     def converted(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
@@ -187,8 +191,8 @@ class _Converting:
     def refine(self, node: SymbolNode) -> None:
         """Hold the inputs against what the op tells of them; that completes the shapes of variables that nothing has read yet."""
         entries = [self.entry(source, node.where) for source in node.inputs]
-        told = hints(node.op, node.params, lambda i: _shape(entries[i]) if i < len(entries) else None)
-        for (source, _), entry, hint in zip(node.inputs, entries, told, strict=False):
+        hinted = hints(node.op, node.params, lambda i: _shape(entries[i]) if i < len(entries) else None)
+        for (source, _), entry, hint in zip(node.inputs, entries, hinted, strict=False):
             shape = _shape(entry)
             if hint is None:
                 continue
@@ -204,8 +208,8 @@ class _Converting:
                     if shape is None
                     else [h if d is None else d for d, h in zip(shape, hint, strict=True)]
                 )
-                made = self.variables[source].evolve(output_types=(TensorType(entry.type.dtype, merged),))
-                self.variables[source], self.values[source] = made, made.outputs
+                refined = self.variables[source].evolve(output_types=(TensorType(entry.type.dtype, merged),))
+                self.variables[source], self.values[source] = refined, refined.outputs
 
     def called(self, node: SymbolNode) -> tuple[NodeEntry, ...]:
         """A call: the body's variables are bound to the node's inputs in order."""
@@ -231,10 +235,10 @@ class _Converting:
             raise ReadError(
                 "the body reads labels of training, which a call cannot leave out", where=node.where
             )
-        made = call(graph, *actual, name=name)
+        call_node = call(graph, *actual, name=name)
         values = self.names.outputs(node.name, len(graph.outputs))
-        return made.evolve(output_names=values, metadata=noted_name(node.name, name)).outputs
+        return call_node.evolve(output_names=values, metadata=noted_name(node.name, name)).outputs
 
 
-def _typed(found: Type | None) -> Type:
-    return TensorType("float32") if found is None else found
+def _typed(value_type: Type | None) -> Type:
+    return TensorType("float32") if value_type is None else value_type

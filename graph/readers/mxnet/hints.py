@@ -1,6 +1,6 @@
 """What an op tells about the shapes of its inputs, from its parameters and from what is known of the other inputs.
 
-So a network loads without given shapes if its ops say enough, as convolutions do, and without its weights."""
+Therefore a network whose ops say enough, as convolutions do, loads without given shapes and without its weights."""
 
 from __future__ import annotations
 

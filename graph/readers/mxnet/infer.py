@@ -37,7 +37,7 @@ def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
     given = [(name, entry) for name, entry in zip(names, node.inputs, strict=True) if entry is not None]
     try:
         proto = onnx.helper.make_node(node.op or "", names, outputs, **dict(_attributes(node)))
-        found = onnx.shape_inference.infer_node_outputs(
+        inferred = onnx.shape_inference.infer_node_outputs(
             schema,
             proto,
             {name: _to_proto(entry) for name, entry in given},
@@ -55,7 +55,7 @@ def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
             remedy="Check the shapes of the inputs and of the parameters",
         ) from error
     read = TypeReader().read
-    return tuple(read(found[name], where) if name in found else None for name in outputs)
+    return tuple(read(inferred[name], where) if name in inferred else None for name in outputs)
 
 
 def _first_line(error: Exception) -> str:

@@ -25,8 +25,8 @@ def load_mxnet(
     """The graph of a MXNet symbol: the path of a "-symbol.json" file, or JSON as text, bytes or a dictionary.
 
     `params` gives the weights: the path of the ".params" file, its bytes, or a mapping from names to arrays. They become
-    constants; without them, the weights are inputs of the graph. No file is opened but those that are named.
-    `shapes` gives shapes to inputs. Many networks load without; an op that must know more says so.
+    constants; without them, the weights are inputs of the graph. Only the files that are named here are opened.
+    `shapes` gives shapes to inputs. Many networks load without them; an op that must know more says so.
 
     Each op becomes ONNX's (opset 21), as it is in use, not in training: Dropout passes on, BatchNorm uses its moving
     statistics, SoftmaxOutput is a softmax and its label no input. The node that makes an op's value bears the op's name,

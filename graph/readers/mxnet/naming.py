@@ -28,10 +28,10 @@ class Names:
 
     def node(self, name: str) -> str:
         """The name of a node of the file: its own, unless an earlier one had it."""
-        made = self._free(name, self._nodes, self.ops)
-        self._nodes.add(made)
-        self.ops.add(made)
-        return made
+        free_name = self._free(name, self._nodes, self.ops)
+        self._nodes.add(free_name)
+        self.ops.add(free_name)
+        return free_name
 
     def outputs(self, name: str, count: int) -> tuple[str, ...]:
         """The names of such a node's values."""
@@ -40,23 +40,23 @@ class Names:
 
     def fresh(self, name: str) -> str:
         """A name for a node and its value that no node of the file has either."""
-        made = self._free(name, self._nodes, self._values, self._reserved, self.ops)
-        self._nodes.add(made)
-        self.ops.add(made)
-        self._values.add(made)
-        return made
+        free_name = self._free(name, self._nodes, self._values, self._reserved, self.ops)
+        self._nodes.add(free_name)
+        self.ops.add(free_name)
+        self._values.add(free_name)
+        return free_name
 
     def _value(self, name: str) -> str:
-        made = self._free(name, self._values)
-        self._values.add(made)
-        return made
+        free_name = self._free(name, self._values)
+        self._values.add(free_name)
+        return free_name
 
     def _free(self, name: str, *taken: set[str]) -> str:
-        made = name
-        while any(made in names for names in taken):
+        free_name = name
+        while any(free_name in names for names in taken):
             self._counts[name] = count = self._counts.get(name, 0) + 1
-            made = f"{name}_{count}"
-        return made
+            free_name = f"{name}_{count}"
+        return free_name
 
 
 def unique(names: Sequence[str]) -> list[str]:
@@ -68,13 +68,13 @@ def unique(names: Sequence[str]) -> list[str]:
 def variable_names(symbol: Symbol) -> dict[int, str]:
     """The name of each variable, by node number: MXNet tells variables of one name apart by their numbers alone."""
     names = Names((node.name for node in symbol.nodes), (), set())
-    made: dict[int, str] = {}
+    new_names: dict[int, str] = {}
     seen: set[str] = set()
     for i, node in enumerate(symbol.nodes):
         if node.is_variable:
-            made[i] = names.fresh(node.name) if node.name in seen else node.name
+            new_names[i] = names.fresh(node.name) if node.name in seen else node.name
             seen.add(node.name)
-    return made
+    return new_names
 
 
 def noted_name(given: str, name: str) -> Mapping[str, str]:

@@ -103,13 +103,13 @@ def _as_array(name: Any, value: Any) -> Array:
 
 
 def _bare_names(named: Iterator[tuple[str, Array]] | Any, where: str) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name, array in named:
         bare = name[4:] if name.startswith(("arg:", "aux:")) else name
-        if bare in found:
+        if bare in arrays:
             raise ReadError(f"the parameter {bare!r} is there twice", where=where)
-        found[bare] = array
-    return found
+        arrays[bare] = array
+    return arrays
 
 
 class _Reader:
@@ -154,7 +154,10 @@ class _Reader:
         return int(struct.unpack(form, self.take(struct.calcsize(form), "a number"))[0])
 
     def count(self, what: str) -> int:
-        """How many there are: every one takes eight bytes or more, so a count that lies is seen at once."""
+        """The number of items that follow.
+
+        Each takes eight bytes or more, so a count that is too large is seen at once.
+        """
         count = self.number("<Q")
         if count > (len(self.data) - self.at) // 8 + 1:
             self.fail(f"the file declares {count} {what}, more than its size can hold", "The file is damaged")

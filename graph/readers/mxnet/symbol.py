@@ -97,19 +97,19 @@ def _symbol(data: Any, where: str, depth: int = 0) -> Symbol:
 
 
 def _version(attributes: Any) -> str | None:
-    found = attributes.get("mxnet_version") if isinstance(attributes, Mapping) else None
+    version = attributes.get("mxnet_version") if isinstance(attributes, Mapping) else None
     return (
-        str(found[1]) if isinstance(found, list) and len(found) == 2 and isinstance(found[1], int) else None
+        str(version[1]) if isinstance(version, list) and len(version) == 2 and isinstance(version[1], int) else None
     )
 
 
 def _node(item: Any, index: int, where: str, depth: int) -> SymbolNode:
-    place = f"{where}, node {index}"
+    node_title = f"{where}, node {index}"
     if not isinstance(item, Mapping) or not all(isinstance(item.get(k), str) for k in ("op", "name")):
-        raise ReadError("a node is to have an op and a name", where=place)
+        raise ReadError("a node is to have an op and a name", where=node_title)
     op, name = item["op"], item["name"]
     if not op or not name:
-        raise ReadError("a node's op or name is empty", where=place)
+        raise ReadError("a node's op or name is empty", where=node_title)
     title = f"node {name!r} ({op})"
     params, hidden = _attributes(item, title)
     after = item.get("control_deps", [])
@@ -135,12 +135,12 @@ def _is_index(value: Any, below: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below
 
 
-def _entries(found: Any, count: int, where: str, what: str) -> tuple[tuple[int, int], ...]:
+def _entries(listed: Any, count: int, where: str, what: str) -> tuple[tuple[int, int], ...]:
     """[node, output] or [node, output, version], each of them among the first `count` nodes."""
-    if not isinstance(found, list):
+    if not isinstance(listed, list):
         raise ReadError(f"{what} is to be a list", where=where)
     entries = []
-    for entry in found:
+    for entry in listed:
         if (
             not isinstance(entry, list)
             or len(entry) not in (2, 3)
@@ -167,10 +167,10 @@ def _attributes(item: Mapping[str, Any], where: str) -> tuple[dict[str, str], di
     params: dict[str, str] = {}
     hidden: dict[str, str] = {}
     for key in ("attrs", "attr", "param"):
-        found = item.get(key) or {}
-        if not isinstance(found, Mapping):
+        section = item.get(key) or {}
+        if not isinstance(section, Mapping):
             raise ReadError(f"{key} is to be a dictionary", where=where)
-        for name, value in found.items():
+        for name, value in section.items():
             if not isinstance(value, str):
                 raise ReadError(f"the parameter {name!r} is to be text, and is {value!r:.60}", where=where)
             bare = name[2:-2] if name.startswith("__") and name.endswith("__") and len(name) > 4 else None

@@ -14,14 +14,14 @@ from graph.readers.onnx.tensors import read_sparse, read_tensor, text
 KINDS = {
     1: "FLOAT", 2: "INT", 3: "STRING", 4: "TENSOR", 5: "GRAPH", 6: "FLOATS", 7: "INTS", 8: "STRINGS", 9: "TENSORS",
     10: "GRAPHS", 11: "SPARSE_TENSOR", 12: "SPARSE_TENSORS", 13: "TYPE_PROTO", 14: "TYPE_PROTOS",
-}  # fmt: skip
+}
 """The name of each number of AttributeProto.AttributeType."""
 
 _FIELDS = {
     "FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "floats", "INTS": "ints",
     "STRINGS": "strings", "TENSORS": "tensors", "GRAPHS": "graphs", "SPARSE_TENSOR": "sparse_tensor",
     "SPARSE_TENSORS": "sparse_tensors", "TYPE_PROTO": "tp", "TYPE_PROTOS": "type_protos",
-}  # fmt: skip
+}
 _VALUE_FIELDS = frozenset(_FIELDS.values())
 _BY_FIELD = {field: kind for kind, field in _FIELDS.items()}
 
@@ -34,28 +34,28 @@ def read_attributes(
     read_body: Callable[[Any, str], Any],
 ) -> dict[str, Any]:
     """The node's attributes by name. `params` are the attributes of the function that the node stands in, if it does."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for given in node.attribute:
         name = utf8(given.name, reading.title)
         proto = _resolved(reading, node, given, params)
         if proto is None:
             continue
         kind = _kind(reading, node, name, proto)
-        if not name or name in found:
+        if not name or name in attributes:
             cause = f"the attribute {name!r} is given twice" if name else "an attribute has no name"
             raise ReadError(cause, where=reading.where(node))
         if spec is not None:
             _check(reading, node, spec, name, kind)
-        found[name] = _value(reading, node, name, kind, proto, read_body)
+        attributes[name] = _value(reading, node, name, kind, proto, read_body)
     if spec is not None:
         for wanted in spec.attributes.values():
-            if wanted.required and wanted.name not in found:
+            if wanted.required and wanted.name not in attributes:
                 raise ReadError(f"{spec.title} needs the attribute {wanted.name!r}", where=reading.where(node))
-    return found
+    return attributes
 
 
 def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any] | None) -> Any:
-    """What an attribute that refers to the function's own stands for; None if the call gave nothing."""
+    """The value of a function's attribute to which this attribute refers; None if the call does not give it."""
     reference = proto.ref_attr_name
     if not reference:
         return proto

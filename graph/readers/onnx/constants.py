@@ -1,4 +1,4 @@
-"""What a Constant node holds, in whichever of its attributes."""
+"""The value of a Constant node, which can stand in one of several attributes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def constant_value(
     for attribute in node.attribute:
         if attribute.name == "sparse_value" and attribute.type == _SPARSE_TENSOR:
             return read_dense(attribute.sparse_tensor, reading.folder, where)
-    found = read_attributes(reading, node, spec, params, no_body)
-    if len(found) != 1:
-        raise ReadError(f"a Constant has one value, not {len(found)}", where=where)
-    (key, value), = found.items()
+    attributes = read_attributes(reading, node, spec, params, no_body)
+    if len(attributes) != 1:
+        raise ReadError(f"a Constant has one value, not {len(attributes)}", where=where)
+    (key, value), = attributes.items()
     if key in _NUMBERS:
         return np.asarray(value, _NUMBERS[key])
     if key in _STRINGS:
-        made = np.empty((len(value),) if isinstance(value, list) else (), object)
-        made[...] = value
-        return made
+        array = np.empty((len(value),) if isinstance(value, list) else (), object)
+        array[...] = value
+        return array
     return value  # type: ignore[no-any-return]

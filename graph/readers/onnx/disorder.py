@@ -1,4 +1,4 @@
-"""What is wrong with a graph in which a node reads a value that is not there yet."""
+"""The error for a graph in which a node reads a value that no earlier node makes: a cycle, or nodes out of order."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def undefined_value(level: Level, node: Any, name: str) -> ReadError:
 
 def _way_back(level: Level, node: Any, name: str) -> list[str]:
     """The values from one that the node makes to `name`, which it reads, if there is such a way."""
-    edges = [(source, made) for maker in level.protos for source in maker.input for made in maker.output if source and made]
-    ways = (way_between([*edges, (made, made)], made, name) for made in node.output if made)
+    edges = [
+        (source, output) for maker in level.protos for source in maker.input for output in maker.output if source and output
+    ]
+    ways = (way_between([*edges, (output, output)], output, name) for output in node.output if output)
     return next(filter(None, ways), [])

@@ -1,4 +1,4 @@
-"""Which outer values a body reads."""
+"""The names of the outer values that a body reads."""
 
 from __future__ import annotations
 

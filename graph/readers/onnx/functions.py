@@ -46,7 +46,7 @@ class Function:
         self.proto = proto
         """The FunctionProto."""
         self.title = f"{reading.title}, function {proto.name!r}"
-        """What messages call it."""
+        """The function's title in messages."""
         for name in (proto.name, proto.domain, *proto.input, *proto.output, *proto.attribute):
             utf8(name, self.title)
         self.opsets = read_opsets(proto.opset_import, self.title)
@@ -76,7 +76,7 @@ class Function:
         node = Node(
             level.name(proto, names), record.op, entries + (None,) * (count - len(entries)), frozen_attrs(attrs), names,
             tuple(types), record.domain, subgraph=body, metadata=metadata, affinity=own.get(marks.AFFINITY),
-        )  # fmt: skip
+        )
         level.nodes.append(node)
         for i, (name, file) in enumerate(record.outputs):
             level.renamed |= name != file
@@ -84,7 +84,9 @@ class Function:
                 level.define(file, NodeEntry(node, i), proto)
 
     def _record(self, proto: Any, own: Mapping[str, str], where: str) -> CallRecord:
-        """What the writer noted; for somebody else's function, what follows from the function alone."""
+        """What our writer noted about the call; for a function from another writer, what follows from the function
+        alone.
+        """
         function = self.proto
         if marks.CALL not in own:
             names = [*proto.output] + [""] * (len(function.output) - len(proto.output))
@@ -171,10 +173,10 @@ class Function:
 
 
 def _ops(protos: Any) -> set[tuple[str, str]]:
-    found = set()
+    ops = set()
     for proto in protos:
-        found.add((plain_domain(proto.domain), proto.op_type))
+        ops.add((plain_domain(proto.domain), proto.op_type))
         for attribute in proto.attribute:
             if attribute.type == GRAPH_KIND:
-                found |= _ops(attribute.g.node)
-    return found
+                ops |= _ops(attribute.g.node)
+    return ops

@@ -48,32 +48,35 @@ class Level:
         self.protos: Any = ()
         """The NodeProtos of this graph."""
         self.input_positions: dict[str, int] = {}
-        """Where constants stand that are among the file's inputs too."""
+        """The positions of those constants that are also among the file's inputs."""
         self.renamed = False
         """Does any value bear another name than in the file?"""
 
     # variables and constants
 
-    def add_variable(self, name: str, proto: Any, where: str, made: Type | None = None) -> Node:
+    def add_variable(self, name: str, proto: Any, where: str, declared: Type | None = None) -> Node:
         """A variable, described by a ValueInfoProto if there is one; `made` is its type if that is not the file's."""
         metadata, own = self.metadata(proto) if proto is not None else (NOTHING, NOTHING)
         title = own.get(marks.NAME, name)
-        return self._add_variable(name, title, made or self.types.get(name), where, metadata, own.get(marks.AFFINITY))
+        return self._add_variable(name, title, declared or self.types.get(name), where, metadata, own.get(marks.AFFINITY))
 
     def _add_variable(
-        self, name: str, title: str, made: Type | None, where: str, metadata: Mapping[str, str] = NOTHING,
+        self, name: str, title: str, declared: Type | None, where: str, metadata: Mapping[str, str] = NOTHING,
         affinity: str | None = None,
-    ) -> Node:  # fmt: skip
+    ) -> Node:
         self.renamed |= title != name
-        node = Node(title, None, output_names=(title,), output_types=(made,), metadata=metadata, affinity=affinity)
+        node = Node(title, None, output_names=(title,), output_types=(declared,), metadata=metadata, affinity=affinity)
         self._add_local(node, name, where)
         return node
 
     def add_constant(
         self, name: str, array: Array, where: str, own: str | None = None, title: str | None = None,
         metadata: Mapping[str, str] = NOTHING,
-    ) -> Node:  # fmt: skip
-        """A constant; `own` is its value's name if that differs from the one in the file, `title` the node's."""
+    ) -> Node:
+        """Add a constant.
+
+        `own` is its value's name if that differs from the one in the file; `title` is the node's name.
+        """
         own = name if own is None else own
         self.renamed |= own != name
         types = (TensorType(dtype_name(array.dtype), array.shape),)
@@ -131,11 +134,11 @@ class Level:
         given = proto.attribute
         if spec is None or self.params is not None or [a for a in given if a.type not in PLAIN_KINDS]:
             captured, variables = self._captured(proto, own)
-            found = read_attributes(
+            attributes = read_attributes(
                 reading, proto, spec, self.params,
                 lambda body, key: self._read_body(body, captured, variables, f"{reading.where(proto)}, body {key!r}"),
-            )  # fmt: skip
-            return frozen_attrs(found), tuple([self.values[name] for name in captured])
+            )
+            return frozen_attrs(attributes), tuple([self.values[name] for name in captured])
         key = (id(spec), *[a.SerializeToString() for a in given])
         known = reading.attributes.get(key)
         if known is None:
@@ -145,14 +148,14 @@ class Level:
     def _add_op(
         self, proto: Any, op: str, domain: str, inputs: tuple[NodeEntry | None, ...], names: tuple[str, ...],
         attrs: Mapping[str, Any], captures: tuple[NodeEntry, ...], metadata: Mapping[str, str], own: Mapping[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The node that a NodeProto is, with its outputs defined."""
         shown = self.own_names(proto, names, own)
         types = tuple(map(self.types.get, names)) if self.types else (None,) * len(names)
         node = Node(
             self.name(proto, shown), op, inputs, attrs, shown, types, domain, captures,
             metadata=metadata, affinity=own.get(marks.AFFINITY),
-        )  # fmt: skip
+        )
         self.nodes.append(node)
         values = self.values
         for i, name in enumerate(names):
@@ -213,11 +216,11 @@ class Level:
         if not (proto.metadata_props or proto.doc_string):
             return NOTHING, NOTHING
         where = self.reading.title
-        found = {utf8(item.key, where): utf8(item.value, where) for item in proto.metadata_props}
-        own = {key: found.pop(key) for key in [k for k in found if k in marks.ALL]}
+        noted = {utf8(item.key, where): utf8(item.value, where) for item in proto.metadata_props}
+        own = {key: noted.pop(key) for key in [k for k in noted if k in marks.ALL]}
         if proto.doc_string:
-            found[marks.DOC] = utf8(proto.doc_string, where)
-        return frozen_attrs(found), own
+            noted[marks.DOC] = utf8(proto.doc_string, where)
+        return frozen_attrs(noted), own
 
     def _check_counts(self, proto: Any, spec: OpSpec, inputs: int, outputs: int) -> None:
         if spec.min_inputs <= inputs <= spec.max_inputs and spec.min_outputs <= outputs <= spec.max_outputs:
@@ -234,16 +237,16 @@ class Level:
         names = tuple(proto.output)
         shown = self.own_names(proto, names, own)
         array = constant_value(self.reading, proto, spec, self.params, self.no_body)
-        made = TensorType(dtype_name(array.dtype), array.shape)
+        value_type = TensorType(dtype_name(array.dtype), array.shape)
         node = Node(
-            self.name(proto, shown), CONSTANT, (), NOTHING, shown, (made,), value=array, metadata=metadata,
+            self.name(proto, shown), CONSTANT, (), NOTHING, shown, (value_type,), value=array, metadata=metadata,
             affinity=own.get(marks.AFFINITY),
-        )  # fmt: skip
+        )
         self.nodes.append(node)
         self.define(names[0], NodeEntry(node, 0), proto)
 
     def no_body(self, proto: Any, name: str) -> Any:
-        """What reads a body where none can stand."""
+        """The reader of bodies for nodes that cannot have one: it refuses."""
         raise ReadError(f"the attribute {name!r} is a graph", where=self.reading.title)
 
     # bodies
@@ -291,20 +294,20 @@ class Level:
         """The types that ValueInfoProtos state."""
         for item in items:
             if item.HasField("type") and not (item.metadata_props and marks.is_inferred(item)):
-                made = self.reading.types.read(item.type, f"{self.reading.title}, value {item.name!r}")
-                if made is not None:
-                    self.types[item.name] = made
+                value_type = self.reading.types.read(item.type, f"{self.reading.title}, value {item.name!r}")
+                if value_type is not None:
+                    self.types[item.name] = value_type
 
     def read_initializers(self, proto: Any, skipped: set[str], where: str) -> None:
         """The constants that a GraphProto lists."""
         folder = self.reading.folder
         for item in proto.initializer:
             if item.name not in skipped:
-                place = f"{where}, initializer {item.name!r}"
-                self._read_initializer(item, read_tensor(item, folder, place), place)
+                title = f"{where}, initializer {item.name!r}"
+                self._read_initializer(item, read_tensor(item, folder, title), title)
         for item in proto.sparse_initializer:
-            place = f"{where}, sparse initializer {item.values.name!r}"
-            self.add_constant(item.values.name, read_dense(item, folder, place), place)
+            title = f"{where}, sparse initializer {item.values.name!r}"
+            self.add_constant(item.values.name, read_dense(item, folder, title), title)
 
     def _read_initializer(self, item: Any, array: Array, where: str) -> None:
         metadata, noted = self.metadata(item)
@@ -327,7 +330,7 @@ class Level:
     def finish(
         self, outputs: list[NodeEntry], inputs: list[Node], name: str, output_names: list[str], metadata: Mapping[str, str],
         order: Sequence[int] | None,
-    ) -> Graph:  # fmt: skip
+    ) -> Graph:
         """The graph of what was read; `order` is where its first nodes, inputs and constants, stand among all."""
         for node in self.nodes:
             for value in node.output_names:

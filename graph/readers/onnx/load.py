@@ -81,7 +81,7 @@ def _read(source: Source, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
 def _read_inputs(
     level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str
 ) -> list[Any]:
-    """The variables. An input with a value of its own is a constant, and remembers where it stood."""
+    """The variables. An input that is an initializer too is a constant, and its metadata keep its position."""
     inputs = []
     for position, item in enumerate(proto.input):
         if item.name in constants:
@@ -93,15 +93,15 @@ def _read_inputs(
 
 
 def _metadata(model: Any) -> dict[str, str]:
-    """What the model says about itself, the graph's own words included."""
-    found = {item.key: item.value for item in model.graph.metadata_props}
-    found.update((item.key, item.value) for item in model.metadata_props)
+    """The metadata of the model and of its graph."""
+    noted = {item.key: item.value for item in model.graph.metadata_props}
+    noted.update((item.key, item.value) for item in model.metadata_props)
     for key, field in MODEL_FIELDS.items():
         value = getattr(model, field)
         if value and not (field == "producer_name" and value == PRODUCER):
-            found[key] = value
+            noted[key] = value
     if model.model_version:
-        found["onnx.model_version"] = str(model.model_version)
+        noted["onnx.model_version"] = str(model.model_version)
     if model.graph.doc_string:
-        found[marks.DOC] = model.graph.doc_string
-    return {utf8(key, "metadata"): utf8(value, f"metadata {key!r}") for key, value in found.items()}
+        noted[marks.DOC] = model.graph.doc_string
+    return {utf8(key, "metadata"): utf8(value, f"metadata {key!r}") for key, value in noted.items()}

@@ -59,12 +59,15 @@ class Captures:
     """For each body the names of the variables that stand for them."""
 
     def to_json(self) -> str:
-        """As text."""
+        """The captures as text."""
         return json.dumps({"outer": self.outer, "inner": self.inner}, separators=(",", ":"))
 
 
 def captures(text: str, where: str) -> Captures:
-    """From text. A value that was captured twice is captured once: in a file its readers cannot be told apart."""
+    """The captures, read from text.
+
+    A value that was captured twice is captured once, because a file does not tell its two readers apart.
+    """
     data = load_json(text, CAPTURES, where)
     if not isinstance(data, dict) or not isinstance(data.get("inner"), dict):
         raise damaged(CAPTURES, where)
@@ -72,9 +75,9 @@ def captures(text: str, where: str) -> Captures:
     if not all(is_name_list(names) and len(names) == len(lists[0]) for names in lists):
         raise damaged(CAPTURES, where)
     outer = lists[0]
-    places = sorted({name: i for i, name in reversed(list(enumerate(outer)))}.values())
-    inner = {body: [names[i] for i in places] for body, names in data["inner"].items()}
-    return Captures(tuple([outer[i] for i in places]), inner)
+    positions = sorted({name: i for i, name in reversed(list(enumerate(outer)))}.values())
+    inner = {body: [names[i] for i in positions] for body, names in data["inner"].items()}
+    return Captures(tuple([outer[i] for i in positions]), inner)
 
 
 def to_json(items: Sequence[str] | Sequence[int]) -> str:
@@ -83,7 +86,7 @@ def to_json(items: Sequence[str] | Sequence[int]) -> str:
 
 
 def name_list(text: str, count: int, where: str) -> list[str]:
-    """So many names, from text."""
+    """The `count` names that the text holds; None if it holds anything else."""
     names = load_json(text, NAMES, where)
     if not is_name_list(names) or len(names) != count:
         raise damaged(NAMES, where)
@@ -91,16 +94,16 @@ def name_list(text: str, count: int, where: str) -> list[str]:
 
 
 def order(noted: Mapping[str, str]) -> list[int] | None:
-    """The order that is noted on a graph; None if there is none, or none that can be read."""
+    """The order that is noted on a graph; None if no order is noted or it cannot be read."""
     try:
-        found = json.loads(noted.get(ORDER, "null"))
+        positions = json.loads(noted.get(ORDER, "null"))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) and all(isinstance(item, int) for item in found) else None
+    return positions if isinstance(positions, list) and all(isinstance(item, int) for item in positions) else None
 
 
 def is_name_list(value: Any) -> bool:
-    """A list of strings?"""
+    """Is the value a list of strings?"""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 

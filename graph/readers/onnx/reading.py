@@ -61,7 +61,7 @@ class Reading:
 
     def __init__(self, title: str, folder: str | None, opsets: dict[str, int], names: Names, types: TypeReader) -> None:
         self.title = title
-        """What messages call the model."""
+        """The model's title in messages."""
         self.folder = folder
         """Where files of external data may lie; None: nowhere."""
         self.opsets = opsets
@@ -79,7 +79,7 @@ class Reading:
         self._specs: dict[tuple[str, str], OpSpec | None] = {}
 
     def where(self, node: Any) -> str:
-        """The place of a node, for messages."""
+        """Where a node stands, for messages."""
         name = node.name or next(iter(node.output), "")
         return f"{self.title}, node {name!r} ({node.op_type})"
 

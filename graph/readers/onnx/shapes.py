@@ -32,20 +32,20 @@ def given_types(
 def _given(declared: Type | None, shape: Sequence[Dim], where: str, symbols: dict[str, int]) -> TensorType:
     if declared is not None and not isinstance(declared, TensorType):
         raise ReadError(f"a value of type {declared} has no shape to give", where=where)
-    made = TensorType(declared.dtype if declared is not None else "float32", shape)
-    if declared is None or declared.shape is None or made.shape is None:
-        return made
-    if len(made.shape) != len(declared.shape):
+    wanted = TensorType(declared.dtype if declared is not None else "float32", shape)
+    if declared is None or declared.shape is None or wanted.shape is None:
+        return wanted
+    if len(wanted.shape) != len(declared.shape):
         raise ReadError(
-            f"the shape given has {len(made.shape)} dimensions, and the model says {declared}",
+            f"the shape given has {len(wanted.shape)} dimensions, and the model says {declared}",
             where=where,
             remedy="Give one size for each dimension",
         )
-    for axis, (new, old) in enumerate(zip(made.shape, declared.shape, strict=True)):
+    for axis, (new, old) in enumerate(zip(wanted.shape, declared.shape, strict=True)):
         if isinstance(old, int) and new != old:
             raise ReadError(f"dimension {axis} is {old} in the model and cannot become {new}", where=where)
         if isinstance(old, str) and isinstance(new, int) and symbols.setdefault(old, new) != new:
             raise ReadError(
                 f"dimension {axis} is {old!r} in the model, which is given as {symbols[old]} and as {new}", where=where
             )
-    return made
+    return wanted

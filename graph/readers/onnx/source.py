@@ -22,7 +22,7 @@ class Source:
     model: Any
     """The ModelProto, which is only read."""
     title: str
-    """What messages call it."""
+    """The source's title in messages."""
     folder: Any
     """Where external data may lie: a folder, bytes by location, or None for nowhere."""
 
@@ -104,10 +104,10 @@ def _check_model(model: Any, title: str) -> None:
 def read_opsets(imports: Any, title: str) -> dict[str, int]:
     """The version of each domain that is imported, checked against those that the package onnx knows."""
     newest = newest_versions()
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for item in imports:
         domain = plain_domain(utf8(item.domain, title))
-        if found.setdefault(domain, item.version) != item.version:
+        if versions.setdefault(domain, item.version) != item.version:
             raise ReadError(f"the opset of domain {domain or 'ai.onnx'!r} is imported in two versions", where=title)
         if not 1 <= item.version <= newest.get(domain, item.version):
             raise ReadError(
@@ -115,7 +115,7 @@ def read_opsets(imports: Any, title: str) -> dict[str, int]:
                 where=title,
                 remedy=UPGRADE,
             )
-    return found
+    return versions
 
 
 def utf8(text: Any, where: str) -> str:

@@ -61,17 +61,17 @@ def read_sparse(proto: Any, folder: str | None, where: str) -> SparseTensor:
 
 def read_dense(proto: Any, folder: str | None, where: str) -> Array:
     """A sparse tensor as a dense array; a large one is refused, since its size is only declared."""
-    made = read_sparse(proto, folder, where)
-    taken = math.prod(made.shape) * made.values.dtype.itemsize
+    sparse = read_sparse(proto, folder, where)
+    taken = math.prod(sparse.shape) * sparse.values.dtype.itemsize
     if taken > DENSE_LIMIT:
         raise ReadError(
             f"a sparse tensor would take {taken} bytes as a dense one; the limit is {DENSE_LIMIT}", where=where
         )
-    return made.dense()
+    return sparse.dense()
 
 
 def checked_size(shape: tuple[int, ...], where: str) -> int:
-    """The number of elements."""
+    """The number of elements of a tensor of this shape, which the file must be able to hold."""
     if any(dim < 0 for dim in shape):
         raise ReadError(f"a tensor declares the shape {list(shape)}", where=where)
     if len(shape) > 64:
@@ -89,8 +89,8 @@ def byte_size(dtype: str, size: int) -> int:
     return size * numpy_dtype(dtype).itemsize
 
 
-def _mismatch(dtype: str, shape: tuple[int, ...], wanted: int, found: str, where: str) -> ReadError:
-    return ReadError(f"a tensor {dtype}{list(shape)} takes {wanted} bytes, and the file holds {found}", where=where)
+def _mismatch(dtype: str, shape: tuple[int, ...], wanted: int, held: str, where: str) -> ReadError:
+    return ReadError(f"a tensor {dtype}{list(shape)} takes {wanted} bytes, and the file holds {held}", where=where)
 
 
 def _from_bytes(data: Array, dtype: str, shape: tuple[int, ...], size: int) -> Array:
@@ -108,10 +108,10 @@ def unpacked(data: Array, bits: int, size: int) -> Array:
         stream = np.unpackbits(data, bitorder="little")[: size * 6].reshape(size, 6)
         return np.packbits(stream, axis=1, bitorder="little").reshape(size)
     per_byte = 8 // bits
-    made = np.empty(len(data) * per_byte, np.uint8)
+    numbers = np.empty(len(data) * per_byte, np.uint8)
     for i in range(per_byte):
-        made[i::per_byte] = (data >> (bits * i)) & ((1 << bits) - 1)
-    return made[:size]
+        numbers[i::per_byte] = (data >> (bits * i)) & ((1 << bits) - 1)
+    return numbers[:size]
 
 
 def _from_field(proto: Any, dtype: str, shape: tuple[int, ...], size: int, where: str) -> Array:
@@ -129,8 +129,8 @@ def _from_field(proto: Any, dtype: str, shape: tuple[int, ...], size: int, where
         return _from_bytes(np.array(data, np.int32).astype(np.uint8), dtype, shape, size)
     if field != "int32_data":
         base = {"float_data": np.float32, "double_data": np.float64, "int64_data": np.int64, "uint64_data": np.uint64}
-        made = np.array(data, base[field])
-        return made.view(numpy_dtype(dtype)).reshape(shape) if pairs == 2 else made.astype(numpy_dtype(dtype)).reshape(shape)
+        raw = np.array(data, base[field])
+        return raw.view(numpy_dtype(dtype)).reshape(shape) if pairs == 2 else raw.astype(numpy_dtype(dtype)).reshape(shape)
     numbers = np.array(data, np.int32)
     if dtype == "bool":
         return (numbers != 0).reshape(shape)
@@ -157,9 +157,9 @@ def _strings(proto: Any, shape: tuple[int, ...], size: int, where: str) -> Array
         raise ReadError("strings cannot stand in raw or external data", where=where)
     if len(proto.string_data) != size:
         raise ReadError(f"a tensor string{list(shape)} holds {len(proto.string_data)} strings", where=where)
-    made = np.empty(size, object)
-    made[:] = [text(item) for item in proto.string_data]
-    return made.reshape(shape)
+    strings = np.empty(size, object)
+    strings[:] = [text(item) for item in proto.string_data]
+    return strings.reshape(shape)
 
 
 def text(data: bytes) -> str | bytes:

@@ -17,7 +17,7 @@ from graph.writers.onnx.tensors import Aside, write_tensor
 NUMBERS = {
     "FLOAT": 1, "INT": 2, "STRING": 3, "TENSOR": 4, "GRAPH": 5, "FLOATS": 6, "INTS": 7, "STRINGS": 8, "TENSORS": 9,
     "SPARSE_TENSOR": 11, "SPARSE_TENSORS": 12, "TYPE_PROTO": 13, "TYPE_PROTOS": 14,
-}  # fmt: skip
+}
 """The number of each kind of attribute."""
 
 _MANY = {"SPARSE_TENSORS": "sparse_tensors", "TENSORS": "tensors", "TYPE_PROTOS": "type_protos"}

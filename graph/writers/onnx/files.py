@@ -70,7 +70,7 @@ class DataFile:
 
     def __init__(self, file: BinaryIO, location: str) -> None:
         self.location = location
-        """What the model calls it until its digest is known."""
+        """The location that the model states until the file's digest is known."""
         self._file = file
         self._digest = hashlib.blake2b(digest_size=8)
         self._size = 0

@@ -141,9 +141,10 @@ class FunctionWriter(LevelWriter):
         self.arrays: list[tuple[Array, str]] = []
         """The arrays that the call has to bring, with a name to go by."""
         self.constants: list[tuple[str, str] | None] = []
-        """The constant of the body that each is; None: one of a call inside."""
+        """For each, the body's constant that it stands for; None for a constant of a call inside the body."""
         self.outputs: list[tuple[str, str, int]] = []
-        """For each output its own name, what it is, and which of these."""
+        """For each output its own name, whether it is an output, an input or a constant, and the number among those.
+        """
         self._write(node)
 
     def _write(self, node: Node) -> None:
@@ -197,7 +198,7 @@ class FunctionWriter(LevelWriter):
         """An output that is an input or such a constant goes around the function, as does one that is there already."""
         inputs = {node: i for i, node in enumerate(self.graph.inputs)}
         brought = {noted[0]: i for i, noted in enumerate(self.constants) if noted is not None}
-        made: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for entry, own in zip(self.graph.outputs, self.graph.output_names, strict=True):
             if entry.node in inputs:
                 self.outputs.append((own, "input", inputs[entry.node]))
@@ -205,8 +206,8 @@ class FunctionWriter(LevelWriter):
                 self.outputs.append((own, "constant", brought[entry.node.name]))
             else:
                 name = self.names.of(entry)
-                self.outputs.append((own, "output", made.setdefault(name, len(made))))
-        self.proto.output.extend(made)
+                self.outputs.append((own, "output", numbers.setdefault(name, len(numbers))))
+        self.proto.output.extend(numbers)
 
     def direct(self, shown: Any) -> list[str]:
         """The names, in the caller, of what the function itself makes."""
@@ -224,11 +225,11 @@ class FunctionWriter(LevelWriter):
         return BodyRecord(
             graph.name, len(graph.inputs), tuple(self.constants), tuple(self.outputs), names, metadata,
             None if order is None else tuple(order),
-        )  # fmt: skip
+        )
 
 
 def _plain_record(function: Any, proto: Any) -> CallRecord:
-    """What reading somebody else's function would find."""
+    """The record that reading would make of the same function from another writer."""
     outputs = tuple([(name, "output", i) for i, name in enumerate(function.output)])
     body = BodyRecord(function.name, len(function.input), outputs=outputs)
     return CallRecord(function.name, function.domain, tuple([(name, name) for name in proto.output]), body)

@@ -28,7 +28,7 @@ SMALL = 1024
 
 
 DEEPEST = 31
-"""So many bodies inside each other fit into what protobuf reads, which is 100 messages deep."""
+"""How deep bodies may be nested: protobuf reads messages that are 100 deep."""
 
 
 class LevelWriter:
@@ -40,11 +40,11 @@ class LevelWriter:
         self.graph = graph
         """The graph to be written."""
         self.proto = proto
-        """Where it goes."""
+        """The GraphProto that is filled."""
         self.outer = outer
         """The graph around, if this is the body of a node."""
         self.depth: int = 0 if outer is None else outer.depth + 1
-        """How many graphs are around."""
+        """How many graphs are around this one."""
         self.names: FileNames = FileNames(None if outer is None else outer.names)
         """The names of its values in the file."""
         self.typed: set[str] = set()
@@ -60,7 +60,7 @@ class LevelWriter:
     # whole graphs
 
     def write_main(self) -> None:
-        """The outermost graph."""
+        """Write the outermost graph."""
         graph, names = self.graph, self.names
         self.proto.name = graph.name or "net"
         bound = set()
@@ -112,7 +112,9 @@ class LevelWriter:
             self.writing.note(self.proto, marks.ORDER, marks.to_json(order))
 
     def order(self) -> list[int] | None:
-        """Where inputs and initializers stand among the nodes; None if they come first, as reading the file has it."""
+        """The positions of inputs and initializers among the nodes; None if they come first, which is what a reader
+        assumes.
+        """
         first = (*self.graph.inputs, *self.listed)
         if first == self.graph.nodes[: len(first)]:
             return None
@@ -122,14 +124,14 @@ class LevelWriter:
     def _write_inputs(self, inputs: tuple[Node, ...]) -> None:
         waiting = {}
         if self.outer is None:
-            places = ((node, node.metadata.get(marks.INPUT)) for node in self.graph.nodes if node.is_constant and node.metadata)
-            waiting = {int(place): node for node, place in places if place is not None and place.isdigit()}
+            noted = ((node, node.metadata.get(marks.INPUT)) for node in self.graph.nodes if node.is_constant and node.metadata)
+            waiting = {int(position): node for node, position in noted if position is not None and position.isdigit()}
         for node in inputs:
             while len(self.proto.input) in waiting:
                 self._write_value(self.proto.input, NodeEntry(waiting.pop(len(self.proto.input)), 0))
             self.writing.describe(self._write_value(self.proto.input, NodeEntry(node, 0)), node)
-        for place in sorted(waiting):
-            self._write_value(self.proto.input, NodeEntry(waiting[place], 0))
+        for position in sorted(waiting):
+            self._write_value(self.proto.input, NodeEntry(waiting[position], 0))
 
     def _write_value(self, items: Any, entry: NodeEntry, name: str | None = None, own: str | None = None) -> Any:
         item = items.add()
@@ -162,11 +164,11 @@ class LevelWriter:
             if node.op == CONSTANT and node.value is not None:
                 continue
             shown = changed.get(node, node.output_names) if changed else node.output_names
-            for name, made in zip(shown, node.output_types, strict=True):
-                if made is not None and name and name not in typed:
+            for name, value_type in zip(shown, node.output_types, strict=True):
+                if value_type is not None and name and name not in typed:
                     item = items.add()
                     item.name = name
-                    self.writing.type(item.type, made)
+                    self.writing.type(item.type, value_type)
 
     # nodes
 
@@ -192,7 +194,7 @@ class LevelWriter:
         proto = self.proto.node.add(
             op_type=node.op, name=node.name, domain=node.domain or None,
             input=["" if entry is None else of(entry) for entry in node.inputs], output=changed or node.output_names,
-        )  # fmt: skip
+        )
         if changed:
             writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
         if node.attrs:
@@ -260,7 +262,7 @@ class LevelWriter:
 
     def _write_elided(self, node: Node) -> None:
         if self.names.of(NodeEntry(node, 0)) in self.typed:
-            return  # it is among the inputs already, as it was in the file that it comes from
+            return  # the constant is among the inputs already, as it was in the file that it comes from
         items = self.proto.input if self.outer is None else self.proto.value_info
         self._write_value(items, NodeEntry(node, 0))
 
@@ -296,7 +298,7 @@ class LevelWriter:
             self.writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
         self.writing.describe(proto, node)
 
-    # what calls need
+    # the constant is an input of calls
 
     def array_name(self, array: Array, hint: str) -> str:
         """The name by which the body of a call gets at an array that it cannot hold."""
@@ -305,7 +307,7 @@ class LevelWriter:
         return self.add_array(array, hint) if self.outer is None else self.outer.array_name(array, hint)
 
     def add_array(self, array: Array, hint: str) -> str:
-        """A new initializer for it."""
+        """Add a new initializer that holds the array."""
         name = self.writing.functions.fresh(hint)
         self.shared[id(array)] = name
         if self._elided(array):

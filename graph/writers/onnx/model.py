@@ -45,11 +45,11 @@ class Writing:
         from graph.writers.onnx.level import LevelWriter
 
         self.elide_above = elide_above
-        """Constants of more bytes become inputs; None: none do."""
+        """Constants of more bytes become inputs; with None no constant does."""
         self.drop_control = drop_control
         """May control dependencies be left out?"""
         self.aside = aside
-        """Where large arrays go; None: into the model."""
+        """The file that large arrays are written to; None keeps them in the model."""
         self.opsets = dict(graph.opsets)
         """The opsets that the file imports."""
         self.ir = OLDEST_IR
@@ -75,18 +75,18 @@ class Writing:
             self.opsets[domain] = 1
 
     def need(self, ir: int) -> None:
-        """Something needs this IR version."""
+        """Note that something in the model needs this IR version."""
         self.ir = max(self.ir, ir)
 
-    def type(self, proto: Any, made: Type | None) -> None:
+    def type(self, proto: Any, value_type: Type | None) -> None:
         """Fill a TypeProto."""
-        if made is None:
+        if value_type is None:
             return
-        known = self._types.get(id(made))
+        known = self._types.get(id(value_type))
         if known is None:
-            self.need(first_ir(made))
-            write_type(proto, made)
-            self._types[id(made)] = proto, made
+            self.need(first_ir(value_type))
+            write_type(proto, value_type)
+            self._types[id(value_type)] = proto, value_type
         else:
             proto.CopyFrom(known[0])
 

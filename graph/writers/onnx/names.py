@@ -36,12 +36,12 @@ class FileNames:
 
     def fresh(self, name: str) -> str:
         """The name, or one made from it, that is free from here on."""
-        made = name
-        while self.taken(made):
+        free_name = name
+        while self.taken(free_name):
             count = self._counts[name] = self._counts.get(name, 0) + 1
-            made = f"{name}_{count}"
-        self.own.add(made)
-        return made
+            free_name = f"{name}_{count}"
+        self.own.add(free_name)
+        return free_name
 
     def bind(self, entry: NodeEntry, name: str) -> None:
         """The value has this name in the file."""
@@ -67,10 +67,10 @@ def bind_outputs(names: FileNames, graph: Graph, bound: set[NodeEntry], fixed: b
 
     A value made here takes the name of the first output that it is. The names are `fixed` in the outermost graph; there an
     input may be an output under its own name, while in a body an engine would take it for an outer value."""
-    made: list[tuple[str, NodeEntry | None]] = []
+    bound_names: list[tuple[str, NodeEntry | None]] = []
     for entry, own in zip(graph.outputs, graph.output_names, strict=True):
         if entry in bound and names.of(entry) == own and names.outer is None:
-            made.append((own, None))
+            bound_names.append((own, None))
             continue
         if fixed and own in names.own:
             raise WriteError(
@@ -80,10 +80,10 @@ def bind_outputs(names: FileNames, graph: Graph, bound: set[NodeEntry], fixed: b
             )
         name = names.fresh(own)
         if entry in bound:
-            made.append((name, entry))
+            bound_names.append((name, entry))
         else:
             names.bind(entry, name)
             bound.add(entry)
-            made.append((name, None))
-    return made
+            bound_names.append((name, None))
+    return bound_names
 

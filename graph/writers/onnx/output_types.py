@@ -15,10 +15,11 @@ SHOWN = 1024
 
 
 def complete_outputs(graph: Graph, model: Any) -> None:
-    """Let ONNX infer the types of outputs that have none. What it cannot tell (an op of an engine's own, or one that
-    it crashes at) stays open.
+    """Let ONNX infer the types of outputs that have none.
 
-    Reading the file leaves them out again, so that the graph comes back as it was."""
+    A type that ONNX cannot tell (of an engine's own op, or of one that makes ONNX crash) stays open. The reader leaves
+    these types out again, so that the graph comes back as it was.
+    """
     missing = [item for item in model.graph.output if not item.HasField("type")]
     if not missing or any(_would_crash(node) for inner in graphs_in(graph) for node in inner.nodes):
         return

@@ -1,4 +1,4 @@
-"""How each MXNet op is said in ONNX's: one file for each family of ops, one table for all."""
+"""How each MXNet op is written in ONNX's ops: one file for each family of ops, and one table for all."""
 
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops import (

@@ -76,8 +76,8 @@ def softmax(c: Conversion) -> NodeEntry:
         return c.result(op, data, axis=axis)
     mask = _within_length(c, data, c.inputs[1], c.axis(axis, c.rank(data)))
     lowest = c.like("lowest", float("-inf"), data)
-    made = c.helper("softmax", op, c.helper("masked", "Where", mask, data, lowest), axis=axis)
-    return c.result("Where", mask, made, c.like("zero", 0.0, data))
+    probabilities = c.helper("softmax", op, c.helper("masked", "Where", mask, data, lowest), axis=axis)
+    return c.result("Where", mask, probabilities, c.like("zero", 0.0, data))
 
 
 def _within_length(c: Conversion, data: NodeEntry, length: NodeEntry, axis: int) -> NodeEntry:

@@ -14,18 +14,20 @@ ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
 COMPARISONS = {
     "equal": ("Equal", False), "not_equal": ("Equal", True), "greater": ("Greater", False), "lesser": ("Less", False),
     "greater_equal": ("GreaterOrEqual", False), "lesser_equal": ("LessOrEqual", False),
-}  # fmt: skip
+}
 """ONNX's comparison, and whether its answer is turned round."""
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 EXTREMES = {"maximum": "Max", "minimum": "Min"}
 ONNX = {
     **ARITHMETIC, **LOGICAL, **EXTREMES, "power": "Pow", **{what: op for what, (op, turned) in COMPARISONS.items() if not turned},
-}  # fmt: skip
-"""By the name that all spellings share, ONNX's op."""
+}
+"""ONNX's op, by the name that all spellings of MXNet's op share."""
 
 
 def onnx_of(shared: Mapping[str, str]) -> dict[str, str]:
-    """By each spelling ONNX's op, where one says what the MXNet op does; `shared`: the name that all spellings of an op share."""
+    """ONNX's op for each spelling, where one op does what MXNet's does; `shared` is the name that all spellings have
+    in common.
+    """
     return {spelling: ONNX[what] for spelling, what in shared.items() if what in ONNX}
 
 
@@ -46,7 +48,7 @@ def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntr
 
 
 def _mod(c: Conversion, a: NodeEntry, b: NodeEntry) -> NodeEntry:
-    """What is left of a, with the sign of b; zero for b = 0."""
+    """The remainder of a divided by b, with the sign of b; zero where b is zero."""
     if c.is_float(a):
         times = c.helper("times", "Floor", c.helper("quotient", "Div", a, b))
         rest = c.helper("rest", "Sub", a, c.helper("whole", "Mul", times, b))
@@ -62,12 +64,12 @@ def _mod(c: Conversion, a: NodeEntry, b: NodeEntry) -> NodeEntry:
 
 def _truth(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
     if what in LOGICAL:
-        found = c.helper("truth", LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"))
+        truth = c.helper("truth", LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"))
     else:
         op, turned = COMPARISONS[what]
-        found = c.helper("truth", op, a, b)
-        found = c.helper("otherwise", "Not", found) if turned else found
-    return c.result("Cast", found, to=c.dtype(a))
+        truth = c.helper("truth", op, a, b)
+        truth = c.helper("otherwise", "Not", truth) if turned else truth
+    return c.result("Cast", truth, to=c.dtype(a))
 
 
 SPELLINGS = {

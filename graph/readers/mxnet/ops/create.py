@@ -50,7 +50,10 @@ def arange(c: Conversion) -> NodeEntry:
 
 
 def _steps(c: Conversion, start: float, step: float, count: NodeEntry, dtype: str) -> NodeEntry:
-    """start, start + step, ...: `count` numbers, each `repeat` times. Counted, so that rounding cannot add one."""
+    """start, start + step, ...: `count` numbers, each `repeat` times.
+
+    The number of steps is counted before, so that rounding cannot add one.
+    """
     repeat = c.params.integer("repeat", 1, least=1)
     if repeat > 1:
         count = c.helper("count_repeated", "Mul", count, c.constant("repeats", repeat, "int64"))

@@ -57,8 +57,8 @@ def pick(c: Conversion) -> NodeEntry:
         chosen = c.helper("apart", "Unsqueeze", chosen, axes)
     if c.params.boolean("keepdims") or rank == 1:
         return c.result("GatherElements", data, chosen, axis=axis)
-    found = c.helper("found", "GatherElements", data, chosen, axis=axis)
-    return c.result("Squeeze", found, axes)
+    picked = c.helper("found", "GatherElements", data, chosen, axis=axis)
+    return c.result("Squeeze", picked, axes)
 
 
 @converter("gather_nd", inputs=2, onnx="GatherND")

@@ -41,11 +41,11 @@ def where(c: Conversion) -> NodeEntry:
 def amp_multicast(c: Conversion) -> tuple[NodeEntry, ...]:
     """All inputs in the widest of their dtypes, or the narrowest."""
     order = ["float16", "float32", "float64"]
-    found = [c.dtype(entry) for entry in c.inputs]
-    if not set(found) <= set(order) or c.params.integer("num_outputs") != len(found):
-        c.fail(f"inputs of {', '.join(found)} cannot be brought to one dtype")
+    dtypes = [c.dtype(entry) for entry in c.inputs]
+    if not set(dtypes) <= set(order) or c.params.integer("num_outputs") != len(dtypes):
+        c.fail(f"inputs of {', '.join(dtypes)} cannot be brought to one dtype")
     choose = min if c.params.boolean("cast_narrow") else max
-    dtype = choose(found, key=order.index)
+    dtype = choose(dtypes, key=order.index)
     first = c.result("Cast", c.inputs[0], to=dtype)
     return (first, *(c.extra(i, "Cast", entry, to=dtype) for i, entry in enumerate(c.inputs[1:], 1)))
 

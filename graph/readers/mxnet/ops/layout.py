@@ -22,7 +22,7 @@ def is_channels_last(c: Conversion, rank: int) -> bool:
 
 
 def channels_first(c: Conversion, what: str, entry: NodeEntry, rank: int) -> NodeEntry:
-    """The value with its last axis moved to place 1."""
+    """The value with its last axis moved to position 1."""
     return c.permuted(what, entry, [0, rank - 1, *range(1, rank - 1)])
 
 

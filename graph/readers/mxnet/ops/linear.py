@@ -29,7 +29,7 @@ def dot(c: Conversion) -> NodeEntry:
     left, right = c.inputs
     ranks = c.rank(left), c.rank(right)
     if c.params.boolean("transpose_a") and ranks[0] > 1:
-        # Of more than a matrix MXNet moves the first axis to the end.
+        # Where the first operand has more than two axes, MXNet moves its first axis to the end.
         left = c.helper("left", "Transpose", left, perm=[*range(1, ranks[0]), 0])
     if c.params.boolean("transpose_b") and ranks[1] > 1:
         right = c.helper("right", "Transpose", right, perm=[ranks[1] - 1, *range(ranks[1] - 1)])

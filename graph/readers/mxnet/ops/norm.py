@@ -27,18 +27,18 @@ def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
     if axis != 1:
         axis = c.axis(axis, c.rank(data))
     if axis == 1:
-        made = c.result("BatchNormalization", data, *statistics, epsilon=eps)
+        normalized = c.result("BatchNormalization", data, *statistics, epsilon=eps)
     else:
         there, back = moved(c.rank(data), axis, 1), moved(c.rank(data), 1, axis)
         inner = c.helper(
             "norm", "BatchNormalization", c.permuted("axis_to_1", data, there), *statistics, epsilon=eps
         )
-        made = c.result("Transpose", inner, perm=back)
+        normalized = c.result("Transpose", inner, perm=back)
     if not c.params.boolean("output_mean_var"):
-        return (made,)
+        return (normalized,)
     shifted = c.helper("shifted", "Add", variance, c.like("eps", eps, variance))
     inverse = c.extra(2, "Reciprocal", c.helper("deviation", "Sqrt", shifted))
-    return made, c.extra(1, "Identity", mean), inverse
+    return normalized, c.extra(1, "Identity", mean), inverse
 
 
 def _ones(c: Conversion, gamma: NodeEntry, mean: NodeEntry) -> NodeEntry:
@@ -58,16 +58,16 @@ def layer_norm(c: Conversion) -> tuple[NodeEntry, ...]:
     eps = c.params.number("eps", 1e-5)
     axis = c.params.integer("axis", -1)
     if axis == -1 or c.axis(axis, c.rank(data)) == c.rank(data) - 1:
-        made = c.result("LayerNormalization", data, gamma, beta, axis=-1, epsilon=eps)
+        normalized = c.result("LayerNormalization", data, gamma, beta, axis=-1, epsilon=eps)
     else:
         rank, front = c.rank(data), c.axis(axis, c.rank(data))
         last = c.permuted("axis_to_last", data, moved(rank, front, rank - 1))
         inner = c.helper("norm", "LayerNormalization", last, gamma, beta, axis=-1, epsilon=eps)
-        made = c.result("Transpose", inner, perm=moved(rank, rank - 1, front))
+        normalized = c.result("Transpose", inner, perm=moved(rank, rank - 1, front))
     if not c.params.boolean("output_mean_var"):
-        return (made,)
+        return (normalized,)
     axes = c.integers("axes", [axis])
-    return (made, *_statistics(c, data, axes, eps))
+    return (normalized, *_statistics(c, data, axes, eps))
 
 
 def _statistics(c: Conversion, data: NodeEntry, axes: NodeEntry, eps: float) -> tuple[NodeEntry, NodeEntry]:

@@ -41,7 +41,7 @@ class _Pooling:
         return self.over_everything() if self.c.params.boolean("global_pool") else self.in_windows()
 
     def make(self, op: str, *inputs: NodeEntry, **attrs: object) -> NodeEntry:
-        """The last node."""
+        """Make the nodes and return the value of the last one."""
         if not self.final:
             return self.c.helper("pool", op, *inputs, **attrs)
         rank = len(self.c.params.integers("kernel")) + 2

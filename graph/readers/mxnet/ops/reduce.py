@@ -11,7 +11,7 @@ from graph.readers.mxnet.ops.registry import converter
 REDUCTIONS = {
     "sum": "ReduceSum", "sum_axis": "ReduceSum", "mean": "ReduceMean", "prod": "ReduceProd", "max": "ReduceMax",
     "max_axis": "ReduceMax", "min": "ReduceMin", "min_axis": "ReduceMin", "nansum": "ReduceSum", "nanprod": "ReduceProd",
-}  # fmt: skip
+}
 
 
 @converter(" ".join(REDUCTIONS), "axis keepdims exclude", onnx=REDUCTIONS)
@@ -71,10 +71,10 @@ def arg_extreme(c: Conversion) -> NodeEntry:
     if axis is None:
         ends = c.integers("one", [1] * (rank if keep else 1))
         data = c.helper("flat", "Reshape", data, c.integers("all", [-1]))
-        found = c.helper("position", _ARG[c.kind], data, axis=0, keepdims=1)
-        return c.result("Cast", c.helper("shaped", "Reshape", found, ends), to=c.dtype(data))
-    found = c.helper("position", _ARG[c.kind], data, axis=c.axis(axis, rank), keepdims=int(keep or rank == 1))
-    return c.result("Cast", found, to=c.dtype(data))
+        positions = c.helper("position", _ARG[c.kind], data, axis=0, keepdims=1)
+        return c.result("Cast", c.helper("shaped", "Reshape", positions, ends), to=c.dtype(data))
+    positions = c.helper("position", _ARG[c.kind], data, axis=c.axis(axis, rank), keepdims=int(keep or rank == 1))
+    return c.result("Cast", positions, to=c.dtype(data))
 
 
 @converter("cumsum _np_cumsum", "axis dtype", onnx="CumSum")

@@ -56,8 +56,8 @@ class Converter:
             conversion.fail(f"the op takes {self.least} {most} inputs, and has {count}")
         if "num_args" in conversion.params and conversion.params.integer("num_args") != count:
             conversion.params.fail("num_args", f"the number of inputs, {count}")
-        made = self.convert(conversion)
-        return made if isinstance(made, tuple) else (made,)
+        results = self.convert(conversion)
+        return results if isinstance(results, tuple) else (results,)
 
 
 _table: dict[str, Converter] = {}
@@ -109,7 +109,7 @@ def converter_of(op: str) -> Converter | None:
 
 def onnx_ops(names: Iterable[str]) -> frozenset[str]:
     """The ONNX ops that do what these MXNet ops do."""
-    found: set[str] = set()
+    ops: set[str] = set()
     for name in names:
         if not isinstance(name, str):
             remedy = 'Write mxnet_ops("Convolution", "Activation"), or mxnet_ops(*names)'
@@ -124,5 +124,5 @@ def onnx_ops(names: Iterable[str]) -> frozenset[str]:
                 where="mxnet_ops",
                 remedy="Look at what pt.load makes of a symbol with this op, and name those ops",
             )
-        found.update(row.onnx)
-    return frozenset(found)
+        ops.update(row.onnx)
+    return frozenset(ops)

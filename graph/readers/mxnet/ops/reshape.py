@@ -123,9 +123,9 @@ def transpose(c: Conversion) -> NodeEntry:
     perm = c.params.integers("axes")
     if not perm:
         return c.result("Transpose", c.inputs[0])
-    if sorted(found := c.axes(perm, len(perm))) != list(range(len(perm))):
+    if sorted(axes := c.axes(perm, len(perm))) != list(range(len(perm))):
         c.params.fail("axes", "every axis once")
-    return c.result("Transpose", c.inputs[0], perm=found)
+    return c.result("Transpose", c.inputs[0], perm=axes)
 
 
 @converter("SwapAxis swapaxes", "dim1 dim2", onnx="Transpose")

@@ -62,7 +62,7 @@ _ROUNDINGS = {
     "to_odd_down": (1, -1),
     "to_odd_up": (1, 1),
 }
-"""Which remainder of 2 a size is to have, and the step to it."""
+"""For each mode: whether the size is to be odd or even (its remainder by 2), and the step that makes it so."""
 
 RESIZE = "height width scale_height scale_width mode align_corners"
 

@@ -83,7 +83,7 @@ def split_at(c: Conversion) -> tuple[NodeEntry, ...]:
 
 
 def _even(c: Conversion, name: str, count: int, axis: int) -> list[int] | None:
-    """Equal parts; None if the size of the axis is not known."""
+    """The sizes of equal parts; None if the size of the axis is not known."""
     shape = c.shape(c.inputs[0])
     size = None if shape is None else shape[c.axis(axis, len(shape))]
     if count > MOST_PARTS or (isinstance(size, int) and size % count):

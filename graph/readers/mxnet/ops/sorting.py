@@ -1,4 +1,4 @@
-"""Sorting, and the k first."""
+"""Sorting, and the k largest or smallest elements."""
 
 from __future__ import annotations
 
