@@ -1,6 +1,5 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs."""
 
-from accelerators.compiled_model import CompiledModel
 from accelerators.compiling import compile
 from accelerators.errors import (
     AcceleratorError,
@@ -16,18 +15,19 @@ from accelerators.errors import (
     UnknownKey,
 )
 from accelerators.importing import import_model
-from accelerators.interface import Accelerator, CompiledSubgraph, ProfileRow
-from accelerators.keys import BadValue, Key
-from accelerators.placement import Placement
-from accelerators.placing import query
-from accelerators.profile import Profile
-from accelerators.registry import (
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
+from accelerators.interface.keys import BadValue, Key
+from accelerators.interface.registry import (
     DeviceInfo,
     accelerator,
     devices,
     register_accelerator,
     unregister_accelerator,
 )
+from accelerators.placement.placement import Placement
+from accelerators.placement.placing import query
+from accelerators.running.compiled_model import CompiledModel
+from accelerators.running.profile import Profile
 from accelerators.tuning import TuningReport, tune
 
 __all__ = [

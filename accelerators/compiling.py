@@ -7,20 +7,20 @@ from typing import Any
 
 import attrs
 
-from accelerators.building import Builder, Built
+from accelerators.building.report import CompileReport, SubgraphRow
+from accelerators.building.subgraphs import Builder, Built
+from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.findings import remembering
-from accelerators.compiled_model import CompiledModel
-from accelerators.device_list import Device, find_device, parse_devices, parse_multi
-from accelerators.ending import at_a_device
 from accelerators.errors import AcceleratorError
-from accelerators.multi import MultiModel
-from accelerators.pictures import write_affinity_dot, write_subgraphs_dot
-from accelerators.placement import Placement
-from accelerators.placing import checked_graph, live_part, place
-from accelerators.report import CompileReport, SubgraphRow
-from accelerators.rules import Forbid, Pin
-from accelerators.settings import Config, read_config
-from accelerators.units import Unit, compile_unit
+from accelerators.interface.device_list import Device, find_device, parse_devices, parse_multi
+from accelerators.interface.settings import Config, read_config
+from accelerators.placement.placement import Placement
+from accelerators.placement.placing import checked_graph, live_part, place
+from accelerators.placement.rules import Forbid, Pin
+from accelerators.process.ending import at_a_device
+from accelerators.running.compiled_model import CompiledModel
+from accelerators.running.multi import MultiModel
+from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
 from graph.build import is_made_call
 from graph.errors import check_flag
 from graph.graph import Graph

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.compiled_model import CompiledModel
-from accelerators.ending import at_a_device
+from accelerators.process.ending import at_a_device
+from accelerators.running.compiled_model import CompiledModel
 
 
 @at_a_device()

@@ -13,10 +13,10 @@ from typing import Any
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from accelerators.compiled_model import CompiledModel
 from accelerators.compiling import compile as compile_graph
-from accelerators.device_list import parse_devices
 from accelerators.errors import AcceleratorError
+from accelerators.interface.device_list import parse_devices
+from accelerators.running.compiled_model import CompiledModel
 from graph.readers import load
 
 ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from accelerators.compiled_model import CompiledModel
-from accelerators.ending import at_a_device
-from accelerators.interface import TunedKernel
-from accelerators.specialized import SpecializedSubgraph
-from accelerators.units import Unit
+from accelerators.building.specialized import SpecializedSubgraph
+from accelerators.building.units import Unit
+from accelerators.interface.accelerator import TunedKernel
+from accelerators.process.ending import at_a_device
+from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
 from passes.infer import infer
 

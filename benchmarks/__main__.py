@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accelerators.atomic import write_text
+from accelerators.process.atomic import write_text
 from benchmarks import publish, results
 from benchmarks.processes import module_command
 from benchmarks.progress import Progress, run, say

@@ -37,7 +37,7 @@ def engines(names: Sequence[str]) -> dict[str, Engine]:
 
 def gpu_name() -> str | None:
     """The GPU that is here; None where there is none."""
-    from accelerators.tvm.runtime import exists, gpu, name_of
+    from accelerators.tvm.run.runtime import exists, gpu, name_of
 
     device = gpu(0)
     return name_of(device) if exists(device) else None

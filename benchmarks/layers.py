@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 import partita as pt
-from accelerators.settling import settle
+from accelerators.process.settling import settle
 from benchmarks import publish, results, tables
 from benchmarks.machine import usable_cores
 from benchmarks.models import NAMES, Model, model

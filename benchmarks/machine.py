@@ -40,7 +40,7 @@ def memory_bytes() -> int:
 
 def machine_name() -> str:
     """Short, for a file's name: LLVM's name of the processor and the number of cores."""
-    from accelerators.tvm.machine import host_cpu
+    from accelerators.tvm.machine.machine import host_cpu
 
     return f"{host_cpu()}-{usable_cores()}"
 

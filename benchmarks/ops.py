@@ -20,11 +20,11 @@ from typing import Any
 
 import attrs
 
-from accelerators.registry import accelerator
-from accelerators.settling import settle
-from accelerators.tvm.library import part, tvm
-from accelerators.tvm.machine import host_machine
-from accelerators.tvm.threads import set_threads, set_tvm_threads
+from accelerators.interface.registry import accelerator
+from accelerators.process.settling import settle
+from accelerators.tvm.machine.library import part, tvm
+from accelerators.tvm.machine.machine import host_machine
+from accelerators.tvm.run.threads import set_threads, set_tvm_threads
 from benchmarks.op_case import Case
 from benchmarks.op_list import TINY, cases, chains
 from graph.errors import PartitaError

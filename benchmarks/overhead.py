@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface import CompiledSubgraph
+from accelerators.interface.accelerator import CompiledSubgraph
 from benchmarks.timing import clocked, interleaved
 
 

@@ -8,11 +8,11 @@ from functools import cache
 import attrs
 import numpy as np
 
-from accelerators.tvm.codegen import generate
+from accelerators.tvm.code.codegen import generate
 from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.machine import host_machine
-from accelerators.tvm.runtime import runtime
-from accelerators.tvm.threads import set_tvm_threads
+from accelerators.tvm.machine.machine import host_machine
+from accelerators.tvm.run.runtime import runtime
+from accelerators.tvm.run.threads import set_tvm_threads
 from benchmarks.timing import clocked
 
 SUMS = 12

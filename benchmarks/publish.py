@@ -11,7 +11,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from accelerators.atomic import write_text
+from accelerators.process.atomic import write_text
 from benchmarks import results, tables
 from benchmarks.progress import say
 from benchmarks.venvs import ROOT

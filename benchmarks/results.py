@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.atomic import write_text
+from accelerators.process.atomic import write_text
 from benchmarks.machine import commit, description, machine_name
 from benchmarks.timing import Ratio, Times
 

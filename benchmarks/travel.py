@@ -139,7 +139,7 @@ def _arrived(folder: Path) -> dict[str, float]:
 def spread(graph: Any, device: str) -> Any:
     """On several devices: each tenth of the ops on the next device, where that takes the op."""
     import partita as pt
-    from accelerators.registry import accelerator
+    from accelerators.interface.registry import accelerator
 
     names = device.removeprefix("HETERO:").split(",")
     if len(names) == 1:

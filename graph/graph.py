@@ -231,7 +231,7 @@ class Graph(Body):
 
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The graph as networkx sees it: nodes by name, an edge for each value read."""
-        from graph.to_networkx import to_networkx
+        from graph.to_networkx import to_networkx  # upward: users ask by a method of the graph
 
         return to_networkx(self)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
-from accelerators.atomic import write_text
-from accelerators.settling import settle
+from accelerators.process.atomic import write_text
+from accelerators.process.settling import settle
 from graph.pictures import to_svg
 from graph.summary import print_summary, summarize
 from partita.compare import compare

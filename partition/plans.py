@@ -133,7 +133,7 @@ class Plan:
 
         The calls are made by the properties that made the plan, or by those given here, found by name; a plan read from a file,
         applied without properties, makes plain calls."""
-        from partition.applying import apply_plan
+        from partition.applying import apply_plan  # upward: users apply by a method of the plan
 
         return apply_plan(self, g, subgraph_property)
 

@@ -63,17 +63,17 @@ class SubgraphSelector:
         return None
 
     def __or__(self, other: SubgraphSelector) -> SubgraphSelector:
-        from partition.combine import EitherSelector
+        from partition.combine import EitherSelector  # upward: an operator is a method
 
         return EitherSelector(self, other) if isinstance(other, SubgraphSelector) else NotImplemented
 
     def __and__(self, other: SubgraphSelector) -> SubgraphSelector:
-        from partition.combine import BothSelector
+        from partition.combine import BothSelector  # upward: an operator is a method
 
         return BothSelector(self, other) if isinstance(other, SubgraphSelector) else NotImplemented
 
     def __invert__(self) -> SubgraphSelector:
-        from partition.combine import InverseSelector
+        from partition.combine import InverseSelector  # upward: an operator is a method
 
         return InverseSelector(self)
 

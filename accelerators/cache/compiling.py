@@ -16,7 +16,7 @@ from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
 from accelerators.cache.store import Store, Stored
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported
-from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from graph.graph import Graph
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerators.atomic import replacing
 from accelerators.cache.folder import chosen_folder, private_folder
 from accelerators.cache.key import source_digest
-from accelerators.device_list import Device
 from accelerators.errors import AcceleratorError
+from accelerators.interface.device_list import Device
+from accelerators.process.atomic import replacing
 
 FOLDER = "findings"
 """Where in the cache folder they are: a file for each device, version and target."""

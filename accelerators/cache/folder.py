@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerators.errors import AcceleratorError
-from accelerators.keys import cache_folder
+from accelerators.interface.keys import cache_folder
 
 OFF = frozenset(("", "0", "FALSE", "NO", "OFF"))
 """Values of CACHE_DIR that switch the cache off."""

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from accelerators.cache.digest import graph_digest
-from accelerators.interface import Accelerator
+from accelerators.interface.accelerator import Accelerator
 from graph.graph import Graph
 
 IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "ISOLATE", "ISOLATE_SECONDS", "PERF_COUNT", "PROGRESS"))

@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 
-from accelerators.atomic import PREFIX, replacing
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
 from accelerators.cache.waiting import locked
 from accelerators.cache.weights import read_weights, write_weights
+from accelerators.process.atomic import PREFIX, replacing
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accelerators.forking import renewed_in_children
+from accelerators.process.forking import renewed_in_children
 
 PATIENCE = 0.02
 """Seconds between two looks."""

@@ -12,11 +12,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.atomic import replacing
+from accelerators.arrays.weights import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
-from accelerators.forking import Guard
-from accelerators.weights import ALIGNMENT, array_digest, byte_view, mapped
+from accelerators.process.atomic import replacing
+from accelerators.process.forking import Guard
 from graph.types import dtype_name, numpy_dtype
 
 Array = np.ndarray[Any, Any]

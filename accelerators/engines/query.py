@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelerators.query import Judge, Support, refused_inside
+from accelerators.interface.query import Judge, Support, refused_inside
 from graph.graph import Graph
 from graph.node import Node
 from passes.infer import infer

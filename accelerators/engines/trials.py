@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.forking import Guard
+from accelerators.process.forking import Guard
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry

@@ -11,10 +11,11 @@ from accelerators.engines.opsets import too_new
 from accelerators.engines.query import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
-from accelerators.interface import Accelerator, CompiledSubgraph
-from accelerators.keys import Key, chosen, count, flag, mapping, one_of
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of
+from accelerators.interface.query import Support
 from accelerators.onnxruntime import hazards
-from accelerators.query import Support
+from accelerators.onnxruntime.reasons import reason
 from graph.graph import Graph
 from graph.lazy import lazy
 from graph.nested import graphs_in
@@ -263,11 +264,3 @@ class OnnxRuntimeAccelerator(Accelerator):
         if config["DEVICE_ID"] != "0":
             options.setdefault("device_id", config["DEVICE_ID"])
         return [name if name == CPU or not options else (name, options) for name in names]
-
-
-def reason(error: BaseException) -> str:
-    """The engine's message, without its numbers and line breaks."""
-    text = " ".join(str(error).split())
-    if text.startswith("[ONNXRuntimeError]"):
-        text = text.split(" : ", 3)[-1]
-    return text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from accelerators.engines.model import EngineModel
-from accelerators.interface import ProfileRow
+from accelerators.interface.accelerator import ProfileRow
 
 _KERNEL = "_kernel_time"
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from accelerators.engines.model import EngineModel
 from accelerators.errors import RunError
-from accelerators.forking import Guard
-from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
 from accelerators.onnxruntime.profile import rows_of_last_run
+from accelerators.onnxruntime.reasons import reason
+from accelerators.process.forking import Guard
 from graph.graph import Graph
 
 Session = Any
@@ -61,8 +62,6 @@ class CompiledSession(CompiledSubgraph):
                 return self._profile.run(partial(self._run, inputs=inputs, out=out), again)
             return self._run(self._session, inputs, out)
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
-            from accelerators.onnxruntime.device import reason
-
             raise RunError(self.model.in_own_words(reason(error)), where="device 'onnxruntime'") from None
 
     def _run(self, session: Session, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:

@@ -15,14 +15,15 @@ from accelerators.engines.opsets import too_new
 from accelerators.engines.query import judged_inside, query_by_op, typed
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
-from accelerators.forking import Guard
-from accelerators.interface import PRECISIONS, Accelerator, CompiledSubgraph
-from accelerators.keys import Key, count, mapping, one_of, text
+from accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
+from accelerators.interface.keys import Key, count, mapping, one_of, text
+from accelerators.interface.query import Support
+from accelerators.interface.skeleton import is_skeleton
 from accelerators.openvino import hazards
 from accelerators.openvino.integers import SmallIntegers
 from accelerators.openvino.package import import_openvino
-from accelerators.package.plan import is_skeleton
-from accelerators.query import Support
+from accelerators.openvino.reasons import reason
+from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.node import Node
 
@@ -209,13 +210,3 @@ class OpenVinoAccelerator(Accelerator):
             return self._core.read_model(model.complete())
         with tempfile.TemporaryDirectory(prefix="partita-openvino-") as folder:
             return self._core.read_model(str(model.write(Path(folder))))
-
-
-def reason(error: BaseException) -> str:
-    """The heart of the engine's message: what follows its places in source files."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(_NOISE)]
-    return " ".join(told) or " ".join(lines)
-
-
-_NOISE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't fully converted", "Summary", "To facilitate")

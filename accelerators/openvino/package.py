@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from accelerators.forking import Guard
+from accelerators.process.forking import Guard
 
 _guard = Guard()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerators.engines.model import EngineModel
-from accelerators.interface import ProfileRow
+from accelerators.interface.accelerator import ProfileRow
 from graph.graph import Graph
 from graph.node import Node
 

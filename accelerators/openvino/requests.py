@@ -12,10 +12,11 @@ import numpy as np
 
 from accelerators.engines.model import EngineModel
 from accelerators.errors import CompileError, RunError
-from accelerators.forking import Guard
-from accelerators.interface import CompiledSubgraph, ProfileRow
+from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.openvino.indices import GivenIndices
 from accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
+from accelerators.openvino.reasons import reason
+from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
 
@@ -64,8 +65,6 @@ class CompiledRequests(CompiledSubgraph):
             if self._perf_count:
                 self._last.told = self._noted(request.request.profiling_info)
         except RuntimeError as error:
-            from accelerators.openvino.device import reason
-
             raise RunError(self.model.in_own_words(reason(error)), where="device 'openvino'") from None
         self._free.append(request)
         return made

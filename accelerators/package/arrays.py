@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.arrays.weights import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.package.container import MemberWriter
 from accelerators.package.errors import PackageError
-from accelerators.weights import ALIGNMENT, array_digest, byte_view, mapped
 from graph.types import dtype_name, numpy_dtype
 
 Array = np.ndarray[Any, Any]

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from accelerators.atomic import replacing
 from accelerators.package.errors import PackageError
+from accelerators.process.atomic import replacing
 
 FORMAT = 1
 """The version of the format; a reader knows its own only."""

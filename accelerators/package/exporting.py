@@ -9,13 +9,14 @@ from typing import Any
 
 import attrs
 
-from accelerators.compiled_model import CompiledModel
-from accelerators.interface import Accelerator, CompiledSubgraph
+from accelerators.building.specialized import SpecializedSubgraph
+from accelerators.building.units import Unit
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.skeleton import skeleton
 from accelerators.package.arrays import WEIGHTS, ArrayWriter
 from accelerators.package.container import checked_key, writing
-from accelerators.package.plan import plan_of, skeleton
-from accelerators.specialized import SpecializedSubgraph
-from accelerators.units import Unit
+from accelerators.package.plan import plan_of
+from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
 
 

@@ -11,17 +11,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.compiled_model import CompiledModel
-from accelerators.device_list import Device, parse_devices
+from accelerators.building.units import Unit, compile_unit
 from accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
-from accelerators.interface import CompiledSubgraph
+from accelerators.interface.accelerator import CompiledSubgraph
+from accelerators.interface.device_list import Device, parse_devices
+from accelerators.interface.settings import read_config, settings_of_file
 from accelerators.package.arrays import WEIGHTS, read_array
 from accelerators.package.container import Package, checked_key
 from accelerators.package.errors import PackageError
 from accelerators.package.plan import graph_of
 from accelerators.package.report import ImportedReport
-from accelerators.settings import read_config, settings_of_file
-from accelerators.units import Unit, compile_unit
+from accelerators.running.compiled_model import CompiledModel
 from graph.errors import PartitaError
 from graph.graph import Graph
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from accelerators.interface.skeleton import DOMAIN, OP
 from graph.build import CALL, CALL_DOMAIN
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
-
-DOMAIN = "partita.package"
-"""The domain of the nodes that stand for compiled subgraphs."""
-
-OP = "Compiled"
-"""Their op."""
 
 
 def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
@@ -45,18 +40,3 @@ def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str,
     made = rewrite(plan, visit)
     opsets = {domain: version for domain, version in made.opsets.items() if domain != DOMAIN}
     return made.evolve(opsets=opsets), numbers
-
-
-def is_skeleton(body: Graph) -> bool:
-    """Was the body left behind?"""
-    return DOMAIN in body.opsets
-
-
-def skeleton(body: Graph) -> Graph:
-    """A body of which only inputs and outputs are left."""
-    inputs = body.inputs
-    inner = Node(
-        "body", OP, tuple(node[0] for node in inputs), {}, tuple(f"y{i}" for i in range(len(body.outputs))),
-        tuple(entry.type for entry in body.outputs), DOMAIN,
-    )  # fmt: skip
-    return Graph(list(inner.outputs), inputs, body.name, {DOMAIN: 1, **body.opsets}, output_names=body.output_names)

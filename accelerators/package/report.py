@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.placement import NoSuchNode
+from accelerators.placement.placement import NoSuchNode
 from graph.errors import did_you_mean
 from graph.words import counted
 

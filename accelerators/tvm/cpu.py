@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.keys import Key, count
-from accelerators.tvm.cores import default_threads
+from accelerators.interface.keys import Key, count
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
-from accelerators.tvm.machine import Machine, host_cpu, host_machine
-from accelerators.tvm.processor import host_features
-from accelerators.tvm.runtime import version
+from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine
+from accelerators.tvm.machine.processor import host_features
+from accelerators.tvm.run.cores import default_threads
+from accelerators.tvm.run.runtime import version
 from graph.graph import Graph
 
 

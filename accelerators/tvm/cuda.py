@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from accelerators.errors import AcceleratorUnavailable, BadConfig
-from accelerators.keys import Key
+from accelerators.interface.keys import Key
+from accelerators.tvm.code.nvcc import NVRTC, compiler
 from accelerators.tvm.device import TvmAccelerator
-from accelerators.tvm.machine import Machine, gpu_machine
-from accelerators.tvm.nvcc import NVRTC, compiler
-from accelerators.tvm.runtime import arch_of, exists, function, gpu, name_of, version
+from accelerators.tvm.machine.machine import Machine, gpu_machine
+from accelerators.tvm.run.runtime import arch_of, exists, function, gpu, name_of, version
 
 DEFAULT_ARCH = "sm_80"
 """What is compiled for where no GPU says otherwise."""

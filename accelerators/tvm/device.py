@@ -10,23 +10,24 @@ from typing import Any, ClassVar
 import attrs
 
 from accelerators.errors import CompileError
-from accelerators.interface import Accelerator, CompiledSubgraph, TunedKernel
-from accelerators.keys import Key, callback, flag, seconds
-from accelerators.tvm import extensions, tuned
-from accelerators.tvm.assembling import assemble
-from accelerators.tvm.bodies import Body, make_body
-from accelerators.tvm.building import Built, Workers
-from accelerators.tvm.compiled import CompiledTvm, Launch, Place
-from accelerators.tvm.fusion import fuse
-from accelerators.tvm.indices import check_indices
-from accelerators.tvm.isolation import Isolation, isolated_trials
-from accelerators.tvm.layouts.blocked import origins_of
-from accelerators.tvm.library import PACKAGE, why_no_compiler
-from accelerators.tvm.machine import Machine
-from accelerators.tvm.preparing import prepared
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
+from accelerators.interface.keys import Key, callback, flag, seconds
+from accelerators.tvm import extensions
+from accelerators.tvm.bodies.blocked import origins_of
+from accelerators.tvm.bodies.body import Body, make_body
+from accelerators.tvm.bodies.indices import check_indices
+from accelerators.tvm.code.building import Built, Workers
+from accelerators.tvm.compiled.assembling import assemble
+from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Place
+from accelerators.tvm.kernels.fusion import fuse
+from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.prepare.preparing import prepared
 from accelerators.tvm.progress import Progress
-from accelerators.tvm.runtime import runtime, version
-from accelerators.tvm.support import supported, trials
+from accelerators.tvm.query.isolation import Isolation, isolated_trials
+from accelerators.tvm.query.support import supported, trials
+from accelerators.tvm.run.runtime import runtime, version
+from accelerators.tvm.tune.findings import choices_in, findings, fingerprint
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.nested import graphs_in
@@ -99,9 +100,11 @@ class TvmAccelerator(Accelerator):
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
         isolation = Isolation(machine, config["ISOLATE_SECONDS"]) if config["ISOLATE"] else None
+        found = findings(config, machine)
+        workers = Workers(machine, lambda body: choices_in(found, body.key))
         running: dict[Node, Future[Built]] = {}
         built: dict[Node, tuple[Body, Built]] = {}
-        with progress, isolation or contextlib.nullcontext(), Workers(machine, tuned.findings(config, machine)) as workers:
+        with progress, isolation or contextlib.nullcontext(), workers:
             for node, body in bodies.items():
                 progress.step(body.key, node.name)
                 with _blamed_on(node, machine):
@@ -132,7 +135,7 @@ class TvmAccelerator(Accelerator):
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Each distinct kernel's choices, by measuring; those that take longest first."""
-        from accelerators.tvm.tuning import Tuner
+        from accelerators.tvm.tune.tuning import Tuner
 
         machine = self.machine(config)
         fused = self.configured(config).fused(graph, machine)
@@ -152,7 +155,7 @@ class TvmAccelerator(Accelerator):
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, what the code was made for, and what tuning found."""
         machine = self.machine(config)
-        found = tuned.fingerprint(tuned.findings(config, machine))
+        found = fingerprint(findings(config, machine))
         named = {"library": f"{PACKAGE} {version()}".rstrip(), **machine.identity()}
         return {**named, "tuned": found} if found else named
 
@@ -172,7 +175,7 @@ class TvmAccelerator(Accelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The shared library, loaded."""
-        from accelerators.tvm.travel import read
+        from accelerators.tvm.compiled.travel import read
 
         return read(data, weights, graph, self.place(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from accelerators.settling import settle
+from accelerators.process.settling import settle
 from benchmarks.timing import clocked
 
 

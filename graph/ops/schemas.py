@@ -101,14 +101,14 @@ def _onnx_names() -> dict[str, frozenset[str]]:
 
 def op_names(domain: str) -> frozenset[str]:
     """The names of all ops of a domain, of whatever version, that ONNX or the user declares."""
-    from graph.ops.custom import custom_names
+    from graph.ops.custom import custom_names  # upward: a user's op has a schema like the others
 
     return _onnx_names().get(domain, frozenset()) | custom_names(domain)
 
 
 def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
     """The op at this version of its domain, or None if neither ONNX nor the user declares it."""
-    from graph.ops.custom import custom_op
+    from graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
 
     mine = custom_op(op, domain)
     return mine.spec if mine is not None else _onnx_spec(op, domain, version)
@@ -138,7 +138,7 @@ def is_random(node: Node) -> bool:
     if node.op in _RANDOM and node.domain in _RANDOM_DOMAINS:
         return node.op != "Dropout" or _may_train(node)
     if node.domain not in _RANDOM_DOMAINS:
-        from graph.ops.custom import custom_op
+        from graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
 
         mine = custom_op(node.op, node.domain)
         if mine is not None and mine.spec.random:

@@ -137,8 +137,8 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         (made.setdefault(device, {}) if device else shared)[key] = value
     if not shared:
         return made
-    from accelerators.device_list import asked_devices
-    from accelerators.settings import HETERO_KEYS
+    from accelerators.interface.device_list import asked_devices
+    from accelerators.interface.settings import HETERO_KEYS
 
     asked = {
         device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")

@@ -17,8 +17,8 @@ from typing import Any
 import attrs
 
 import partita as pt
-from accelerators.device_list import DEFAULT
-from accelerators.settling import settle
+from accelerators.interface.device_list import DEFAULT
+from accelerators.process.settling import settle
 from partita.cli import exits
 from partita.cli.arguments import (
     add_devices,
@@ -179,7 +179,7 @@ def _with_threads(devices: str | None, arguments: argparse.Namespace, own: bool 
     made: dict[str, Any] = config_of(arguments.config, devices) if own else {}
     if arguments.threads is None:
         return made
-    from accelerators.device_list import asked_devices
+    from accelerators.interface.device_list import asked_devices
 
     for device in asked_devices(devices):
         if "NUM_THREADS" in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def report_lines(model: pt.CompiledModel) -> list[Table | str]:
     """What was compiled, and what moved or was noted, to be shown."""
-    from accelerators.report import CompileReport, move_lines
+    from accelerators.building.report import CompileReport, move_lines
 
     report = model.report
     if not isinstance(report, CompileReport):

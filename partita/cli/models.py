@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import partita as pt
-from accelerators.device_list import DEFAULT
-from accelerators.inputs import InputChecker
+from accelerators.interface.device_list import DEFAULT
+from accelerators.running.inputs import InputChecker
 from graph.errors import PartitaError, ReadError, WriteError
 from graph.node import Node
 from graph.rewrite import Rewriter, map_bodies, rewrite

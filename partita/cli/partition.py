@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 
 import partita as pt
-from accelerators.atomic import write_text
+from accelerators.process.atomic import write_text
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition

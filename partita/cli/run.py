@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 import partita as pt
-from accelerators.atomic import replacing
+from accelerators.process.atomic import replacing
 from graph.errors import WriteError
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_inputs, add_model, at_least, config_of, positive

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from accelerators import CompiledModel, Placement, Profile
-from accelerators.report import CompileReport, move_lines
+from accelerators.building.report import CompileReport, move_lines
 from graph.errors import GraphError, PartitaError
 from graph.graph import Graph
 from graph.summary import summarize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from accelerators.placement import Placement
+from accelerators.placement.placement import Placement
 from partita.page.scene import Refusal, Wall
 from partition import PartitionReport
 

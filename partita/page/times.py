@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from accelerators.profile import EXECUTED, Profile, Row, Span
+from accelerators.running.profile import EXECUTED, Profile, Row, Span
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Bar, Item
 

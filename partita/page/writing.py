@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from accelerators import Placement, Profile
-from accelerators.atomic import write_text
+from accelerators.process.atomic import write_text
 from partita.page.collect import Subject, collect
 
 POLICY = (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import settling
+from accelerators.process import settling
 from benchmarks import compare, contest, publish, results, tables
 from benchmarks.agreement import error
 from benchmarks.models.own import OWN, unet

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from accelerators.profile import Profile, Row, Span
-from accelerators.timeline import timeline_svg
+from accelerators.running.profile import Profile, Row, Span
+from accelerators.showing.timeline import timeline_svg
 from graph.pictures.html import table
 from tests.page.graphs import long, small
 

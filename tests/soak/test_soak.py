@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.soak import devices, faults, files, guard, models, processes, threads
 from tests.soak.__main__ import END, START, publish
 from tests.soak.figures import Figures

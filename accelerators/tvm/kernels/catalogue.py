@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies import Body
-from accelerators.tvm.indices import INDICES
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.indices import INDICES
 from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.convolution.blocked import blocked_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
@@ -30,8 +31,7 @@ from accelerators.tvm.kernels.window.depthwise import depthwise
 from accelerators.tvm.kernels.window.lrn import lrn
 from accelerators.tvm.kernels.window.maxpool import largest_in_windows
 from accelerators.tvm.kernels.window.pool import blocked_pool
-from accelerators.tvm.layouts.blocked import DOMAIN
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from graph.build import CALL_DOMAIN
 
 

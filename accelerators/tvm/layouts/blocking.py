@@ -12,15 +12,15 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.tvm.fusion import ELEMENTWISE
+from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks, origins_of
+from accelerators.tvm.kernels.fusion import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks, origins_of
 from accelerators.tvm.layouts.forms import Forms
-from accelerators.tvm.layouts.resizing import mixtures
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import Phases
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.prepare.resizing import mixtures
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused

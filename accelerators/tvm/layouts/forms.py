@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from accelerators.tvm.bodies.blocked import Array, Value, blocked_constant, blocked_type, move
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.layouts.blocked import Array, Value, blocked_constant, blocked_type, move
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique

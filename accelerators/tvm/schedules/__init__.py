@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 PARALLEL = 65_536
 """Fewer cheap steps than this are one thread's work: to start the others takes as long."""
@@ -18,14 +16,3 @@ def for_threads(machine: Machine, steps: int) -> bool:
 def bytes_of(dtype: str) -> int:
     """How many bytes a number of this type takes."""
     return int("".join(filter(str.isdigit, dtype)) or 8) // 8
-
-
-def schedule(function: Any, machine: Machine) -> tuple[Any, str]:
-    """The scheduled kernel, and the schedule's name."""
-    if machine.kind == "cpu":
-        from accelerators.tvm.schedules.cpu import schedule_cpu
-
-        return schedule_cpu(function, machine)
-    from accelerators.tvm.schedules.cuda import schedule_cuda
-
-    return schedule_cuda(function, machine)

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.library import part
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.library import part
+from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import bytes_of, for_threads
 
 DEAR_STEPS = 8

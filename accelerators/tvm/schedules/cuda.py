@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from accelerators.errors import CompileError
-from accelerators.tvm.library import part, tvm
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.library import part, tvm
+from accelerators.tvm.machine.machine import Machine
 
 
 def schedule_cuda(function: Any, machine: Machine) -> tuple[Any, str]:

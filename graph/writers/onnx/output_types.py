@@ -25,7 +25,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
         return
     from onnx.shape_inference import InferenceError, infer_shapes
 
-    from graph.writers.onnx.model import to_model
+    from graph.writers.onnx.model import to_model  # upward: ONNX infers types in a model alone
 
     try:
         inferred = infer_shapes(to_model(graph, elide_constants_above=SHOWN, drop_control=True))

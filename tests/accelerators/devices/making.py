@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.interface import CompiledSubgraph
-from accelerators.registry import accelerator
+from accelerators.interface.accelerator import CompiledSubgraph
+from accelerators.interface.registry import accelerator
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from passes.infer import infer

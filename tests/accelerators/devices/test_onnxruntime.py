@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, conv_relu, one, run
 
 pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")

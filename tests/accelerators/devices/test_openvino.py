@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, conv_relu, one, run
 
 pytest.importorskip("openvino", reason="the extra [openvino] is not installed")
@@ -171,7 +171,7 @@ def test_export_and_import() -> None:
 def test_it_reports_nothing_to_anybody() -> None:
     code = """
 import sys
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 accelerator("openvino")
 print([name for name in sys.modules if name.startswith("openvino_telemetry")])
 """

@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import RunError
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, one, run
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import partita as pt
-from accelerators.interface import Accelerator
-from accelerators.registry import accelerator, device_names
+from accelerators.interface.accelerator import Accelerator
+from accelerators.interface.registry import accelerator, device_names
 
 
 class Toy(Accelerator):
@@ -82,7 +82,7 @@ def test_extensions_are_refused_by_default(toy: Accelerator) -> None:
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_without_the_package_the_device_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from accelerators import registry
+    from accelerators.interface import registry
 
     pytest.importorskip(name, reason=f"the extra [{name}] is not installed")
     monkeypatch.setattr(registry, "_instances", {})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from graph.graph import Graph
 from passes.infer import infer
 

@@ -100,7 +100,7 @@ class Small(Accelerator):
 @contextlib.contextmanager
 def device(name: str, ops: str | None = None, breaks: str = "", **members: Any) -> Iterator[Small]:
     """A registered accelerator for the time of a test; -> its one instance."""
-    from accelerators.registry import accelerator
+    from accelerators.interface.registry import accelerator
 
     wanted = None if ops is None else frozenset(ops.split())
     cls = type("Made", (Small,), {"name": name, "ops": wanted, "breaks": frozenset(breaks.split()), **members})

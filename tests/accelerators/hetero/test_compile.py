@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.building import Builder
+from accelerators.building.subgraphs import Builder
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
 from tests.accelerators.hetero.test_placement import chain
@@ -386,7 +386,7 @@ def test_a_transform_that_changes_the_border(beta):
 
 
 def test_the_default_devices_are_the_host_and_the_reference():
-    from accelerators.device_list import DEFAULT
+    from accelerators.interface.device_list import DEFAULT
 
     assert DEFAULT == "HETERO:cpu,reference"
 

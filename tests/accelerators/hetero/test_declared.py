@@ -10,9 +10,9 @@ import onnx.parser
 import pytest
 
 import partita as pt
-from accelerators.device_list import parse_devices
+from accelerators.building.units import compile_unit
 from accelerators.errors import CompileError
-from accelerators.units import compile_unit
+from accelerators.interface.device_list import parse_devices
 from graph.readers.nnvm import from_nnvm_json
 from graph.writers.nnvm import to_nnvm_json
 
@@ -151,9 +151,9 @@ def test_a_body_that_is_compiled_by_itself(device):
 @pytest.mark.parametrize("op", ["Relu", "Softmax", "Transpose"])
 def test_a_kernels_body_is_held_against_what_its_op_makes(op):
     """The second line of defence: whoever put the body together."""
-    from accelerators.registry import accelerator
-    from accelerators.tvm.bodies import make_body
-    from accelerators.tvm.lowering import lower
+    from accelerators.interface.registry import accelerator
+    from accelerators.tvm.bodies.body import make_body
+    from accelerators.tvm.lower.lowering import lower
 
     device = accelerator("cpu")
     body = make_body(pt.parse(f"graph g(x: float32[3, 3]) -> (y) {{ y = {op}(x) : float32[3, 7000] }}"))

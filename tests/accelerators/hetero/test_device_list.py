@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelerators import AcceleratorError, AcceleratorUnavailable, UnknownDevice
-from accelerators.device_list import parse_devices
+from accelerators.interface.device_list import parse_devices
 from tests.accelerators.hetero.small_devices import device
 
 

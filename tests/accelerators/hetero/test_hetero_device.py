@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from accelerators import registry
+from accelerators.interface import registry
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.hetero.test_placement import chain
 

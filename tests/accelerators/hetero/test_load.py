@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import requests
+from accelerators.running import requests
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.hetero.test_placement import chain

@@ -7,7 +7,7 @@ import pytest
 
 import partita as pt
 from accelerators import Accelerator, CompiledSubgraph
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.hetero.test_placement import chain
@@ -96,7 +96,7 @@ def test_an_answer_without_a_reason(beta, answer):
 
 
 def test_numpys_true_is_true_and_bodies_are_asked_all_the_same():
-    from accelerators.query import FUSED, worse, yes_or_why_not
+    from accelerators.interface.query import FUSED, worse, yes_or_why_not
 
     assert yes_or_why_not(np.True_) is True and worse(yes_or_why_not(np.True_), "no") == "no" and FUSED
     assert yes_or_why_not(1) == "it does not say why", "only True is yes"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface import Accelerator
-from accelerators.spreading import Spreading
+from accelerators.interface.accelerator import Accelerator
+from accelerators.running.spreading import Spreading
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.hetero.test_placement import chain

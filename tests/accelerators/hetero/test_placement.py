@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from accelerators.placement import Placement
+from accelerators.placement.placement import Placement
 from tests.accelerators.hetero.small_devices import device
 
 

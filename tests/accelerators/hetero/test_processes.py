@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.package.models import ROOT
 
@@ -186,7 +186,7 @@ def test_a_fork_while_a_thread_is_inside_a_device_that_runs_one_at_a_time(shape)
 
 @forks
 def test_a_fork_finds_each_guard_free() -> None:
-    from accelerators.forking import Guard
+    from accelerators.process.forking import Guard
 
     for kind in (threading.Lock, threading.RLock):
         guard, held, done = Guard(kind), threading.Event(), threading.Event()
@@ -242,9 +242,10 @@ def test_no_lock_is_outside_the_care_of_forks() -> None:
 
     makers = {"threading.Lock", "threading.RLock", "threading.Condition", "threading.Semaphore", "threading.BoundedSemaphore"}
     known = {
-        "accelerators/forking.py", "accelerators/ending.py", "accelerators/tvm/threads.py",
-        "accelerators/compiled_model.py", "accelerators/executor.py", "accelerators/requests.py",
-        "accelerators/spreading.py", "accelerators/tvm/compiled.py", "accelerators/units.py", "passes/inference.py",
+        "accelerators/process/forking.py", "accelerators/process/ending.py", "accelerators/tvm/run/threads.py",
+        "accelerators/running/compiled_model.py", "accelerators/running/executor.py", "accelerators/running/requests.py",
+        "accelerators/running/spreading.py", "accelerators/tvm/compiled/subgraph.py", "accelerators/building/units.py",
+        "passes/inference.py",
     }  # fmt: skip
     found = set()
     for folder in ("partita", "accelerators", "partition", "passes", "graph"):
@@ -254,4 +255,4 @@ def test_no_lock_is_outside_the_care_of_forks() -> None:
                     found.add(path.relative_to(ROOT).as_posix())
                 if isinstance(node, ast.ImportFrom) and any(alias.name == "cached_property" for alias in node.names):
                     found.add(path.relative_to(ROOT).as_posix() + " (cached_property)")
-    assert found - known - {"accelerators/registry.py", "accelerators/tvm/library.py"} == set()
+    assert found - known - {"accelerators/interface/registry.py", "accelerators/tvm/machine/library.py"} == set()

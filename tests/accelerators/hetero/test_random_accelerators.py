@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from accelerators import register_accelerator, unregister_accelerator
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.random_accelerators import MERGED, RandomAccelerator, random_graph
 from tests.accelerators.hetero.small_devices import device
 

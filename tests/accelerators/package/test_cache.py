@@ -14,7 +14,7 @@ from accelerators.cache import clear, explain, list_entries
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import Store
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import dynamic_net, in_new_process, inputs_of, small_net
 
 
@@ -46,7 +46,7 @@ def run(graph, **config):
 
 
 ELSEWHERE = """
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import small_net, inputs_of
 cpu = accelerator("cpu")
 if args[1] == "never":

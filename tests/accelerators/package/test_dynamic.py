@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import specialized
-from accelerators.registry import accelerator
-from accelerators.specialized import KEPT, SpecializedSubgraph
+from accelerators.building import specialized
+from accelerators.building.specialized import KEPT, SpecializedSubgraph
+from accelerators.interface.registry import accelerator
 from graph.rewrite import rewrite
 from graph.types import TensorType, dtype_name
 from tests.accelerators.package.models import dynamic_net, inputs_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import dynamic_net, imported_elsewhere, inputs_of, small_net
 

@@ -9,12 +9,12 @@ from accelerators.cache import clear
 from tests.accelerators.package.models import in_new_process, small_net
 
 ASKING = """
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import small_net
 device = accelerator(args[0])
 config = {"CACHE_DIR": args[1]} if args[1] else {}
 if args[0] == "cpu":
-    from accelerators.tvm import support
+    from accelerators.tvm.query import support
     real, count = support._tried, []
     support._tried = lambda *given: count.append(1) or real(*given)
 else:

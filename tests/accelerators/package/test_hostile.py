@@ -11,8 +11,8 @@ import pytest
 
 import partita as pt
 from accelerators import Key
+from accelerators.interface.registry import accelerator, device_names
 from accelerators.package.errors import PackageError
-from accelerators.registry import accelerator, device_names
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.forging import forge
 from tests.accelerators.package.models import dynamic_net, inputs_of, small_net

@@ -16,7 +16,7 @@ import pytest
 import partita as pt
 from accelerators.cache.damage import Damaged
 from accelerators.cache.store import LOCKS, Store
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import ROOT, inputs_of, small_net
 
 HEAD = "import json, sys\nimport numpy as np\nargs = json.loads(sys.argv[1])\n"
@@ -29,7 +29,7 @@ def start(code, *args):
 
 COMPILE = """
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import small_net, inputs_of
 kind, count = type(accelerator("cpu")), []
 real = kind.compile

@@ -6,7 +6,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import NotSupported
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from benchmarks.travel import DEVICES, SMALL, all_models, travel
 
 

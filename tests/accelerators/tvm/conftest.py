@@ -7,7 +7,7 @@ import platform
 import attrs
 import pytest
 
-from accelerators.tvm.machine import Machine, host_cpu
+from accelerators.tvm.machine.machine import Machine, host_cpu
 
 
 def plan_for(lanes: int, monkeypatch: pytest.MonkeyPatch) -> Machine:

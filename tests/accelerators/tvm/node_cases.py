@@ -3,7 +3,8 @@
     python -m tests.accelerators.tvm.node_cases [part of a name]
 
 prints what became of them: right with at least one kernel, right because all of it folded away, refused by `query` (with the
-commonest reasons), wrong, or failing after it was accepted. What is wrong belongs into `accelerators/tvm/known_wrong.py`."""
+commonest reasons), wrong, or failing after it was accepted. What is wrong belongs into
+`accelerators/tvm/query/known_wrong.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from graph.errors import PartitaError
 from tests.numerics.driver import from_proto
 

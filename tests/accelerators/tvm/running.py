@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.registry import accelerator
-from accelerators.tvm.bodies import make_body
-from accelerators.tvm.building import build
-from accelerators.tvm.compiled import CompiledTvm
-from accelerators.tvm.machine import Machine
+from accelerators.interface.registry import accelerator
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.code.building import build
+from accelerators.tvm.compiled.subgraph import CompiledTvm
+from accelerators.tvm.machine.machine import Machine
 from graph.interpret import interpret
 
 Array = np.ndarray[Any, Any]

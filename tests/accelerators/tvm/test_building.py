@@ -10,13 +10,14 @@ import pytest
 
 import partita as pt
 from accelerators.errors import NotSupported
-from accelerators.tvm import assembling, building, linking
-from accelerators.tvm.bodies import make_body
-from accelerators.tvm.codegen import generate, object_code
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.code import building, linking
+from accelerators.tvm.code.codegen import generate, object_code
+from accelerators.tvm.compiled import assembling
 from accelerators.tvm.cpu import CpuAccelerator
 from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.lowering import lower
-from accelerators.tvm.machine import host_machine
+from accelerators.tvm.lower.lowering import lower
+from accelerators.tvm.machine.machine import host_machine
 from tests.accelerators.tvm.running import check, compiled
 
 pytest.importorskip("tvm")

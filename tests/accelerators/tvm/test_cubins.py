@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from accelerators.tvm import cuda, nvcc
-from accelerators.tvm.cubins import cubins, served
-from accelerators.tvm.runtime import function
-from accelerators.tvm.travel import _taken_apart
+from accelerators.tvm import cuda
+from accelerators.tvm.code import nvcc
+from accelerators.tvm.code.cubins import cubins, served
+from accelerators.tvm.compiled.travel import _taken_apart
+from accelerators.tvm.run.runtime import function
 from tests.accelerators.tvm.running import compiled
 from tests.accelerators.tvm.test_cuda import small
 

@@ -11,8 +11,9 @@ import pytest
 
 import partita as pt
 from accelerators.errors import AcceleratorUnavailable, BadConfig, CompileError
-from accelerators.registry import accelerator
-from accelerators.tvm import cuda, nvcc
+from accelerators.interface.registry import accelerator
+from accelerators.tvm import cuda
+from accelerators.tvm.code import nvcc
 from tests.accelerators.tvm.running import check, compiled, schedules
 
 pytest.importorskip("tvm")

@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import AcceleratorError
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from accelerators.tvm.extensions import TvmExtension, remove
 from tests.accelerators.tvm.running import check, normals, schedules
 

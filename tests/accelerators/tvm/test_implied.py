@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.implied import name_implied
+from accelerators.tvm.prepare.implied import name_implied
 
 pytest.importorskip("tvm")
 

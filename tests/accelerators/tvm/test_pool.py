@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accelerators.tvm import pieces, pool
+from accelerators.tvm.code import pieces
+from accelerators.tvm.run import pool
 
 pytest.importorskip("tvm")
 
@@ -25,10 +26,10 @@ from tvm import tirx
 from tvm.runtime import tensor
 from tvm.sym import Analyzer
 
-from accelerators.tvm.codegen import generate
+from accelerators.tvm.code.codegen import generate
+from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.machine import host_machine
-from accelerators.tvm.pieces import in_pieces
+from accelerators.tvm.machine.machine import host_machine
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)

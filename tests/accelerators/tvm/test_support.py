@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm import support
+from accelerators.tvm.query import support
 from graph.node import Node
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, normals, number, products_and_spills, schedules
 
 pytest.importorskip("tvm")

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm import tuned, tuning
 from accelerators.tvm.kernels.shared.choice import choose, choosing
-from accelerators.tvm.machine import host_machine
+from accelerators.tvm.machine.machine import host_machine
+from accelerators.tvm.tune import findings as tuned
+from accelerators.tvm.tune import tuning
 
 pytest.importorskip("tvm")
 

@@ -11,7 +11,7 @@ import sys
 import warnings
 from typing import Any
 
-from accelerators.registry import accelerator
+from accelerators.interface.registry import accelerator
 from graph.errors import PartitaError
 from passes import apply_pass
 from tests.fuzz.guard.kernels import run_guarded

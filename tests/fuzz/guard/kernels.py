@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.registry import accelerator
-from accelerators.tvm.compiled import CompiledTvm, as_array, as_tensor
+from accelerators.interface.registry import accelerator
+from accelerators.tvm.compiled.subgraph import CompiledTvm, as_array, as_tensor
 from graph.graph import Graph
 from tests.fuzz.guard.pages import FILL, Array, guarded_copy
 

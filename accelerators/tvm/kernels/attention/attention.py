@@ -11,7 +11,7 @@ import math
 
 import attrs
 
-from accelerators.tvm.bodies import Body, shape_of
+from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -27,7 +27,7 @@ from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from accelerators.tvm.kernels.shared.operands import Matrix
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 BLOCK = 16_384
 """So many scores a near cache holds beside the panels."""

@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.kernels.attention.pattern import Attention
 from accelerators.tvm.kernels.attention.selector import attentions
 from accelerators.tvm.kernels.shared.operands import Readers, readers_of
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.layouts.blocked import ORIGIN, origins_of
 from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry

@@ -14,7 +14,7 @@ from accelerators.tvm.kernels.convolution.channels import reaches
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS
 from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 SERIAL = 1_000_000
 """Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""

@@ -17,7 +17,8 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands
 from accelerators.tvm.kernels.convolution.channels import Channels
@@ -28,8 +29,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.kernels.shared.window import Window, window_of
-from accelerators.tvm.layouts.blocked import DOMAIN
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
 
 LINE = 64

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.image import Image, make_image
 from accelerators.tvm.kernels.convolution.walk import Walk, walks
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
@@ -24,7 +24,7 @@ from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 UNROLLED = 32
 """Filters of more taps than this keep loops over all but their last dimension."""

@@ -3,10 +3,10 @@ add, in any order."""
 
 from __future__ import annotations
 
+from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.kernels.shared.epilogue import folded
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.layouts.blocked import DOMAIN
 from graph.graph import Graph
 from graph.node import Node
 from partition.property import SubgraphProperty

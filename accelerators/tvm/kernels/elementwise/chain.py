@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 
 import attrs
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, element_named
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import for_threads
 from graph.node import Node, NodeEntry
 

@@ -52,7 +52,7 @@ class Buffer:
         return Load(type_of(self.element, lanes), self, self.place(place))
 
     def __setitem__(self, place: Index, value: Operand) -> None:
-        from accelerators.tvm.kernels.language.statements import Store
+        from accelerators.tvm.kernels.language.statements import Store  # upward: an assignment is a statement
         from accelerators.tvm.kernels.language.values import typed
 
         lanes = value.type.lanes if isinstance(value, Value) else 1

@@ -33,7 +33,7 @@ from accelerators.tvm.kernels.language.values import (
     Value,
     Variable,
 )
-from accelerators.tvm.library import part
+from accelerators.tvm.machine.library import part
 
 WRITTEN = "partita.written"
 """Marks a function that was written in this language: its loops need no more than to be lowered."""

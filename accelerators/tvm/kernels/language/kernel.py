@@ -48,7 +48,7 @@ class Kernel:
         return self._blocks[0]
 
     def __str__(self) -> str:
-        from accelerators.tvm.kernels.language.text import kernel_text
+        from accelerators.tvm.kernels.language.text import kernel_text  # upward: str() is a method
 
         return kernel_text(self)
 

@@ -141,7 +141,7 @@ class Value:
         )
 
     def __str__(self) -> str:
-        from accelerators.tvm.kernels.language.text import value_text
+        from accelerators.tvm.kernels.language.text import value_text  # upward: str() is a method
 
         return value_text(self)
 

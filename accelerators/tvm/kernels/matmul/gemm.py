@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
@@ -22,7 +22,7 @@ from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from graph.node import Node, NodeEntry
 
 SERIAL = 500_000

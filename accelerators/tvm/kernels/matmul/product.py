@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies import Body, shape_of
+from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import Value, float32
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import LONG, formula
@@ -18,7 +18,7 @@ from accelerators.tvm.kernels.shared.heads import Heads, found_in
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from graph.node import Node, NodeEntry
 
 SERIAL = 200_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.tvm.bodies import make_body
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.bodies.labels import LabelProperty
 from accelerators.tvm.kernels.matmul.product import find_value_product
 from accelerators.tvm.kernels.shared.heads import found_in
 from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.labels import LabelProperty
 from graph.graph import Graph
 
 

@@ -3,7 +3,7 @@ add, in any order."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies import make_body
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.provenance import FUSED
+from accelerators.interface.provenance import FUSED
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.build import constant, op
 from graph.graph import Graph

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 
 import attrs
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32
 from accelerators.tvm.kernels.matmul.gemm import find_product, task_count
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.panels import share_out
 from accelerators.tvm.kernels.shared.row import join_lanes
 from accelerators.tvm.kernels.shared.tile import start
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 
 @attrs.frozen(slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.layouts.blocked import DOMAIN
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 SERIAL = 32_768
 """Fewer numbers than this are one thread's work."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
-from accelerators.tvm.indices import is_indices
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.bodies.indices import is_indices
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.library import part
-from accelerators.tvm.machine import Machine
-from accelerators.tvm.schedules import for_threads, schedule
+from accelerators.tvm.machine.library import part
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.schedules import for_threads
+from accelerators.tvm.schedules.choosing import schedule
 
 PIECES = 16
 """Into so many parts long lists are cut, one thread's work each."""

@@ -11,12 +11,12 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int64, select
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import for_threads
 from graph.node import Node
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Value
 from accelerators.tvm.kernels.moves.blocks import SERIAL
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.layouts.blocked import DOMAIN
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:

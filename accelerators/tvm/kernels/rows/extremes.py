@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.reducers import FLOATS, extreme_of
-from accelerators.tvm.library import part
-from accelerators.tvm.machine import Machine
-from accelerators.tvm.schedules import schedule
+from accelerators.tvm.machine.library import part
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.schedules.choosing import schedule
 from graph.node import Node
 
 

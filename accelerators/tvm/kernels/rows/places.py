@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -28,7 +28,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import for_threads
 
 STRIPS = 4

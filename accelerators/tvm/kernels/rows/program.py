@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -23,7 +23,7 @@ from accelerators.tvm.kernels.rows.steps import ALONE, Program, Step, find_progr
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import for_threads
 
 SUMS = 4

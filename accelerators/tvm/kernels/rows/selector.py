@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from accelerators.tvm.bodies import make_body
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.rows.steps import find_program, row_kind
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.graph import Graph

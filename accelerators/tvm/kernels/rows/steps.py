@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Value, log, select, sqrt
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
 from accelerators.tvm.kernels.shared.functions import exp_of_negative

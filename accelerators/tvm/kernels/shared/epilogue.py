@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies import Body, element_of
+from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, element_named
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape

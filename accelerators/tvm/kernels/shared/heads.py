@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies import Body, shape_of
+from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from accelerators.tvm.kernels.shared.epilogue import constants_of
 from accelerators.tvm.kernels.shared.formulas import formula

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
 from accelerators.tvm.kernels.shared.formulas import Formula, formula
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape

@@ -15,7 +15,7 @@ import attrs
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, maximum, minimum
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import Tile, fitting, start, starts
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 FUSED = 8
 """Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies import Body, element_of, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit
 from accelerators.tvm.kernels.shared.draft import Draft
 from graph.node import NodeEntry

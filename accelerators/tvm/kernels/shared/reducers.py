@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelerators.tvm.library import part
+from accelerators.tvm.machine.library import part
 
 FLOATS = frozenset(("float16", "float32", "float64"))
 """The element types of floating point that they take."""

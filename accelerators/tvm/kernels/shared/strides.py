@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies import shape_of
+from accelerators.tvm.bodies.body import shape_of
 from graph.node import Node, NodeEntry
 
 Ghost = np.ndarray[Any, np.dtype[np.uint8]]

@@ -13,7 +13,7 @@ from typing import ClassVar
 import attrs
 
 from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, minimum
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 LATENCY = 4.0
 """Cycles until a product is there."""

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Value
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
@@ -14,8 +15,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
-from accelerators.tvm.layouts.blocked import DOMAIN
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:

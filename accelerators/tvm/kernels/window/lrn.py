@@ -3,12 +3,12 @@ neighbouring channels are sums of shifted vectors."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, power, sqrt
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
 
 SERIAL = 16_384

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies import Body
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, maximum
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
@@ -12,8 +13,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
-from accelerators.tvm.layouts.blocked import DOMAIN
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
 
 SERIAL = 200_000

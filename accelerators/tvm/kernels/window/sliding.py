@@ -24,7 +24,7 @@ from accelerators.tvm.kernels.language import (
     select,
 )
 from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 SERIAL = 200_000
 """Fewer taps than this are one thread's work."""

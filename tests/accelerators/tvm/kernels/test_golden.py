@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies import make_body
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.machine import Machine
+from accelerators.tvm.machine.machine import Machine
 
 pytest.importorskip("tvm")
 

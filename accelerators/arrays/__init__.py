@@ -1,0 +1,1 @@
+"""Arrays in memory: how they lie, who owns them, and equal weights held once."""

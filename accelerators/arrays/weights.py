@@ -1,0 +1,65 @@
+"""Weights that are equal are held once, however many compiled subgraphs, or sizes of one subgraph, read them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from accelerators.arrays.layout import aligned_block, laid_out
+from accelerators.process.forking import Guard
+
+Array = np.ndarray[Any, Any]
+
+ALIGNMENT = 64
+"""Where the memory of each begins: at a multiple of this."""
+
+_held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueDictionary()
+_final: WeakValueDictionary[int, Array] = WeakValueDictionary()
+"""By identity, the arrays that there is nothing to do for."""
+
+_guard = Guard()
+
+
+def held_once(array: Array) -> Array:
+    """An aligned array of the same content: one that somebody holds already, or this one. It goes with the last who holds it,
+    and nobody may write to it."""
+    if _final.get(id(array)) is array:
+        return array
+    key = (array_digest(array), array.dtype.str, array.shape)
+    with _guard.lock:
+        known = _held.get(key)
+    if known is not None:
+        return known
+    made = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
+    with _guard.lock:
+        kept = _held.setdefault(key, made)
+        _final[id(kept)] = kept
+        return kept
+
+
+def mapped(array: Array, digest: str | None = None) -> Array:
+    """An aligned array that lies in a file, with its digest where it is known: `held_once` need not look at it again."""
+    with _guard.lock:
+        kept = array if digest is None else _held.setdefault((digest, array.dtype.str, array.shape), array)
+        _final[id(kept)] = kept
+        return kept
+
+
+def _copied(array: Array) -> Array:
+    """Devices that are handed memory want to be allowed to write to it, even if they do not."""
+    made = aligned_block(array.nbytes, ALIGNMENT)[: array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
+
+
+def array_digest(array: Array) -> str:
+    """The SHA-256 of its elements in C order."""
+    return hashlib.sha256(byte_view(array)).hexdigest()
+
+
+def byte_view(array: Array) -> memoryview:
+    """The elements in C order as bytes."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -1,0 +1,1 @@
+"""From a placed graph to compiled subgraphs, and the report about it."""

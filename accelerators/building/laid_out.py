@@ -1,0 +1,22 @@
+"""Running a compiled subgraph on arrays that lie in memory as its device needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from accelerators.arrays.layout import HOST, is_laid_out, laid_out
+from accelerators.interface.accelerator import CompiledSubgraph
+
+
+def run_laid_out(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+    """Run it; inputs that lie otherwise than it needs are copied."""
+    if compiled.memory == HOST:
+        alignment = compiled.alignment
+        for value in inputs:
+            if type(value) is np.ndarray and not is_laid_out(value, alignment):
+                inputs = [laid_out(value, alignment) for value in inputs]
+                break
+    return compiled.run(inputs, out)

@@ -1,0 +1,116 @@
+"""What a device returns, held against what the body states: a wrong dtype handed on would give wrong numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.layout import array_layout
+from accelerators.errors import RunError
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType, numpy_dtype
+
+
+class OutputCheck:
+    """The check of one body's outputs: `fits` is the fast way for those that are right, `checked` looks closely."""
+
+    def __init__(self, body: Graph) -> None:
+        self._body = body
+        self._layouts = [_layout(entry) for entry in body.outputs]
+        """By output the dtype, and the sizes where all are known; else its type, if some are."""
+
+    def fits(self, made: Any) -> bool:
+        """Are they arrays of the dtypes and sizes that the body states?"""
+        if type(made) not in (list, tuple) or len(made) != len(self._layouts):
+            return False
+        for value, (dtype, shape, partly) in zip(made, self._layouts):
+            if dtype is None:
+                continue
+            if type(value) is not np.ndarray or value.dtype != dtype or (shape is not None and value.shape != shape):
+                return False
+            if partly is not None and not _agrees(value, partly):
+                return False
+        return True
+
+    def counted(self, made: Any, where: str) -> Sequence[Any]:
+        """The outputs, if they are as many as the body has: all that can be said of values in a device's own memory."""
+        if isinstance(made, (str, bytes)) or not isinstance(made, Sequence):
+            raise RunError(f"it returned {type(made).__name__}, not a list of outputs", where=where)
+        if len(made) != len(self._layouts):
+            raise RunError(f"it returned {len(made)} values for {len(self._layouts)} outputs", where=where)
+        return made
+
+    def checked(self, made: Any, inputs: Sequence[Any], where: str) -> list[Any]:
+        """The outputs as plain arrays; RunError for what is none, or of another dtype, or of other sizes than must come of these
+        inputs, or than the model declares."""
+        values = [_plain(value, entry, where) for value, entry in zip(self.counted(made, where), self._body.outputs)]
+        if not self.fits(values):
+            self._check_sizes(values, inputs, where)
+        return values
+
+    def _check_sizes(self, values: Sequence[Any], inputs: Sequence[Any], where: str) -> None:
+        for value, entry in zip(values, _inferred(self._body, inputs).outputs):
+            layout = array_layout(entry.type)
+            if layout is not None and value.shape != layout[1]:
+                cause = f"it returned sizes {list(value.shape)} for output {entry.name!r}, which is {entry.type}"
+                raise RunError(cause, where=where)
+        for value, entry in zip(values, self._body.outputs):
+            if isinstance(entry.type, TensorType) and not _agrees(value, entry.type):
+                cause = f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs"
+                raise RunError(cause, where=where, remedy="Correct the declared type, or leave it out of the model")
+
+
+def _layout(entry: NodeEntry) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None, TensorType | None]:
+    kind = entry.type
+    if not isinstance(kind, TensorType):
+        return None, None, None
+    sizes = (array_layout(kind) or (None, None))[1]
+    return numpy_dtype(kind.dtype), sizes, kind if sizes is None and kind.shape is not None else None
+
+
+def _agrees(value: Any, kind: TensorType) -> bool:
+    """Has the array the sizes that are known?"""
+    if kind.shape is None:
+        return True
+    return len(kind.shape) == value.ndim and all(
+        not isinstance(size, int) or size == found for size, found in zip(kind.shape, value.shape)
+    )
+
+
+def _plain(value: Any, entry: NodeEntry, where: str) -> Any:
+    if not isinstance(entry.type, TensorType):
+        return value
+    stated = f"for output {entry.name!r}, which is {entry.type}"
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise RunError(f"it returned {type(value).__name__} {stated}", where=where)
+    array = np.asarray(value)
+    wanted = numpy_dtype(entry.type.dtype)
+    if wanted.hasobject and array.dtype.kind in "US":
+        return array.astype(object)
+    if array.dtype != wanted:
+        order = "" if array.dtype.isnative else " in foreign byte order"
+        raise RunError(f"it returned {array.dtype.name}{order} {stated}", where=where)
+    return array
+
+
+def _inferred(body: Graph, inputs: Sequence[Any]) -> Graph:
+    """The body with the types that follow from these inputs alone."""
+    from passes.infer import infer
+
+    given = dict(zip(body.inputs, inputs))
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        kind = node.output_types[0] if node.is_variable else None
+        if isinstance(kind, TensorType) and isinstance(given[node], np.ndarray):
+            rewriter.keep(node, node.evolve(output_types=(attrs.evolve(kind, shape=given[node].shape),)))
+        elif node.is_op:
+            rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_names)))
+        else:
+            rewriter.keep(node)
+
+    return infer(rewrite(body, visit), strict=False)

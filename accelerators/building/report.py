@@ -1,0 +1,115 @@
+"""What `compile` did and why: placement, what was placed anew, the subgraphs, and how the graph was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from accelerators.building.subgraphs import Move
+from accelerators.placement.placement import Placement
+from graph.words import counted, first_of
+from partition import PartitionReport
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@attrs.frozen(slots=True)
+class SubgraphRow:
+    """One compiled subgraph."""
+
+    name: str
+    """Its call's name."""
+    device: str
+    """Where it runs."""
+    ops: int
+    """How many ops it has."""
+    seconds: float
+    """How long it took to compile."""
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class CompileReport:
+    """`model.report`."""
+
+    name: str
+    """The model's name."""
+    automatic: bool
+    """Was the placement found by priority? Otherwise by the affinities that the graph had."""
+    placement: Placement
+    """Where each op is, after all moves; `why(name)` says why."""
+    moves: tuple[Move, ...]
+    """What a device took and could not compile, and where it went."""
+    subgraphs: tuple[SubgraphRow, ...]
+    """What was compiled."""
+    partition: PartitionReport
+    """How the graph was cut."""
+    notes: tuple[str, ...]
+    """What else happened."""
+
+    def why(self, node: str) -> str:
+        """Where the node is, and why not on the preferred devices."""
+        return self.placement.why(node)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "model": self.name,
+            "automatic": self.automatic,
+            "placement": self.placement.to_dict(),
+            "moves": [{**attrs.asdict(move), "nodes": list(move.nodes), "to": dict(move.to)} for move in self.moves],
+            "subgraphs": [attrs.asdict(row) for row in self.subgraphs],
+            "partition": self.partition.to_dict(),
+            "notes": list(self.notes),
+        }
+
+    def to_table(self, most: int = 30) -> Table:
+        """The subgraphs and moves, for a terminal, by rich."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("subgraph", "device", "ops", "compiled in", title=Text(str(self).partition("\n")[0]))
+        for row in self.subgraphs[:most]:
+            table.add_row(Text(row.name), Text(row.device), str(row.ops), f"{row.seconds:.2f} s")
+        if len(self.subgraphs) > most:
+            table.add_row(f"... {len(self.subgraphs) - most} more", "", "", "")
+        return table
+
+    def __rich__(self) -> Table:
+        return self.to_table()
+
+    def print(self) -> None:
+        """Print the subgraphs, then the placement."""
+        import rich
+
+        rich.print(self.to_table(), self.placement.to_table(), *move_lines(self.moves), *first_of(self.notes))
+
+    def __str__(self) -> str:
+        how = "placed by priority" if self.automatic else "placed by affinity"
+        lines = [f"{self.name}: {counted(len(self.placement), 'op')} in {counted(len(self.subgraphs), 'subgraph')}, {how}"]
+        lines += [f"  {row.name} on {row.device}: {counted(row.ops, 'op')}" for row in self.subgraphs[:20]]
+        if len(self.subgraphs) > 20:
+            lines.append(f"  ... and {len(self.subgraphs) - 20} more")
+        lines += str(self.placement).split("\n")[1:]
+        return "\n".join([*lines, *move_lines(self.moves), *first_of(self.notes)])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.showing.notebook import report_html  # upward: notebooks ask for a method
+        from graph.pictures.html import bundle
+
+        return bundle(self, report_html(self))
+
+    def __repr__(self) -> str:
+        return f"<CompileReport of {self.name!r}: {counted(len(self.subgraphs), 'subgraph')}, {counted(len(self.moves), 'move')}>"
+
+
+def move_lines(moves: Sequence[Move]) -> list[str]:
+    """A line for each move."""
+    return [f"moved: {m.subgraph} ({counted(len(m.nodes), 'op')}) from {m.device} to {_places(m)}: {m.reason}" for m in moves]
+
+
+def _places(move: Move) -> str:
+    return ", ".join(dict.fromkeys(move.to.values()))

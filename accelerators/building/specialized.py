@@ -1,0 +1,237 @@
+"""Subgraphs with dynamic sizes on devices that want static ones: compiled for each size on first use.
+
+A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
+and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
+compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken.
+The stand-in also serves a size that does not compile, which is said in a warning."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from accelerators.building.laid_out import run_laid_out
+from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from accelerators.process.forking import Guard
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.types import TensorType
+from passes.contradictions import DeclaredMismatch
+from passes.infer import infer
+
+KEPT = 8
+"""So many sizes stay compiled; the one not used for longest goes."""
+
+LONG = 0.1
+"""Seconds: what compiles faster than this is compiled for every size."""
+
+COUNTED = 4096
+"""For so many sizes it is known what the stand-in has taken."""
+
+Shapes = tuple[tuple[int, ...], ...]
+"""The sizes of all inputs."""
+
+
+class SpecializedSubgraph(CompiledSubgraph):
+    """Takes host arrays of any size, and hands them to the subgraph compiled for that size."""
+
+    concurrent = True
+
+    def __init__(
+        self,
+        graph: Graph,
+        compile_static: Callable[[Graph], CompiledSubgraph],
+        stand_in: Callable[[Graph], CompiledSubgraph | None] = lambda graph: None,
+    ) -> None:
+        self.graph = graph
+        """The body with its dynamic sizes."""
+        self._compile = compile_static
+        self._stand_in = _StandIn(graph, stand_in)
+        self._guard = Guard()
+        self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
+        self._rows = threading.local()
+
+    @property
+    def sizes(self) -> tuple[Shapes, ...]:
+        """The sizes that are compiled now, the one used last at the end."""
+        with self._guard.lock:
+            return tuple(shapes for shapes, kept in self._kept.items() if kept.made is not None)
+
+    def kernels(self) -> Sequence[Any]:
+        """The kernels of each size that is compiled now, those of the size used last at the end."""
+        with self._guard.lock:
+            made = [kept.made for kept in self._kept.values() if kept.made is not None]
+        return [kernel for compiled in made for kernel in compiled.kernels()]
+
+    @property
+    def stood_in(self) -> int:
+        """How many calls were served without compiling."""
+        return self._stand_in.calls
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """Run the subgraph of this size. Two threads that need a new size compile it once."""
+        shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
+        kept = self._find(shapes)
+        if kept is not None:
+            try:
+                made = kept.ready(self.graph, self._compile)
+            except Exception as error:
+                if isinstance(error, DeclaredMismatch) or not self._handed_over(kept):
+                    raise
+                return self._run_instead(shapes, error, inputs, out)
+            self._trim()
+            return self._run(kept, made, inputs, out)
+        results, self._rows.last = self._stand_in.run(shapes, inputs, out)
+        return results
+
+    def _handed_over(self, kept: _Kept) -> bool:
+        """The size does not compile, and takes no place from others. Is the stand-in to serve it from now on?"""
+        with self._guard.lock:
+            if self._kept.get(kept.shapes) is kept:
+                del self._kept[kept.shapes]
+        return self._stand_in.takes_over(kept.shapes)
+
+    def _run_instead(
+        self, shapes: Shapes, error: Exception, inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> Sequence[Any]:
+        try:
+            results, self._rows.last = self._stand_in.run(shapes, inputs, out)
+        except PartitaError as told:
+            raise told from error
+        sizes = ", ".join(str(list(shape)) for shape in shapes)
+        warnings.warn(f"subgraph {self.graph.name!r} does not compile for {sizes} and runs otherwise: {error}", stacklevel=2)
+        return results
+
+    def _run(
+        self, kept: _Kept, made: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> Sequence[Any]:
+        there = made.memory == "host"
+        read = inputs if there else [made.upload(value) for value in inputs]
+        with kept.guard.lock:
+            results = run_laid_out(made, read, out if there else None)
+            self._rows.last = made.profile_rows()
+        return results if there else [made.download(value) for value in results]
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """The rows of this thread's last run."""
+        return tuple(getattr(self._rows, "last", ()))
+
+    def _find(self, shapes: Shapes) -> _Kept | None:
+        """The subgraph of this size; None if the stand-in is to serve it."""
+        with self._guard.lock:
+            kept = self._kept.get(shapes)
+            if kept is not None:
+                self._kept.move_to_end(shapes)
+                return kept
+            times = [kept.seconds for kept in self._kept.values() if kept.made is not None]
+        if self._stand_in.took_over(shapes):
+            return None
+        if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
+            return None
+        with self._guard.lock:
+            return self._kept.setdefault(shapes, _Kept(shapes))
+
+    def _trim(self) -> None:
+        """Once a size is compiled the one not used for longest goes."""
+        if len(self._kept) > KEPT:
+            with self._guard.lock:
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+
+
+class _Kept:
+    """One size, compiled when first asked for."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.guard = Guard()
+        self.seconds = 0.0
+        """How long it took to compile."""
+        self.shapes = shapes
+        """The size."""
+        self.made: CompiledSubgraph | None = None
+        """What was compiled for it."""
+        self._error: Exception | None = None
+
+    def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
+        with self.guard.lock:
+            if self._error is not None:
+                raise self._error
+            if self.made is None:
+                start = time.perf_counter()
+                given = dict(zip((node.name for node in graph.inputs), self.shapes, strict=True))
+                try:
+                    made = compile_static(infer(graph, given, strict=False, check_declared=True))
+                except Exception as error:
+                    self._error = error
+                    raise
+                self.seconds = time.perf_counter() - start
+                self.made = made
+            return self.made
+
+
+class _StandIn:
+    """What takes any size without compiling, and what it has taken for each."""
+
+    def __init__(self, graph: Graph, make: Callable[[Graph], CompiledSubgraph | None]) -> None:
+        self.calls = 0
+        """How many it has served."""
+        self._graph = graph
+        self._make = make
+        self._made: CompiledSubgraph | None = None
+        self._asked = False
+        self._guard = Guard()
+        self._spent: OrderedDict[Shapes, float] = OrderedDict()
+        self._only: OrderedDict[Shapes, None] = OrderedDict()
+        """The sizes that do not compile."""
+
+    def serves(self, shapes: Shapes, compiling: float) -> bool:
+        """Is it to serve these sizes, if compiling takes so many seconds?"""
+        if compiling < LONG:
+            return False
+        with self._guard.lock:
+            if not self._there() or self._spent.get(shapes, 0.0) < compiling:
+                return self._made is not None
+            del self._spent[shapes]
+            return False
+
+    def takes_over(self, shapes: Shapes) -> bool:
+        """Is there one to serve these sizes, which do not compile?"""
+        with self._guard.lock:
+            if self._there():
+                self._only[shapes] = None
+                if len(self._only) > COUNTED:
+                    self._only.popitem(last=False)
+            return self._made is not None
+
+    def took_over(self, shapes: Shapes) -> bool:
+        """Is it known that these sizes do not compile?"""
+        return shapes in self._only
+
+    def _there(self) -> bool:
+        if not self._asked:
+            self._made, self._asked = self._make(self._graph), True
+        return self._made is not None
+
+    def run(
+        self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> tuple[Sequence[Any], Sequence[ProfileRow]]:
+        """The outputs, and the rows of the run."""
+        assert self._made is not None
+        start = time.perf_counter()
+        results = run_laid_out(self._made, inputs, out)
+        seconds = time.perf_counter() - start
+        with self._guard.lock:
+            self.calls += 1
+            self._spent[shapes] = self._spent.pop(shapes, 0.0) + seconds
+            if len(self._spent) > COUNTED:
+                self._spent.popitem(last=False)
+        return results, self._made.profile_rows()
+
+
+def is_static(graph: Graph) -> bool:
+    """Are the sizes of all tensors that enter known?"""
+    return all(not isinstance(node[0].type, TensorType) or node[0].type.is_static for node in graph.inputs)

@@ -1,0 +1,296 @@
+"""From a placed graph to compiled subgraphs: partition, compile side by side, and place anew what a device could not compile."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from accelerators.building.cuts import Failure, cut_apart, not_compiled
+from accelerators.building.units import Unit, compile_unit
+from accelerators.cache.waiting import work_until
+from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
+from accelerators.interface.device_list import Device
+from accelerators.interface.inlining import without_calls
+from accelerators.interface.settings import Config
+from accelerators.placement.device_groups import DeviceGroups, given_back_because
+from accelerators.placement.placement import Placement
+from accelerators.process.forking import Guard
+from graph.build import is_made_call
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from graph.words import counted
+from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
+from passes import apply_pass
+
+SHOWN = 8
+"""So many nodes a note lists."""
+
+PATIENCE = 1.0
+"""Seconds before a terminal is shown how compilation goes on."""
+
+
+@attrs.frozen(slots=True)
+class Move:
+    """A subgraph that a device took and then could not compile."""
+
+    subgraph: str
+    """The call's name."""
+    nodes: tuple[str, ...]
+    """Its op nodes."""
+    device: str
+    """The device that failed."""
+    reason: str
+    """What it said."""
+    to: Mapping[str, str]
+    """By node name, where they went."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Built:
+    """A graph in which every live op is a call that is compiled."""
+
+    graph: Graph
+    """The partitioned graph."""
+    units: Mapping[str, Unit]
+    """By call name."""
+    moves: tuple[Move, ...]
+    """What was placed anew."""
+    partition: PartitionReport
+    """How the graph was cut."""
+    notes: tuple[str, ...]
+    """What the devices' properties gave back, and where it went."""
+
+
+class Builder:
+    """Compiles one graph, all of whose ops have an affinity."""
+
+    def __init__(self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool) -> None:
+        self.placement = placement
+        self.devices = {device.label: device for device in devices}
+        self.config = config
+        self.forced = forced
+        """The nodes that must stay where they are: pinned ones, and calls that had their affinity."""
+        self.strict = strict
+        self.moves: list[Move] = []
+        self.notes: list[str] = []
+
+    def build(self, graph: Graph) -> Built:
+        """Partition and compile until every subgraph is compiled; each round excludes what failed."""
+        done: dict[Task, Unit] = {}
+        report: PartitionReport | None = None
+        while True:
+            graph, latest = self._partitioned(graph)
+            report = report or latest
+            calls = [node for node in graph.nodes if node.is_op]
+            waiting = [call for call in calls if _task(call) not in done]
+            failures = self._cut_apart(waiting) or self._compile(waiting, done)
+            if not failures:
+                units = {call.name: attrs.evolve(done[_task(call)], name=call.name) for call in calls}
+                return Built(graph, units, tuple(self.moves), report, tuple(self.notes))
+            graph = self._moved(graph, failures)
+
+    def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
+        """Each device's ops in calls, as the device's own property says: what it gives back goes to the next device, and is
+        grouped there. The calls of earlier devices stay, so that no device is asked more often than there are devices."""
+        own = {label: _property_of(device) for label, device in self.devices.items()}
+        before = {node.name for node in graph.nodes if is_made_call(node)}
+        made = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))
+        report: PartitionReport = made.attrs["partition_report"]
+        labels = list(self.devices)
+        for i, label in enumerate(labels):
+            given_back = self._given_back(made, label, own[label])
+            if given_back:
+                later = set(labels[i + 1 :])
+                regrouped = [n.name for n in made.nodes if is_made_call(n) and n.affinity in later and n.name not in before]
+                plain = _with_affinities(without_calls(made, [regrouped]), given_back)
+                made = self._grouped(plain, DeviceGroups(own))
+        if not all(map(is_made_call, filter(_is_op, made.nodes))):
+            made = self._grouped(made, AffinityProperty())
+        return made.evolve(nodes=(), attrs={"partition_report": report}), report
+
+    def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
+        growth = "waves" if len(self.devices) == 1 else "largest"
+        options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False}
+        return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)
+
+    def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
+        """By name, the next device of each op that the device's property gave back. What is forced onto the device stays."""
+        report: PartitionReport = graph.attrs["partition_report"]
+        by_reason: dict[str, list[str]] = {}
+        for outside in report.outside:
+            node = graph[outside.node]
+            if outside.rule in ("size", "hook") and node.affinity == label:
+                by_reason.setdefault(given_back_because(outside, own), []).append(node.name)
+        moved: dict[str, str] = {}
+        for reason, names in by_reason.items():
+            forced = [name for name in names if name in self.forced]
+            free = [name for name in names if name not in self.forced]
+            if forced:
+                self.notes.append(f"stays on {label}, where it was forced: {_listed(forced)}: {reason}")
+            if free:
+                to = self.placement.move(free, label, reason)
+                self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_listed(free)}: {reason}")
+                moved.update(to)
+        return moved
+
+    def _cut_apart(self, calls: Sequence[Node]) -> list[Failure]:
+        """The calls that their devices run only in part, as they were cut. What was a call before was asked about alone."""
+        new = [call for call in calls if call.name not in self.placement]
+        devices, values = self.devices, self.config.by_device
+        found = [cut_apart(call, devices[str(call.affinity)], values[str(call.affinity)]) for call in new]
+        return [failure for failure in found if failure is not None]
+
+    def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[Failure]:
+        """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
+        failures: dict[Task, CompileError] = {}
+        tasks = {_task(call): call for call in calls}
+        with _threads(min(len(tasks), os.cpu_count() or 1)) as pool, _progress(len(tasks)) as shown:
+            running = {pool.submit(self._compile_one, call): task for task, call in tasks.items()}
+            for future in _as_done(running, shown):
+                error = future.exception()
+                if isinstance(error, CompileError):
+                    failures[running[future]] = error
+                else:
+                    done[running[future]] = future.result()
+        return [not_compiled(call, failures[_task(call)]) for call in calls if _task(call) in failures]
+
+    def _compile_one(self, call: Node) -> Unit:
+        assert call.subgraph is not None and call.affinity is not None
+        device = self.devices[call.affinity]
+        values = self.config.by_device[device.label]
+        others = [(d, self.config.by_device[d.label]) for d in self.devices.values() if d.accelerator.dynamic_shapes]
+        if device.accelerator.parallel_compile:
+            return compile_unit(call.name, device, call.subgraph, values, others)
+        with _turns.setdefault(device.accelerator.name, Guard()).lock:
+            return compile_unit(call.name, device, call.subgraph, values, others)
+
+    def _moved(self, graph: Graph, failures: Sequence[Failure]) -> Graph:
+        """The graph with the failed calls' nodes in their places again, those at fault each with the next device that runs it."""
+        where: dict[str, str] = {}
+        for failure in failures:
+            call, error = failure.call, failure.error
+            assert call.subgraph is not None and call.affinity is not None
+            names = [call.name] if call.name in self.placement else list(failure.ops)
+            if self.strict or self.forced & {call.name, *names}:
+                raise _final(error, call, "strict=True" if self.strict else "its place was forced")
+            try:
+                to = self.placement.move(names, call.affinity, failure.reason)
+            except NotSupported as nowhere:
+                raise _final(error, call, f"no other device takes it: {nowhere.cause}") from error
+            self.moves.append(Move(call.name, tuple(names), call.affinity, error.cause, to))
+            if call.name in to:
+                inner = [node.name for node in call.subgraph.nodes if node.is_op]
+                to = {call.name: to[call.name], **dict.fromkeys(inner, to[call.name])}
+            where.update(to)
+        whole = {name for name in where if name in graph}
+        failed = {failure.call.name for failure in failures} - whole
+        return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed), where)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{counted(len(names), 'op')} ({', '.join(names[:SHOWN])}{more})"
+
+
+def _property_of(device: Device) -> SubgraphProperty:
+    where = f"subgraph_property of device {device.label!r}"
+    with asking(where):
+        made = device.accelerator.subgraph_property()
+    if not isinstance(made, SubgraphProperty):
+        raise AcceleratorError(f"it returned {made!r}, not a SubgraphProperty", where=where)
+    return made
+
+
+Task = tuple[int, str | None]
+"""A body's identity, and its device: calls that share both are compiled once."""
+
+
+def _task(call: Node) -> Task:
+    return id(call.subgraph), call.affinity
+
+
+_turns: dict[str, Guard] = {}
+"""By device name, the lock of those that compile one subgraph at a time."""
+
+
+def _is_op(node: Node) -> bool:
+    return node.is_op
+
+
+def _final(error: CompileError, call: Node, why: str) -> CompileError:
+    return CompileError(
+        f"{error.cause}\n    (not placed elsewhere: {why})",
+        where=error.where,
+        remedy=error.remedy or f"Keep the ops off it with forbid={{...: {call.affinity!r}}}, or name a device behind it",
+    )
+
+
+def _with_affinities(graph: Graph, where: Mapping[str, str]) -> Graph:
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        label = where.get(node.name) if node.is_op else None
+        if label is None or label == node.affinity:
+            rewriter.keep(node)
+        else:
+            rewriter.keep(node, rewriter.rebuilt(node, affinity=label))
+
+    return rewrite(graph, visit)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that start nothing more, and wait for no other process, once the block is left by an interrupt."""
+    abandoned = threading.Event()
+    pool = ThreadPoolExecutor(max(1, count), "partita-compile", work_until, (abandoned,))
+    try:
+        yield pool
+    except BaseException:
+        abandoned.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _as_done(running: Mapping[Future[Unit], Task], shown: Any) -> Iterator[Future[Unit]]:
+    waiting = set(running)
+    while waiting:
+        finished, waiting = wait(waiting, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        yield from finished
+        shown(len(running) - len(waiting))
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[Any]:
+    """A function that shows how many are done: on a terminal, once it has taken a while."""
+    if not sys.stderr.isatty():
+        yield lambda finished: None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    begun = time.monotonic()
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task("compiling", total=count, visible=True)
+    started = False
+
+    def shown(finished: int) -> None:
+        nonlocal started
+        if not started and time.monotonic() - begun > PATIENCE and finished < count:
+            bar.start()
+            started = True
+        bar.update(task, completed=finished)
+
+    try:
+        yield shown
+    finally:
+        if started:
+            bar.stop()

@@ -1,0 +1,172 @@
+"""One subgraph of a compiled model: its call in the graph, and what its device made of the body."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.arrays.layout import HOST
+from accelerators.building.laid_out import run_laid_out
+from accelerators.building.output_check import OutputCheck
+from accelerators.building.specialized import SpecializedSubgraph, is_static
+from accelerators.cache.compiling import compile_cached
+from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.device_list import Device
+from accelerators.interface.query import with_own_nodes
+from accelerators.interface.registry import accelerator as accelerator_named
+from accelerators.process.ending import door
+from accelerators.process.forking import renewed_in_children
+from graph.errors import PartitaError
+from graph.graph import Graph
+from passes.infer import infer
+
+
+@attrs.define(slots=True, eq=False)
+class Unit:
+    """A subgraph that is compiled."""
+
+    name: str
+    """Its call's name."""
+    device: Device
+    """Where it runs."""
+    body: Graph
+    """What it computes."""
+    compiled: CompiledSubgraph
+    """What the device made of it."""
+    seconds: float
+    """How long that took."""
+    config: Mapping[str, Any] = attrs.field(factory=dict)
+    """What it was compiled with."""
+    recompiled: bool = False
+    """Was it imported, and compiled anew because its compiled form did not fit?"""
+    measuring: threading.RLock = attrs.field(factory=threading.RLock)
+    """Held from a measured run until its rows are read."""
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+    """Held while it runs, unless several threads may run it at once."""
+    check: OutputCheck = attrs.field(init=False)
+    """What its device may return."""
+
+    def __attrs_post_init__(self) -> None:
+        self.check = OutputCheck(self.body)
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In a forked process: the threads of its parent that were running it are not there."""
+        self.measuring, self.lock = threading.RLock(), threading.Lock()
+
+    @property
+    def memory(self) -> str:
+        """Where its values are."""
+        return self.compiled.memory
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The names of its op nodes."""
+        return tuple(node.name for node in self.body.nodes if node.is_op)
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+        """The body's outputs; whatever the device raises says where."""
+        door.enter()
+        try:
+            if self.compiled.concurrent:
+                made = run_laid_out(self.compiled, inputs, out)
+            else:
+                with self.lock:
+                    made = run_laid_out(self.compiled, inputs, out)
+        except Exception as error:
+            raise self.failure(error) from error
+        finally:
+            door.leave()
+        if self.compiled.memory != HOST:
+            return self.check.counted(made, self.title)
+        return made if self.check.fits(made) else self.check.checked(made, inputs, self.title)
+
+    @property
+    def title(self) -> str:
+        """The subgraph and its device, for messages."""
+        return f"subgraph {self.name!r} on {self.device.label!r}"
+
+    def failure(self, error: Exception) -> RunError:
+        """The error with the subgraph that it happened in."""
+        if isinstance(error, PartitaError):
+            inner = f", {error.where}" if error.where else ""
+            return RunError(error.cause, where=self.title + inner, remedy=error.remedy)
+        return RunError(f"{type(error).__name__}: {error}", where=self.title)
+
+
+def compile_unit(
+    name: str, device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
+) -> Unit:
+    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. So does a
+    type in the body that is not what follows: kernels have the sizes that an op computes, whatever a file declares.
+
+    Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
+    all of the body at any size, or else to `reference`."""
+    start = time.perf_counter()
+    try:
+        compiled = _compiled(device, body, config, stand_ins)
+    except BadConfig:
+        raise
+    except Exception as error:
+        mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
+        inner = f", {mine.where}" if mine.where else ""
+        where = f"subgraph {name!r} on {device.label!r}{inner}"
+        raise CompileError(mine.cause, where=where, remedy=mine.remedy) from error
+    return Unit(name, device, body, compiled, time.perf_counter() - start, config)
+
+
+def _compiled(
+    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]]
+) -> CompiledSubgraph:
+    accelerator = device.accelerator
+    infer(body, strict=False, check_declared=True)
+
+    def compile_static(graph: Graph) -> CompiledSubgraph:
+        return compile_cached(accelerator, graph, config, lambda: _compile_now(accelerator, graph, config))
+
+    def compile_sized(graph: Graph) -> CompiledSubgraph:
+        _check_supported(accelerator.configured(config), graph, "for these sizes")
+        return compile_static(graph)
+
+    def stand_in(graph: Graph) -> CompiledSubgraph | None:
+        reference = accelerator_named("reference")
+        perf_count = {"PERF_COUNT": config.get("PERF_COUNT", False)}
+        choices = [(other.accelerator, {**values, **perf_count}) for other, values in stand_ins]
+        for other, values in [*choices, (reference, reference.full_config(perf_count))]:
+            with contextlib.suppress(PartitaError):
+                if other.dynamic_shapes and all(answer is True for answer in other.configured(values).query(graph).values()):
+                    return _compile_now(other, graph, values)
+        return None
+
+    if accelerator.dynamic_shapes or is_static(body):
+        return compile_static(body)
+    _check_supported(accelerator.configured(config), body, "in this part of the graph")
+    return SpecializedSubgraph(body, compile_sized, stand_in)
+
+
+def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
+    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it; and an op of which a
+    size was a symbol is asked about again once the size is known: some rules are about sizes."""
+    for name, answer in accelerator.query(body).items():
+        if answer is not True:
+            raise AcceleratorError(f"{where} {name!r} is not what it runs: {answer}")
+
+
+def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    shown = accelerator.configured(config).transform(with_own_nodes(graph))
+    if not isinstance(shown, Graph) or _border(shown) != _border(graph):
+        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
+    made = accelerator.compile(shown, config)
+    if not isinstance(made, CompiledSubgraph):
+        raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
+    return made
+
+
+def _border(graph: Graph) -> tuple[int, int]:
+    return len(graph.inputs), len(graph.outputs)

@@ -1,0 +1,57 @@
+"""HETERO as a device of its own: defaults for all models on several devices, its metrics, and its question to the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accelerators.errors import NotSupported
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.device_list import DEFAULT, parse_devices
+from accelerators.interface.keys import Key, optional
+from accelerators.interface.registry import HETERO, devices
+from accelerators.interface.settings import HETERO_KEYS
+from accelerators.placement.placement import Placement
+from graph.graph import Graph
+
+
+class HeteroAccelerator(Accelerator):
+    """Several devices by priority. What is set here holds for every later compilation that does not say otherwise.
+
+    TARGET_FALLBACK names the devices, the best first, for whoever asks for HETERO and names none."""
+
+    name = HETERO
+
+    def keys(self) -> dict[str, Key]:
+        """Those of a model as a whole, and the devices."""
+        return {**HETERO_KEYS, "TARGET_FALLBACK": Key(None, optional(_labels))}
+
+    def metrics(self) -> dict[str, Any]:
+        """AVAILABLE_DEVICES are the names that may follow `HETERO:` here; the capabilities are those of any default device."""
+        chosen = parse_devices(None)
+        able = [capability for device in chosen for capability in device.accelerator.get_metric("OPTIMIZATION_CAPABILITIES")]
+        return {
+            "AVAILABLE_DEVICES": [device.name for device in devices() if device.usable],
+            "FULL_DEVICE_NAME": f"{HETERO}:{','.join(device.label for device in chosen)}",
+            "OPTIMIZATION_CAPABILITIES": list(dict.fromkeys(able)),
+        }
+
+    def query(self, graph: Graph) -> Placement:
+        """By node name the device that it goes to, of those of TARGET_FALLBACK (or else the default ones)."""
+        from accelerators.placement.placing import query
+
+        return query(graph)
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """HETERO compiles graphs by cutting them: it is no device for a subgraph."""
+        raise NotSupported(f"{HETERO} runs no subgraph itself", remedy=f'Write compile(graph, "{DEFAULT}")')
+
+    def add_extension(self, extension: Any) -> None:
+        """Ops are taught to the devices that run them."""
+        raise NotSupported(f"{HETERO} takes no extensions", remedy='Add it to a device: accelerator("cpu").add_extension(...)')
+
+
+def _labels(value: Any) -> str:
+    """The labels of devices that can be used here, in one word."""
+    listed = f"{HETERO}:{value}" if isinstance(value, str) and ":" not in value else value
+    return ",".join(device.label for device in parse_devices(listed))

@@ -1,0 +1,341 @@
+"""What an accelerator is: the class that a plugin derives from, and what its `compile` returns."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Self
+
+import attrs
+import numpy as np
+
+from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownKey
+from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, text
+from graph.errors import PartitaError, did_you_mean
+from graph.graph import Graph
+from partition.property import SubgraphProperty
+
+
+@attrs.frozen(slots=True)
+class ProfileRow:
+    """The time of one node (or of one fused kernel) in a run."""
+
+    node: str
+    """The node's name; of a fused kernel the first node's."""
+    layer_type: str
+    """Its op."""
+    status: str
+    """EXECUTED, NOT_RUN or OPTIMIZED_OUT."""
+    real_us: float
+    """Microseconds on the clock."""
+    cpu_us: float
+    """Microseconds of processor time."""
+    exec_type: str
+    """What ran it: a kernel's or an implementation's name."""
+
+
+@attrs.frozen(slots=True)
+class TunedKernel:
+    """What tuning found for one kernel."""
+
+    kernel: str
+    """Its name."""
+    before_us: float
+    """Microseconds as it was."""
+    after_us: float
+    """Microseconds as it is now."""
+    tried: int
+    """How many variants were measured."""
+    choices: Mapping[str, str]
+    """What was chosen instead of what was the choice before; empty if that is the best."""
+
+
+class CompiledSubgraph:
+    """One body, ready to run on its device. The executor calls `run` from one thread at a time unless `concurrent` is set."""
+
+    memory: str = "host"
+    """Where its arrays live: "host" means numpy arrays; anything else needs `upload` and `download`."""
+    alignment: int = 1
+    """The executor copies host arrays whose address is no multiple of this, or that are not C-contiguous; where it is more than
+    16, those that are read-only too."""
+    concurrent: bool = False
+    """May several threads call `run` at once?"""
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The body's outputs for these inputs, both in the body's order.
+
+        `out` holds for each output an array to write to, or None; the array returned is the one that counts. No later run may
+        write to it, and none to the inputs. Dtypes and sizes are those that the body states."""
+        raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """The host array in this device's memory."""
+        return array
+
+    def download(self, value: Any) -> np.ndarray[Any, Any]:
+        """The device's value as a host array."""
+        return value
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """The rows of the last run, where the device was compiled with PERF_COUNT; empty if it cannot tell."""
+        return ()
+
+    def kernels(self) -> Sequence[Any]:
+        """The kernels, to look at; empty if the device does not show them."""
+        return ()
+
+    def export(self) -> bytes:
+        """The compiled form, to be read back by the accelerator's `import_`."""
+        raise NotSupported(f"{type(self).__name__} cannot be exported")
+
+    def export_weights(self) -> Sequence[np.ndarray[Any, Any]]:
+        """The arrays that belong to it and that `export` leaves out: they travel and are cached apart, equal ones once."""
+        return ()
+
+    def rename_nodes(self, names: Mapping[str, str]) -> None:
+        """Its nodes have other names than when it was compiled: for the names in profiles."""
+
+
+class Accelerator:
+    """A device, or a library, that runs subgraphs. Derive from it, say what you support, and register the class.
+
+    The constructor raises AcceleratorUnavailable, with the reason, where the device cannot be used."""
+
+    name: ClassVar[str] = ""
+    """The device's name, as in "HETERO:name,cpu"."""
+
+    config_keys: ClassVar[Mapping[str, Any]] = {}
+    """The configuration keys that it knows: each a `Key`, which says what its values may be, or a plain default, for which any
+    value will do. All devices know DEVICE_ID, PERF_COUNT and CACHE_DIR. A device that computes in other precisions than the
+    model's own offers PRECISION by naming it here."""
+
+    dynamic_shapes: ClassVar[bool] = True
+    """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
+
+    parallel_compile: ClassVar[bool] = True
+    """May `compile` run on several threads at once?"""
+
+    travels_as_body: ClassVar[bool] = False
+    """Is the ONNX body all that a compiled subgraph needs, since compiling it takes no longer than reading it?"""
+
+    reads_views: ClassVar[bool] = False
+    """May `import_` get a view of the file's memory, to which it may write, instead of bytes? It need not copy it then."""
+
+    last_resort: ClassVar[bool] = False
+    """Does it run nearly everything, and slowly? A call that another device takes in part is inlined rather than given to it."""
+
+    compile_refuses: ClassVar[bool] = False
+    """Does `compile` itself raise for each op that `supports` refuses? Else, where `transform` rewrites the graph, a subgraph is
+    asked about once more as it was cut: what `transform` merges may have been cut apart."""
+
+    _supports_takes_config: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Whether `supports` has a third argument is settled here, once."""
+        super().__init_subclass__(**options)
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        named = [parameter for parameter in inspect.signature(cls.supports).parameters.values() if parameter.kind in kinds]
+        cls._supports_takes_config = len(named) > len(("self", "node", "graph"))
+
+    def __init__(self) -> None:
+        self._config: dict[str, Any] = {name: key.default for name, key in self.keys().items()}
+
+    # -- graphs ------------------------------------------------------------------------------------------
+
+    def transform(self, graph: Graph) -> Graph:
+        """The graph made friendlier to the device (other ops, fused ops); by default as it is."""
+        return graph
+
+    def stages(self, graph: Graph) -> Iterable[Graph]:
+        """What `transform` makes of the graph, step by step, the last being its result; `query` goes back from one to the one
+        before. Say more than one where a step removes nodes next to nodes that another step replaces."""
+        return (self.transform(graph),)
+
+    def supports(self, node: Any, graph: Graph) -> bool | str:
+        """True if the device runs this node of the (transformed) graph, else the reason why not.
+
+        While a user's configuration is asked about, `get_config` tells its values here, in `transform` and in `query`. A class
+        may also define `supports(node, graph, config)`: it is given a value for each key."""
+        raise NotSupported(f"{type(self).__name__} does not define supports or query", remedy="Define supports(node, graph)")
+
+    def says(self, node: Any, graph: Graph) -> object:
+        """What `supports` answers, under the accelerator's own configuration."""
+        supports: Callable[..., object] = self.supports
+        return supports(node, graph, dict(self._config)) if self._supports_takes_config else supports(node, graph)
+
+    def query(self, graph: Graph) -> Mapping[str, bool | str]:
+        """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
+
+        Runs `transform` on a copy; an original node is supported if every node that came of it is. One that nothing is found of
+        is refused."""
+        from accelerators.interface.query import query_through_transform, with_own_nodes
+
+        return query_through_transform(self, with_own_nodes(graph))
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """The (transformed) subgraph, ready to run. `config` holds a value for each key: what the caller gave, else the
+        accelerator's own."""
+        raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """What `CompiledSubgraph.export` returned, ready to run again; `graph` is its body, for its types.
+
+        If `export_weights` gave arrays, they come as a fourth argument. The body may have been left behind: then `graph` is one
+        node between its inputs and outputs."""
+        raise NotSupported(f"device {self.name!r} cannot import compiled subgraphs")
+
+    def may_cache(self, graph: Graph) -> bool:
+        """May what `compile` makes of this subgraph be kept in the cache of compiled subgraphs, to be read by `import_`?"""
+        return False
+
+    def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
+        """What a compiled subgraph depends on beside body and configuration: "library" and its version, the target, ..."""
+        return {}
+
+    def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
+        """Why what was compiled with this `identity` cannot run here, in words that say what differs; None if it can."""
+        here = self.identity(config)
+        differing = [key for key in {**identity, **here} if identity.get(key) != here.get(key)]
+        told = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
+        return "; ".join(told) or None
+
+    def findings(self) -> MutableMapping[str, bool | str] | None:
+        """Answers of `supports` that were found by trying and hold for as long as `identity` is the same: they are kept on disk,
+        and what other processes found is added. None: there is nothing to keep."""
+        return None
+
+    def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
+        """Find out by measuring how the kernels of a subgraph are best made, until `time.monotonic()` reaches the deadline, and
+        keep it for later compilations; `shown` is called with each kernel that is done. The default: there is no choice."""
+
+    def subgraph_property(self) -> SubgraphProperty:
+        """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""
+        from accelerators.interface.device_property import DeviceProperty
+
+        return DeviceProperty(self)
+
+    def add_extension(self, extension: Any) -> None:
+        """Teach the device a custom op."""
+        raise NotSupported(f"device {self.name!r} takes no extensions", remedy="Register the op with register_op for `reference`")
+
+    # -- configuration and metrics -----------------------------------------------------------------------
+
+    def keys(self) -> dict[str, Key]:
+        """All its configuration keys, with those that every device has."""
+        return {**_COMMON_KEYS, **declared(self.config_keys, _COMMON_KEYS)}
+
+    def set_config(self, values: Mapping[str, Any]) -> None:
+        """Change the accelerator's own configuration, or nothing of it where a value is wrong; a `KEY_` prefix is accepted."""
+        self._config.update(self.checked_config(values))
+
+    def get_config(self, key: str) -> Any:
+        """The accelerator's own value for a key."""
+        return self._config[self._known(key, self._config, "configuration key", self._offered())]
+
+    def checked_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values under plain key names, each as the device reads it. An unknown key is an error that lists the known ones;
+        a value that its key cannot have is one too."""
+        keys = self.keys()
+        if not isinstance(values, Mapping):
+            cause = f"it is a dictionary by key, not {values!r:.80}"
+            raise BadConfig(cause, where=f"config of device {self.name!r}", remedy='Write {"PERF_COUNT": True}')
+        plain = {self._known(key, keys, "configuration key", self._offered()): value for key, value in values.items()}
+        where = f"config of device {self.name!r}"
+        checked = {name: keys[name].read(name, value, where) for name, value in plain.items()}
+        if "DEVICE_ID" in checked:
+            self.check_device_id(checked["DEVICE_ID"])
+        if "PRECISION" in checked:
+            at = {"DEVICE_ID": checked["DEVICE_ID"]} if "DEVICE_ID" in checked else {}
+            self._check_precision(checked["PRECISION"], at, where)
+        return checked
+
+    def check_device_id(self, device_id: str) -> None:
+        """BadConfig, listing those that there are, if it is not among AVAILABLE_DEVICES. A device without metrics of its own has
+        not said which there are."""
+        silent = type(self).metrics is Accelerator.metrics or "AVAILABLE_DEVICES" not in self._told("SUPPORTED_METRICS")
+        if silent or device_id == str(self.keys()["DEVICE_ID"].default):
+            return
+        known = [str(known) for known in self._told("AVAILABLE_DEVICES")]
+        Key("0", one_of(*known)).read("DEVICE_ID", device_id, f"device {self.name!r}")
+
+    def _check_precision(self, precision: str, at: Mapping[str, Any], where: str) -> None:
+        """The device has to be capable of any other precision than f32, and to offer the choice."""
+        if precision == "f32":
+            return
+        able = self._told("OPTIMIZATION_CAPABILITIES", at)
+        if PRECISIONS[precision] not in able:
+            raise NotSupported(
+                f"the device cannot compute in {precision}",
+                where=where,
+                remedy=f"Its capabilities are {', '.join(able)}; leave PRECISION at f32, or choose another device",
+            )
+        if "PRECISION" not in self._offered():
+            raise NotSupported(
+                f"the device does not compute in {precision}: it computes in the types of the model",
+                where=where,
+                remedy=f"Leave PRECISION at f32, and give it a model in {precision}, or choose another device",
+            )
+
+    def _told(self, metric: str, at: Mapping[str, Any] | None = None) -> list[Any]:
+        """A metric that is a list; whatever a plugin raises is an error of its own."""
+        try:
+            return list(self.get_metric(metric, at) if at else self.get_metric(metric))
+        except PartitaError:
+            raise
+        except Exception as error:
+            cause = f"its metrics raise {type(error).__name__}: {error}"
+            raise AcceleratorError(cause, where=f"device {self.name!r}") from error
+
+    def full_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A value for every key: the given ones over the accelerator's own."""
+        return {**self._config, **self.checked_config(values)}
+
+    def configured(self, values: Mapping[str, Any]) -> Self:
+        """A copy of the accelerator with these values, as `full_config` returns them, in place of its own: its `get_config` tells
+        them. The accelerator itself, if nothing differs. The copy shares all else that the accelerator holds."""
+        own = {**self._config, **values}
+        if own == self._config:
+            return self
+        made = copy.copy(self)
+        made._config = own
+        return made
+
+    def get_metric(self, key: str, config: Mapping[str, Any] | None = None) -> Any:
+        """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,
+        OPTIMIZATION_CAPABILITIES, or one of the device's own; as it is with `config`, such as another DEVICE_ID."""
+        metrics = dict(self.configured(self.checked_config(config or {})).metrics())
+        metrics.setdefault("SUPPORTED_CONFIG_KEYS", self._offered())
+        metrics.setdefault("SUPPORTED_METRICS", sorted([*metrics, "SUPPORTED_METRICS"]))
+        return metrics[self._known(key, metrics, "metric", sorted(metrics), ("METRIC_KEY_", "METRIC_"))]
+
+    def metrics(self) -> dict[str, Any]:
+        """The values of the metrics; a plugin adds its own."""
+        return {"AVAILABLE_DEVICES": ["0"], "FULL_DEVICE_NAME": self.name, "OPTIMIZATION_CAPABILITIES": ["FP32"]}
+
+    def _offered(self) -> list[str]:
+        """The keys that do something here: PRECISION only where the device says so."""
+        return sorted(name for name, key in self.keys().items() if key is not _COMMON_KEYS["PRECISION"])
+
+    def _known(
+        self, key: str, known: Mapping[str, Any], what: str, listed: Sequence[str], prefixes: tuple[str, ...] = ("KEY_",)
+    ) -> str:
+        """The key without its prefix; one that is not known is an error with the list."""
+        for prefix in ("", *prefixes) if isinstance(key, str) else ():
+            if key.startswith(prefix) and key.removeprefix(prefix) in known:
+                return key.removeprefix(prefix)
+        raise UnknownKey(
+            f"device {self.name!r} has no {what} {key!r}",
+            remedy=f"{did_you_mean(str(key), listed) or ''} It has {', '.join(listed)}".strip(),
+        )
+
+
+PRECISIONS = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
+"""The values of PRECISION, each with the capability that a device must list."""
+
+_COMMON_KEYS = {
+    "DEVICE_ID": Key("0", text),
+    "PERF_COUNT": Key(False, flag),
+    "PRECISION": Key("f32", one_of(*PRECISIONS)),
+    "CACHE_DIR": Key(None, cache_folder, names_files=True),
+}

@@ -1,0 +1,118 @@
+"""Device strings: "onnxruntime", "openvino.GPU.0", "HETERO:cuda,cpu,reference"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.errors import AcceleratorError, UnknownDevice
+from accelerators.interface.accelerator import Accelerator
+from accelerators.interface.registry import HETERO, accelerator, device_names
+from graph.errors import did_you_mean
+
+DEFAULT = "HETERO:cpu,reference"
+"""The devices asked for when nobody says which."""
+
+
+MULTI = "MULTI"
+"""What a string begins with that names several devices, each of which runs the whole model."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Device:
+    """One device of those asked for."""
+
+    label: str
+    """As it was written: what affinities, placements and configurations call it."""
+    accelerator: Accelerator
+    """What compiles for it."""
+    device_id: str | None
+    """What follows the first dot of the label."""
+
+
+def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
+    """The devices of a string (or a list of names) in order of priority; None: the default ones, which HETERO may be told.
+
+    A device that nobody knows, that cannot be used here, or that is named twice is an error."""
+    text = _default(wanted)
+    where = f"device {text!r}"
+    if not isinstance(text, (str, list, tuple)) or not all(isinstance(label, str) for label in text):
+        raise AcceleratorError("it is neither a string nor a list of names", where=where, remedy='Write "HETERO:first,second"')
+    labels = _labels(text)
+    if not labels:
+        raise AcceleratorError("no device is named", where=where, remedy='Write "HETERO:first,second", or one name')
+    for label in labels:
+        if labels.count(label) > 1:
+            raise AcceleratorError(f"{label!r} is named twice", where=where, remedy="Name each device once, the best first")
+    return tuple(_device(label) for label in labels)
+
+
+def parse_multi(wanted: Any) -> tuple[Device, ...]:
+    """The devices of "MULTI:first,second"; of a name without an id, all that are there. Empty if it says something else."""
+    head, _, rest = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
+    if head.strip().upper() != MULTI:
+        return ()
+    return parse_devices([label for name in rest.split(",") if name.strip() for label in _each(name.strip())])
+
+
+def asked_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
+    """The devices of any string that `compile` takes."""
+    return parse_multi(wanted) or parse_devices(wanted)
+
+
+def _each(label: str) -> list[str]:
+    """The label; if it names no single one of several devices, that of each."""
+    ids = [] if "." in label else _device(label).accelerator.get_metric("AVAILABLE_DEVICES")
+    return [f"{label}.{number}" for number in ids] if len(ids) > 1 else [label]
+
+
+def find_device(label: str, devices: Iterable[Device], where: str) -> Device:
+    """The device of that label among those asked for."""
+    known = {device.label: device for device in devices}
+    if not isinstance(label, str):
+        remedy = f"They are {', '.join(known)}"
+        raise UnknownDevice(f"a device is named by a string, not by {label!r}", where=where, remedy=remedy)
+    if label not in known:
+        remedy = did_you_mean(label, known) or f"They are {', '.join(known)}"
+        raise UnknownDevice(f"{label!r} is none of the devices asked for", where=where, remedy=remedy)
+    return known[label]
+
+
+def _labels(wanted: str | Sequence[str]) -> list[str]:
+    if not isinstance(wanted, str):
+        return [label.strip() for label in wanted]
+    head, colon, rest = wanted.partition(":")
+    if head.strip().upper() == HETERO:
+        return [label.strip() for label in rest.split(",") if label.strip()]
+    if head.strip().upper() == MULTI:
+        remedy = f"{MULTI} is for compile, and puts all ops on each device: ask about one of them"
+        raise UnknownDevice(f"there is no device {wanted!r}", remedy=remedy)
+    if colon or "," in wanted:
+        raise UnknownDevice(f"there is no device {wanted!r}", remedy=f"Several devices are written {HETERO}:first,second")
+    return [wanted.strip()] if wanted.strip() else []
+
+
+def _default(wanted: Any) -> Any:
+    """What was asked for; where no device is named, those of TARGET_FALLBACK."""
+    alone = isinstance(wanted, str) and wanted.strip().upper().rstrip(":") == HETERO
+    if wanted is not None and not alone:
+        return wanted
+    told = accelerator(HETERO).get_config("TARGET_FALLBACK")
+    return f"{HETERO}:{told}" if told else wanted or DEFAULT
+
+
+def _device(label: str) -> Device:
+    name, dot, device_id = label.partition(".")
+    if name in (HETERO, MULTI):
+        raise UnknownDevice(f"{name} is no device: it stands for several", remedy=f"Write {name}:first,second")
+    if name not in device_names() and name.lower() in device_names():
+        raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
+    if dot and not device_id:
+        remedy = f"A DEVICE_ID follows the dot; write {name!r} for the first device"
+        raise UnknownDevice(f"there is no device {label!r}", remedy=remedy)
+    made = Device(label, accelerator(name), device_id or None)
+    if made.device_id is not None:
+        made.accelerator.check_device_id(made.device_id)
+    return made

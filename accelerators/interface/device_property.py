@@ -1,0 +1,47 @@
+"""The property that stands for a device: its groups are what the device supports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from accelerators.interface.query import Support
+from graph.graph import Graph
+from graph.node import Node
+from partition.property import SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+if TYPE_CHECKING:
+    from accelerators.interface.accelerator import Accelerator
+
+
+class DeviceProperty(SubgraphProperty):
+    """Selects the nodes that the device's `query` says it runs."""
+
+    options: ClassVar[Sequence[str] | None] = ()
+
+    def __init__(self, device: Accelerator) -> None:
+        super().__init__()
+        self.device = device
+        self.name = device.name
+        self._support: Support = {}
+
+    def pre_partition(self, graph: Graph, options: Any) -> None:
+        """Ask the device once for the whole graph."""
+        self._support = dict(self.device.query(graph))
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        """All nodes that the device supports."""
+        return SupportedOps(self._support)
+
+
+class SupportedOps(ContainOpSelector):
+    """The ops that a device said yes to; it gives the device's reasons for the others."""
+
+    def __init__(self, support: Support) -> None:
+        super().__init__(lambda node: support.get(node.name) is True)
+        self._support = support
+
+    def why_not(self, node: Node) -> str | None:
+        answer = self._support.get(node.name)
+        return answer if isinstance(answer, str) else None

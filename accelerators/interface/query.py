@@ -1,0 +1,128 @@
+"""What a device supports, asked on the transformed graph and answered in the names of the original one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accelerators.errors import AcceleratorError
+from accelerators.interface.inlining import inlined_with_owners
+from accelerators.interface.provenance import FUSED as FUSED
+from accelerators.interface.provenance import Answer, Answers, carried_back, lost_calls, worse
+from graph.build import is_made_call
+from graph.graph import Graph
+from graph.nested import bodies_of
+from graph.node import Node
+
+if TYPE_CHECKING:
+    from accelerators.interface.accelerator import Accelerator
+
+Judge = Callable[[Node, Graph], Answer]
+"""An op of a graph: True, or the reason why not."""
+
+Support = dict[str, Answer]
+"""For each op node: True, or the reason why not."""
+
+
+def query_through_transform(device: Accelerator, graph: Graph, whole: bool = True) -> Support:
+    """Ask `device.supports` for each op of the transformed graph; the answers go back to the original nodes, stage by stage.
+
+    A call that the first stage inlined is supported if all that its body holds is. A call that a partition made is compiled
+    alone, so that its body decides: a yes to the op `Call` says nothing of what is inside. If the graph is itself a body (not
+    the `whole`), the device has to take the calls in it as ops too. Linear in the graph and its calls' bodies."""
+    trail = [graph]
+    for made in _stages(device, graph):
+        lost = lost_calls(graph, made) if len(trail) == 1 else []
+        if lost:
+            return _query_inlined(device, graph, lost, whole)
+        if made is not trail[-1]:
+            trail.append(made)
+    last = trail[-1]
+    answers: Answers = {node: _supported(device, node, last) for node in last.nodes if node.is_op}
+    own = {node.name for node in graph.nodes if is_made_call(node)}
+    alone = _asked_alone(device, [node for node in answers if node.name in own and is_made_call(node)])
+    answers.update({call: answer for call, answer in alone.items() if whole or answers[call] is True})
+    for new, old in zip(reversed(trail), reversed(trail[:-1]), strict=False):
+        answers = carried_back(old, new, answers)
+    return {node.name: answers[node] for node in graph.nodes if node.is_op}
+
+
+def with_own_nodes(graph: Graph) -> Graph:
+    """A copy with nodes of its own, in bodies too: a device may set affinities in it, and none of the caller's is touched."""
+    made = copy.deepcopy(graph.evolve(attrs={}))
+    made.attrs.update(graph.attrs)
+    return made
+
+
+def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
+    for made in device.stages(graph):
+        if not isinstance(made, Graph):
+            raise AcceleratorError(f"its transform returned {type(made).__name__}, not a Graph", where=f"device {device.name!r}")
+        yield made
+
+
+def _asked_alone(device: Accelerator, calls: Sequence[Node]) -> Answers:
+    """The answers about calls by their bodies, as graphs of their own; shared bodies are asked about once."""
+    bodies = {id(call.subgraph): call.subgraph for call in calls if call.subgraph is not None}
+    refused = {key: first_refusal(query_through_transform(device, body, whole=False), body) for key, body in bodies.items()}
+    return {call: refused[id(call.subgraph)] or True for call in calls}
+
+
+def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node], whole: bool) -> Support:
+    """The answers where these calls are inlined: a function of the model is asked about in its place, what a partition made as
+    it will be compiled, which is alone."""
+    names = {call.name for call in lost}
+    flat, owners = inlined_with_owners(graph, names, nested=True)
+    answers = query_through_transform(device, flat, whole)
+    inside: Support = {}
+    for node in flat.nodes:
+        owner = owners.get(node.name)
+        if owner is not None:
+            answer = answers[node.name]
+            inside[owner] = worse(inside.get(owner, True), True if answer is True else f"its body holds {node.name!r}: {answer}")
+    if whole:
+        inside.update((call.name, answer) for call, answer in _asked_alone(device, [*filter(is_made_call, lost)]).items())
+    return {
+        node.name: inside.get(node.name, True) if node.name in names else answers[node.name] for node in graph.nodes if node.is_op
+    }
+
+
+NO_ANSWER = "its query gave no answer"
+
+
+def first_refusal(answers: Mapping[str, object], body: Graph) -> str | None:
+    """The first refusal of an op of the body, by the device's answers about it."""
+    for node in body.nodes:
+        if node.is_op:
+            answer = yes_or_why_not(answers.get(node.name, NO_ANSWER))
+            if answer is not True:
+                return f"its body holds {node.name!r}: {answer}"
+    return None
+
+
+def _supported(device: Accelerator, node: Node, graph: Graph) -> Answer:
+    """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
+    answer = yes_or_why_not(device.says(node, graph))
+    if answer is True and not node.is_call:
+        return refused_inside(node, lambda inner, body: _supported(device, inner, body)) or True
+    return answer
+
+
+def refused_inside(node: Node, judge: Judge) -> str | None:
+    """The first refusal of an op in the node's bodies."""
+    for body in bodies_of(node):
+        for inner in body.nodes:
+            answer = judge(inner, body) if inner.is_op else True
+            if answer is not True:
+                return f"its body holds {inner.name!r}: {answer}"
+    return None
+
+
+def yes_or_why_not(answer: object) -> Answer:
+    """What a device answered: True, or a reason; one that gives none has a reason all the same."""
+    if isinstance(answer, (bool, np.bool_)) and answer:
+        return True
+    return answer if isinstance(answer, str) and answer else "it does not say why"

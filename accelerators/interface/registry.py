@@ -1,0 +1,187 @@
+"""Which accelerators there are: the shipped ones, those registered by call, and those that installed packages offer."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import threading
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, UnknownDevice
+from accelerators.interface.accelerator import Accelerator
+from accelerators.process.forking import Guard
+from graph.errors import did_you_mean
+from partition.backend import BackendSource, PropertyFactory, add_backend_source
+from partition.property import SubgraphProperty
+
+HETERO = "HETERO"
+"""What a string that names several devices begins with."""
+
+ENTRY_POINTS = "partita.accelerators"
+"""The entry-point group in which a package offers its accelerators: the name is the device's, the object its class."""
+
+Factory = Callable[[], type[Accelerator]]
+"""Gives an accelerator's class; what it imports is imported only when the device is asked for."""
+
+
+@attrs.frozen(slots=True)
+class DeviceInfo:
+    """One device as `devices()` lists it."""
+
+    name: str
+    """The device's name."""
+    usable: bool
+    """Can it be used here?"""
+    detail: str
+    """Its full name; of one that cannot be used, why not."""
+    source: str
+    """"partita", "registered", or the package that offers it."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'' if self.usable else 'not usable here: '}{self.detail}"
+
+
+@attrs.frozen(slots=True)
+class _Entry:
+    factory: Factory
+    source: str
+
+
+_guard = Guard(threading.RLock)
+_registered: dict[str, _Entry] = {}
+_instances: dict[str, Accelerator] = {}
+
+
+def register_accelerator(cls: type[Accelerator], *, replace: bool = False) -> type[Accelerator]:
+    """Make a device known under its class's `name` (also as a decorator), and a backend of that name with it."""
+    if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
+        cause = f"{cls!r} is no class derived from Accelerator"
+        raise AcceleratorError(cause, where="register_accelerator", remedy="Give the class itself")
+    name = cls.name
+    if not is_device_name(name):
+        raise AcceleratorError(
+            f"an accelerator's name is letters, digits, '-' and '_', not {name!r}",
+            where=cls.__name__,
+            remedy="Set the class attribute name; HETERO stands for several devices",
+        )
+    with _guard.lock:
+        if name in _entries() and not replace:
+            cause = f"there is a device {name!r} already"
+            raise AcceleratorError(cause, where=cls.__name__, remedy="Choose another name, or pass replace=True")
+        _registered[name] = _Entry(lambda: cls, "registered")
+        _instances.pop(name, None)
+    return cls
+
+
+def is_device_name(name: object) -> bool:
+    """May a device be called so? Other characters have a meaning where devices are named, and HETERO and MULTI are several."""
+    return isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum() and name.upper() not in (HETERO, "MULTI")
+
+
+def unregister_accelerator(name: str) -> None:
+    """Forget a device that was registered by call."""
+    with _guard.lock:
+        if _registered.pop(name, None) is None:
+            raise UnknownDevice(f"no device {name!r} was registered by call")
+        _instances.pop(name, None)
+
+
+def accelerator(name: str) -> Accelerator:
+    """The one instance of a device; AcceleratorUnavailable where it cannot be used, UnknownDevice where nobody knows it."""
+    with _guard.lock:
+        if name in _instances:
+            return _instances[name]
+        entry = _WHOLE if name == HETERO else _entries().get(name)
+        if entry is None:
+            known = sorted(_entries())
+            raise UnknownDevice(
+                f"there is no device {name!r}", remedy=did_you_mean(name, known) or f"There are {', '.join(known)}"
+            )
+        made = _instances[name] = _made(name, entry)
+        return made
+
+
+def device_names() -> list[str]:
+    """The names of all devices, usable here or not."""
+    with _guard.lock:
+        return list(_entries())
+
+
+def devices() -> list[DeviceInfo]:
+    """All devices: those usable here, and, for the rest, why not. A broken plugin is listed with its error."""
+    return [_info(name, entry) for name, entry in list(_entries().items())]
+
+
+def _property_factory(name: str) -> PropertyFactory:
+    """What makes the property of a device, which is its backend."""
+
+    def device_property() -> SubgraphProperty:
+        return accelerator(name).subgraph_property()
+
+    return device_property
+
+
+def _info(name: str, entry: _Entry) -> DeviceInfo:
+    try:
+        detail = str(accelerator(name).get_metric("FULL_DEVICE_NAME"))
+    except AcceleratorError as error:
+        return DeviceInfo(name, False, str(error), entry.source)
+    except Exception as error:  # noqa: BLE001  a plugin may raise anything
+        return DeviceInfo(name, False, f"its metrics raise {type(error).__name__}: {error}", entry.source)
+    return DeviceInfo(name, True, detail, entry.source)
+
+
+def _made(name: str, entry: _Entry) -> Accelerator:
+    """An instance; whatever a plugin raises becomes one clear error."""
+    where = f"device {name!r} of {entry.source}"
+    try:
+        cls = entry.factory()
+        if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
+            raise AcceleratorUnavailable(f"{cls!r} is no class derived from Accelerator", where=where)
+        if not is_device_name(name) and name != HETERO:
+            raise AcceleratorUnavailable("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
+        made = cls()
+        if not hasattr(made, "_config"):
+            raise AcceleratorUnavailable("its constructor does not call super().__init__()", where=where)
+        return made
+    except AcceleratorError:
+        raise
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        cause = f"{type(error).__name__}: {error}"
+        raise AcceleratorUnavailable(cause, where=where, remedy="Its package is broken: ask its authors") from error
+
+
+def _shipped(module: str, cls: str) -> Factory:
+    return lambda: getattr(importlib.import_module(module), cls)
+
+
+_SHIPPED = {
+    "cpu": _Entry(_shipped("accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
+    "cuda": _Entry(_shipped("accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
+    "onnxruntime": _Entry(_shipped("accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
+    "openvino": _Entry(_shipped("accelerators.openvino", "OpenVinoAccelerator"), "partita"),
+    "reference": _Entry(_shipped("accelerators.reference", "ReferenceAccelerator"), "partita"),
+}
+"""The devices that come with Partita, the last resort last."""
+
+_WHOLE = _Entry(_shipped("accelerators.hetero", "HeteroAccelerator"), "partita")
+"""HETERO, which is asked and configured like a device, and runs nothing itself."""
+
+
+def _entries() -> dict[str, _Entry]:
+    """All devices by name; what is registered by call wins, then what is shipped."""
+    offered = {point.name: _Entry(point.load, _package(point)) for point in _points()}
+    return {**offered, **_SHIPPED, **_registered}
+
+
+def _points() -> Iterator[importlib.metadata.EntryPoint]:
+    yield from importlib.metadata.entry_points(group=ENTRY_POINTS)
+
+
+def _package(point: importlib.metadata.EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
+
+
+add_backend_source(BackendSource(device_names, _property_factory))

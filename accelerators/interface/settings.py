@@ -1,0 +1,135 @@
+"""The `config` of `compile`, taken apart: each device's values, and those of HETERO itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accelerators.errors import BadConfig, UnknownDevice, UnknownKey
+from accelerators.interface.device_list import Device
+from accelerators.interface.keys import (
+    Key,
+    flag,
+    flag_or_auto,
+    folder_or_flag,
+    one_of,
+    optional,
+    positive,
+    seconds,
+)
+from accelerators.interface.registry import HETERO, accelerator
+from graph.errors import did_you_mean
+
+
+@attrs.frozen(slots=True)
+class HeteroSettings:
+    """What holds for the compiled model as a whole."""
+
+    dot_folder: Path | None = None
+    """HETERO_DUMP_GRAPH_DOT: the folder that the two .dot files go to."""
+    requests: int | None = None
+    """NUM_REQUESTS: how many asynchronous requests run at once; None: as many as are worth it."""
+    queue: int | None = None
+    """QUEUE_SIZE: how many more may wait before `start` does; None: twice the requests."""
+    full: str = "wait"
+    """QUEUE_FULL: what `start` does while the queue is full: "wait" for room, or raise an "error"."""
+    limit: float | None = None
+    """REQUEST_SECONDS: how long a request may take, from `start` on; None: as long as it takes."""
+    parallel: bool | None = None
+    """PARALLEL: do independent subgraphs run side by side? None (AUTO): where it is measured to be faster."""
+    strict: bool = False
+    """STRICT: is it an error if a device cannot compile what it took? Otherwise the next one gets it."""
+
+
+@attrs.frozen(slots=True)
+class Config:
+    """What was configured."""
+
+    hetero: HeteroSettings
+    """For the model as a whole."""
+    by_device: Mapping[str, Mapping[str, Any]]
+    """By device label, a value for each of its keys."""
+
+    def of(self, device: Device, first: bool) -> Config:
+        """What holds for one device alone; pictures are drawn for the first."""
+        hetero = self.hetero if first else attrs.evolve(self.hetero, dot_folder=None)
+        return Config(hetero, {device.label: self.by_device[device.label]})
+
+
+def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> Config:
+    """Check and complete the configuration: a dictionary by device, flat where there is only one device."""
+    given = dict(_mapping(config or {}, "config"))
+    labels = {device.label for device in devices} | {device.accelerator.name for device in devices}
+    hetero = dict(_mapping(given.pop(HETERO, {}), f"config of {HETERO}"))
+    for key in [key for key in given if key.removeprefix("KEY_") in HETERO_KEYS]:
+        hetero[key] = given.pop(key)
+    nested = {key: _mapping(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
+    flat = {key: value for key, value in given.items() if key not in nested}
+    if flat and len(devices) > 1:
+        key = next(iter(flat))
+        remedy = did_you_mean(key, {*labels, HETERO}) or f"Configure by device: config={{{devices[0].label!r}: {{{key!r}: ...}}}}"
+        raise UnknownDevice(f"{key!r} is none of the devices asked for", where="config", remedy=remedy)
+    return Config(_read_hetero(hetero), {device.label: _values(device, nested, flat) for device in devices})
+
+
+def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any]) -> dict[str, Any]:
+    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
+    if device.device_id is None:
+        return device.accelerator.full_config(own)
+    for key in ("DEVICE_ID", "KEY_DEVICE_ID"):
+        if str(own.pop(key, device.device_id)) != device.device_id:
+            remedy = "Say it once: after the dot, or in the configuration"
+            raise BadConfig(f"{key} is another one than the device asked for", where=f"config of {device.label!r}", remedy=remedy)
+    return device.accelerator.full_config({**own, "DEVICE_ID": device.device_id})
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise BadConfig(f"it is a dictionary by key, not {value!r}", where=where, remedy='Write config={"NUM_THREADS": 2}')
+    return value
+
+
+def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
+    """What was given, over what HETERO was told before."""
+    defaults = accelerator(HETERO)
+    made = {name: defaults.get_config(name) for name in HETERO_KEYS}
+    for name, value in values.items():
+        plain = name.removeprefix("KEY_")
+        if plain not in HETERO_KEYS:
+            remedy = did_you_mean(plain, HETERO_KEYS) or f"It has {', '.join(sorted(HETERO_KEYS))}"
+            raise UnknownKey(f"{HETERO} has no configuration key {name!r}", remedy=remedy)
+        made[plain] = value
+    where = f"config of {HETERO}"
+    return HeteroSettings(**{_FIELDS[name]: HETERO_KEYS[name].read(name, value, where) for name, value in made.items()})
+
+
+HETERO_KEYS = {
+    "HETERO_DUMP_GRAPH_DOT": Key(False, folder_or_flag, names_files=True),
+    "NUM_REQUESTS": Key(None, optional(positive)),
+    "QUEUE_SIZE": Key(None, optional(positive)),
+    "QUEUE_FULL": Key("wait", one_of("wait", "error")),
+    "REQUEST_SECONDS": Key(None, optional(seconds)),
+    "PARALLEL": Key("AUTO", flag_or_auto),
+    "STRICT": Key(False, flag),
+}
+"""The keys that hold for the compiled model as a whole."""
+
+_FIELDS = {
+    "HETERO_DUMP_GRAPH_DOT": "dot_folder",
+    "NUM_REQUESTS": "requests",
+    "QUEUE_SIZE": "queue",
+    "QUEUE_FULL": "full",
+    "REQUEST_SECONDS": "limit",
+    "PARALLEL": "parallel",
+    "STRICT": "strict",
+}
+
+
+def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
+    """The settings that a file states, by field name. What may name files is not read from there."""
+    names = {field: name for name, field in _FIELDS.items()}
+    values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
+    return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})

@@ -1,0 +1,11 @@
+"""What onnxruntime says when it fails."""
+
+from __future__ import annotations
+
+
+def reason(error: BaseException) -> str:
+    """The engine's message, without its numbers and line breaks."""
+    text = " ".join(str(error).split())
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1]
+    return text

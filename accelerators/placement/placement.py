@@ -1,0 +1,228 @@
+"""Placement: which device runs which node, why the preferred ones do not, and the means to change it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from accelerators.errors import AcceleratorError
+from accelerators.interface.device_list import Device, find_device
+from accelerators.interface.inlining import without_calls
+from accelerators.placement.choosing import choose, unsupported
+from accelerators.placement.rules import Rules
+from accelerators.placement.support import SupportTable
+from graph.errors import GraphError, did_you_mean
+from graph.graph import Graph
+from graph.nested import bodies_of, graphs_in
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from graph.words import counted, first_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class NoSuchNode(GraphError, KeyError):
+    """A placement has no op node of that name."""
+
+    __str__ = GraphError.__str__
+
+
+class Placement(MutableMapping[str, str]):
+    """The device of each op node by name. Assign to change it; `apply` writes it into a graph as affinities.
+
+    Constants and inputs are not listed: they follow the nodes that read them."""
+
+    def __init__(
+        self,
+        table: SupportTable,
+        devices: Sequence[Device],
+        rules: Rules,
+        where: dict[str, str],
+        by_hand: Mapping[str, str],
+        rounds: Sequence[Sequence[str]] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.graph = table.graph
+        """The graph that was asked about, with types, and without the calls in `inlined`."""
+        self.inlined = tuple(name for names in rounds for name in names)
+        """The calls that no device takes whole, the last resort apart: their bodies' nodes are placed one by one."""
+        self.notes = tuple(notes)
+        """Which calls were inlined or kept whole, and on whose account."""
+        self._rounds = tuple(map(tuple, rounds))
+        self._table = table
+        self._devices = tuple(devices)
+        self._rules = rules
+        self._where = where
+        self._by_hand = dict(by_hand)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices asked, the preferred one first."""
+        return tuple(device.label for device in self._devices)
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """The nodes that `pin` forces onto their devices."""
+        return tuple(self._rules.pinned)
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._where:
+            raise self._unknown(name)
+        return self._where[name]
+
+    def __setitem__(self, name: str, device: str) -> None:
+        if name not in self._where:
+            raise self._unknown(name)
+        self._where[name] = find_device(device, self._devices, f"placement[{name!r}]").label
+        self._by_hand[name] = "placed by hand"
+
+    def __delitem__(self, name: str) -> None:
+        raise AcceleratorError("every node has to be somewhere", where=f"placement[{name!r}]", remedy="Assign another device")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def refusals(self, name: str) -> dict[str, str]:
+        """Why each device that is preferred to the node's own does not run it."""
+        label = self[name]
+        found: dict[str, str] = {}
+        for preferred in self.devices:
+            if preferred == label:
+                break
+            rule = self._rules.against(name, preferred)
+            reason = self._table.refusals(preferred).get(name)
+            found[preferred] = rule or reason or self._by_hand.get(name) or "it would run it"
+        return found
+
+    def why(self, name: str) -> str:
+        """Where the node is, and why not on the devices that come before."""
+        label, node = self[name], self.graph[name]
+        refused = self.refusals(name)
+        head = f"{name} ({node.op}) is on {label}"
+        if name in self._by_hand:
+            head += f": {self._by_hand[name]}"
+        elif not refused:
+            head += ", the first device asked for, which runs it"
+        return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
+
+    def move(self, names: Sequence[str], away_from: str, reason: str) -> dict[str, str]:
+        """Place these nodes anew, since their device failed; -> their new places, or NotSupported if some node has none."""
+        self._table.refuse(away_from, names, reason)
+        found = {name: choose(name, self._devices, self._table, self._rules) for name in names}
+        nowhere = [self.graph[name] for name, label in found.items() if label is None]
+        if nowhere:
+            raise unsupported(nowhere, self._devices, self._table, self._rules)
+        moved = {name: label for name, label in found.items() if label is not None}
+        self._where.update(moved)
+        for name in names:
+            self._by_hand.pop(name, None)
+        return moved
+
+    def apply(self, graph: Graph) -> Graph:
+        """The graph, its op nodes copied, each with its device as affinity. Linear."""
+        graph = without_calls(graph, self._rounds)
+        missing = [name for name in self._where if name not in graph]
+        if missing:
+            raise AcceleratorError(
+                f"the placement has {missing[0]!r}, which the graph has not",
+                where=f"graph {graph.name!r}",
+                remedy="Apply it to the graph that query was given, or query again",
+            )
+
+        def visit(node: Node, rewriter: Rewriter) -> None:
+            label = self._where.get(node.name) if node.is_op else None
+            if label is not None:
+                rewriter.keep(node, rewriter.rebuilt(node, affinity=label))
+            else:
+                rewriter.keep(node)
+
+        return rewrite(graph, visit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data; refusals of those nodes that are not on the first device."""
+        refused = {name: self.refusals(name) for name in self}
+        return {
+            "graph": self.graph.name,
+            "devices": list(self.devices),
+            "nodes": dict(self._where),
+            "refusals": {name: reasons for name, reasons in refused.items() if reasons},
+            "inlined": list(self.inlined),
+        }
+
+    def to_table(self, most: int = 12) -> Table:
+        """How many ops each device has, and what the preferred devices refused, for a terminal, by rich."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("device", "ops", "which, or why not", title=Text(f"{self.graph.name}: {counted(len(self), 'op')}"))
+        table.columns[1].justify = "right"
+        for device, ops in self._ops_by_device().items():
+            shown = ", ".join(f"{op} ×{n}" for op, n in ops.most_common(6)) + (", ..." if len(ops) > 6 else "")
+            table.add_row(Text(device), str(ops.total()), Text(shown))
+        reasons = self._reasons()
+        if reasons:
+            table.add_section()
+        for (device, reason), count in reasons.most_common(most):
+            table.add_row(Text(f"not on {device}"), str(count), Text(reason))
+        if len(reasons) > most:
+            table.add_row(f"... {len(reasons) - most} more reasons", "", "")
+        return table
+
+    def __rich__(self) -> Table:
+        return self.to_table()
+
+    def print(self) -> None:
+        """Print the table."""
+        import rich
+
+        rich.print(self.to_table(), *first_of(self.notes))
+
+    def __str__(self) -> str:
+        lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]
+        lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
+        lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
+        return "\n".join([*lines, *(f"  {note}" for note in first_of(self.notes))])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.showing.notebook import placement_html  # upward: notebooks ask for a method
+        from graph.pictures.html import bundle
+
+        return bundle(self, placement_html(self))
+
+    def __repr__(self) -> str:
+        counts = Counter(self._where.values())
+        return f"<Placement: {', '.join(f'{counts[d]} on {d}' for d in self.devices) or 'no ops'}>"
+
+    def _ops_by_device(self) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {device: Counter() for device in self.devices}
+        for name, device in self._where.items():
+            found[device][self.graph[name].op or ""] += 1
+        return found
+
+    def _reasons(self) -> Counter[tuple[str, str]]:
+        return Counter(refusal for name in self._where for refusal in self.refusals(name).items())
+
+    def _unknown(self, name: str) -> GraphError:
+        if name in self.graph and not self.graph[name].is_op:
+            remedy = "Inputs and constants follow the nodes that read them"
+            return NoSuchNode(f"{name!r} is no op", where="placement", remedy=remedy)
+        holder = self._holder_of(name)
+        if holder is not None:
+            cause = f"{name!r} is inside {holder.name!r} ({holder.op}), which is placed as a whole"
+            return NoSuchNode(cause, where="placement", remedy=f"Ask about {holder.name!r}")
+        remedy = did_you_mean(str(name), self._where) or "It lists the op nodes that some output needs"
+        return NoSuchNode(f"there is no op node {name!r}", where="placement", remedy=remedy)
+
+    def _holder_of(self, name: str) -> Node | None:
+        """The placed node in whose bodies there is an op of this name, at whatever depth."""
+        for placed in self._where:
+            node = self.graph[placed]
+            if any(name in inner for body in bodies_of(node) for inner in graphs_in(body)):
+                return node
+        return None

@@ -1,0 +1,193 @@
+"""Finding a place for each node: fallback by priority, after what is pinned, forbidden, or placed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.interface.device_list import Device, parse_devices
+from accelerators.interface.inlining import inlined_with_owners, without_calls
+from accelerators.interface.settings import read_config
+from accelerators.placement.choosing import choose, unsupported
+from accelerators.placement.placement import Placement
+from accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
+from accelerators.placement.support import SupportTable
+from accelerators.process.ending import at_a_device
+from graph.build import is_made_call, may_inline
+from graph.graph import Graph
+from passes.infer import infer
+from passes.views import TypeView
+
+
+@at_a_device()
+def query(
+    graph: Graph,
+    devices: str | Sequence[str] | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
+) -> Placement:
+    """Where HETERO would place each op: on the first of the devices that runs it. Affinities of the graph play no part.
+
+    `config` is as for `compile`: devices answer for that configuration. `pin={"conv.*": device}` forces nodes whose whole name
+    matches, `forbid={"Softmax": device}` excludes an op or such nodes."""
+    asked = parse_devices(devices)
+    settings = read_config(config, asked)
+    return place(live_part(_checked_types(checked_graph(graph, "query"))), asked, pin, forbid, by_device=settings.by_device)
+
+
+def place(
+    graph: Graph,
+    devices: Sequence[Device],
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
+    fixed: Mapping[str, str] | None = None,
+    by_device: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Placement:
+    """The placement of a graph with types; `fixed` gives the devices of nodes that have theirs already, `by_device` the
+    configurations.
+
+    A call goes whole to the first device, the last resort apart, that takes all that is inside. One that none takes is inlined,
+    unless it insists on one piece, or only the last resort is asked."""
+    fixed = fixed or {}
+    calls = _Calls(devices, fixed)
+    while True:
+        rules = calls.extended(resolve_rules(graph, devices, pin, forbid, calls.names))
+        table = SupportTable(graph, devices, by_device)
+        homeless = calls.homeless(graph, table, rules)
+        if not homeless:
+            break
+        graph = calls.inlined(graph, homeless, rules)
+    where, refused = {}, []
+    for node in graph.nodes:
+        if node.is_op:
+            label = fixed.get(node.name) or choose(node.name, devices, table, rules)
+            if label is None:
+                refused.append(node)
+            else:
+                where[node.name] = label
+    if refused:
+        raise unsupported(refused, devices, table, rules)
+    by_hand = dict.fromkeys(fixed, "it had this affinity")
+    by_hand.update((name, rule) for name, (_, rule) in rules.pinned.items())
+    notes = [*calls.notes, *calls.kept_whole(graph, where, table, rules)]
+    placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes)
+    _check_forced(placement, table, rules, fixed)
+    return placement
+
+
+class _Calls:
+    """What becomes of the calls of one graph."""
+
+    def __init__(self, devices: Sequence[Device], fixed: Mapping[str, str]) -> None:
+        self.devices = devices
+        self.preferred = [device for device in devices if not device.accelerator.last_resort] or list(devices)
+        """The devices that a call goes to whole: all but the last resort, if there is another."""
+        self.fixed = fixed
+        self.rounds: list[list[str]] = []
+        """The calls that were inlined, outer ones before those that came out of them."""
+        self.names: set[str] = set()
+        """Their names."""
+        self.notes: list[str] = []
+        """Why each of them was."""
+        self._forbidden: dict[str, dict[str, str]] = {}
+
+    def extended(self, rules: Rules) -> Rules:
+        """The rules, those that forbid a call a device holding for the ops that came out of it."""
+        forbidden = {name: dict(by_device) for name, by_device in rules.forbidden.items()}
+        for name, by_device in self._forbidden.items():
+            forbidden[name] = {**by_device, **forbidden.get(name, {})}
+        return Rules(rules.pinned, forbidden, rules.inside)
+
+    def homeless(self, graph: Graph, table: SupportTable, rules: Rules) -> list[str]:
+        """The calls to be inlined: none of the preferred devices takes them whole."""
+        return [
+            node.name
+            for node in graph.nodes
+            if node.is_call
+            and node.name not in self.fixed
+            and may_inline(node)
+            and choose(node.name, self.preferred, table, rules) is None
+            and self._note(node.name, table, rules)
+        ]
+
+    def _note(self, name: str, table: SupportTable, rules: Rules) -> bool:
+        reasons = _refusals(name, self.preferred, table, rules)
+        self.notes.append(f"inlined: no device takes the call {name!r} whole: {reasons}")
+        return True
+
+    def inlined(self, graph: Graph, names: Sequence[str], rules: Rules) -> Graph:
+        """The graph without these calls."""
+        if any(name in rules.forbidden for name in names):
+            _, owners = inlined_with_owners(graph, set(names), nested=False)
+            self._forbidden.update(
+                (name, dict(rules.forbidden[owner])) for name, owner in owners.items() if owner in rules.forbidden
+            )
+        self.rounds.append(list(names))
+        self.names.update(names)
+        return typed(without_calls(graph, [names]))
+
+    def kept_whole(self, graph: Graph, where: Mapping[str, str], table: SupportTable, rules: Rules) -> list[str]:
+        """A note on each call that would have been inlined, had it not insisted on one piece."""
+        labels = {device.label for device in self.preferred}
+        by_hand = any(node.name in self.fixed for node in graph.nodes if node.is_op and not is_made_call(node))
+        notes = []
+        for node in graph.nodes:
+            if not node.is_call or node.name in rules.pinned:
+                continue
+            if node.name in self.fixed:
+                if not by_hand:
+                    notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, by its affinity")
+            elif not may_inline(node) and where[node.name] not in labels:
+                reasons = _refusals(node.name, self.preferred, table, rules)
+                notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, for it says inline=False: {reasons}")
+        return notes
+
+
+def _refusals(name: str, devices: Sequence[Device], table: SupportTable, rules: Rules) -> str:
+    """What each of the devices says against the node."""
+    return "; ".join(
+        f"{device.label}: {rules.against(name, device.label) or table.refusals(device.label)[name]}"
+        for device in devices
+    )
+
+
+def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed: Mapping[str, str]) -> None:
+    """What the user forces onto a device has to run there."""
+    for name in (*rules.pinned, *fixed):
+        label = placement.get(name)
+        reason = table.refusals(label).get(name) if label is not None else None
+        if reason is not None:
+            how = rules.pinned[name][1] if name in rules.pinned else "its affinity"
+            raise NotSupported(
+                f"{how} puts it on {label!r}, which does not run it: {reason}",
+                where=f"node {name!r} ({placement.graph[name].op})",
+                remedy="Choose another device, or let query place it",
+            )
+
+
+def checked_graph(graph: Graph, where: str) -> Graph:
+    """The argument, if it is a graph."""
+    if not isinstance(graph, Graph):
+        raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy="Read a model with load(...) first")
+    return graph
+
+
+def typed(graph: Graph) -> Graph:
+    """The graph with the types of its values, as far as they follow."""
+    known = all(made is not None for node in graph.nodes for made, name in zip(node.output_types, node.output_names) if name)
+    return graph if known else infer(graph, strict=False)
+
+
+def _checked_types(graph: Graph) -> Graph:
+    """The same, and declared types are held against what follows, unless InferShape has done so."""
+    return graph if isinstance(graph.attrs.get("shape"), TypeView) else infer(graph, strict=False, check_declared=True)
+
+
+def live_part(graph: Graph) -> Graph:
+    """The graph without the nodes that no output needs."""
+    from passes import apply_pass
+
+    return apply_pass(graph, "EliminateDead", verify=False)

@@ -1,0 +1,70 @@
+"""What each of several devices says of each op of a graph: asked when needed, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accelerators.errors import AcceleratorError, asking
+from accelerators.interface.accelerator import Accelerator
+from accelerators.interface.device_list import Device
+from accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes, yes_or_why_not
+from graph.build import is_made_call
+from graph.graph import Graph
+
+Refusals = Mapping[str, str]
+"""By node name, why a device does not run the op; what it runs is not in it."""
+
+
+class SupportTable:
+    """The answers of the devices for one graph under one configuration, affinities aside."""
+
+    def __init__(self, graph: Graph, devices: Sequence[Device], by_device: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.graph = graph
+        """The graph, with types."""
+        self._devices = {device.label: device for device in devices}
+        self._by_device = by_device or {}
+        self._refusals: dict[str, dict[str, str]] = {}
+
+    def refusals(self, label: str) -> Refusals:
+        """What the device refuses of the graph."""
+        if label not in self._refusals:
+            self._refusals[label] = ask(self._devices[label], self.graph, self._by_device.get(label))
+        return self._refusals[label]
+
+    def refuse(self, label: str, names: Sequence[str], reason: str) -> None:
+        """From now on the device refuses these ops: it took them and then failed, or its property gave them back."""
+        self.refusals(label)
+        self._refusals[label].update(dict.fromkeys(names, reason))
+
+
+def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """What the device refuses of the graph, and why.
+
+    A call that a partition made is compiled alone: where a device with a `query` of its own does not know it as an op, its body
+    is asked about."""
+    where = f"query of device {device.label!r}"
+    accelerator = device.accelerator.configured(config or {})
+    answers = _answers(accelerator, graph, where)
+    refused: dict[str, str] = {}
+    bodies: dict[int, str | None] = {}
+    own_query = type(accelerator).query is not Accelerator.query
+    for node in graph.nodes:
+        if node.is_op:
+            answer: bool | str | None = yes_or_why_not(answers.get(node.name, NO_ANSWER))
+            if own_query and answer is not True and is_made_call(node) and node.subgraph is not None:
+                if id(node.subgraph) not in bodies:
+                    bodies[id(node.subgraph)] = first_refusal(_answers(accelerator, node.subgraph, where), node.subgraph)
+                answer = bodies[id(node.subgraph)]
+            if isinstance(answer, str):
+                refused[node.name] = answer
+    return refused
+
+
+def _answers(accelerator: Accelerator, graph: Graph, where: str) -> Mapping[str, object]:
+    own_query = type(accelerator).query is not Accelerator.query
+    with asking(where):
+        answers = accelerator.query(with_own_nodes(graph) if own_query else graph)
+    if not isinstance(answers, Mapping):
+        raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer", where=where)
+    return answers

@@ -1,0 +1,287 @@
+"""A model that runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from accelerators.building.report import CompileReport
+from accelerators.building.units import Unit
+from accelerators.errors import AcceleratorError, RunError
+from accelerators.interface.settings import HeteroSettings
+from accelerators.process.ending import at_a_device
+from accelerators.process.forking import renewed_in_children
+from accelerators.running.executor import Executor, Runs, root
+from accelerators.running.inputs import InputChecker, InputSpec
+from accelerators.running.outputs import Outputs, out_arrays
+from accelerators.running.profile import Measurement, Profile
+from accelerators.running.requests import RequestQueue
+from accelerators.running.steps import plan_run
+from graph.graph import Graph
+from graph.nested import graphs_in
+from graph.node import Node
+from graph.types import TensorType, Type, numpy_dtype
+from graph.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from accelerators.package.report import ImportedReport
+
+
+@attrs.frozen(slots=True)
+class ModelProperties:
+    """`model.properties`."""
+
+    name: str
+    """The model's name."""
+    devices: tuple[str, ...]
+    """The devices that run it, in order of first use."""
+    subgraphs: int
+    """How many subgraphs there are."""
+    optimal_requests: int
+    """How many calls at once make sense."""
+    inputs: tuple[tuple[str, Type | None], ...]
+    """Names and types of the inputs."""
+    outputs: tuple[tuple[str, Type | None], ...]
+    """Names and types of the outputs."""
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("property", "value", show_header=False)
+        for field in attrs.fields(type(self)):
+            value = getattr(self, field.name)
+            if field.name in ("inputs", "outputs"):
+                value = ", ".join(f"{name}: {'?' if kind is None else kind}" for name, kind in value)
+            table.add_row(field.name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
+        return table
+
+
+class CompiledModel:
+    """Call it with arrays. Any number of threads may; the arrays returned belong to the caller.
+
+    `graph` is the partitioned graph, `report` says what is where and why."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        units: Mapping[str, Unit],
+        report: CompileReport | ImportedReport,
+        settings: HeteroSettings,
+        dead: Sequence[Node],
+        measured: bool,
+        measuring_units: Callable[[], Mapping[str, Unit]],
+    ) -> None:
+        self.graph = graph
+        """The partitioned graph: each op is the call of a compiled subgraph."""
+        self.report = report
+        """Placement, moves, subgraphs, and how the graph was cut."""
+        self._units = units
+        self.settings = settings
+        """What was configured for the model as a whole."""
+        self.dead = tuple(dead)
+        """The nodes that no output needs."""
+        self.measured = measured
+        """Is every call measured?"""
+        self._measuring_units = measuring_units
+        self._checker = InputChecker(graph)
+        self._names: dict[str, int] = {}
+        for i, name in enumerate(graph.output_names):
+            self._names.setdefault(name, i)
+        self._constants = _constant_ids(graph)
+        self._executor = self._runs()
+        self._measuring: Runs | None = self._executor if measured else None
+        self._last: Measurement | None = None
+        self._requests: RequestQueue | None = None
+        self._lock = threading.Lock()
+        self._profiling = threading.Lock()
+        self._closed = False
+        renewed_in_children(self)
+
+    def _runs(self) -> Runs:
+        """What runs the model."""
+        return Executor(plan_run(self.graph, self._units), self._constants, self.settings.parallel)
+
+    @property
+    def runs(self) -> Runs:
+        """What runs it on arrays that are checked."""
+        return self._executor
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
+        """The outputs for these inputs, given by position, as one dictionary, or by keyword.
+
+        `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
+        arrays = self._checker.arrays(args, named)
+        if out is None and not self.measured and not self._closed:
+            return Outputs(self._executor.run(arrays), self._names)
+        return self._run(arrays, out)
+
+    def _run(self, arrays: list[Any], out: Any) -> Outputs:
+        if self._closed:
+            raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
+        targets = None
+        if out is not None:
+            types = [entry.type for entry in self.graph.outputs]
+            targets = out_arrays(out, self.graph.output_names, types, f"model {self.graph.name!r}")
+        if not self.measured:
+            return Outputs(self._executor.run(arrays, targets), self._names)
+        measurement = Measurement()
+        made = self._executor.observed(arrays, measurement, targets)
+        self._last = measurement
+        return Outputs(made, self._names)
+
+    def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:
+        """The same on another thread: `.result(timeout)` of the future waits for the outputs, `.cancel()` takes back a call that
+        has not begun. Inputs are checked here and now, and must not change until then. While the queue is full it waits, or
+        raises QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout."""
+        arrays = self._checker.arrays(args, named)
+        return self._queue().submit(lambda: self._run(arrays, out))
+
+    def renew(self) -> None:
+        """In a forked process, which has none of the threads: what they were working on is not there."""
+        self._requests, self._lock, self._profiling = None, threading.Lock(), threading.Lock()
+
+    def profile(self, /, *args: Any, **named: Any) -> Profile:
+        """What a run takes, subgraph by subgraph and node by node.
+
+        With inputs: runs on them once under the clock. Without: the last call, if the model was compiled with PERF_COUNT, else
+        a run on inputs that are made up. Other threads may go on calling."""
+        if args or named:
+            return self._profiled(self._checker.arrays(args, named), "the inputs given")
+        if self._last is not None:
+            return self._last.profile(self.graph.name, "the last call", self.dead)
+        return self._profiled(self.example_inputs(), "inputs made up" if self.graph.inputs else "no inputs")
+
+    @at_a_device()
+    def _profiled(self, arrays: list[Any], inputs: str) -> Profile:
+        with self._profiling:
+            if self._closed:
+                raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
+            if self._measuring is None:
+                self._measuring = Executor(plan_run(self.graph, self._measuring_units()), self._constants, False)
+                self._measuring.observed(list(arrays), Measurement())
+            measurement = Measurement()
+            self._measuring.observed(arrays, measurement)
+        return measurement.profile(self.graph.name, inputs, self.dead)
+
+    def example_inputs(self, seed: int = 0, size: int = 1) -> list[Any]:
+        """Arrays that fit the inputs: random numbers, ones for integers; `size` for sizes that are not known."""
+        random = np.random.default_rng(seed)
+        return [_example(spec, random, size, f"model {self.graph.name!r}") for spec in self._checker.specs]
+
+    def _queue(self) -> RequestQueue:
+        with self._lock:
+            if self._closed:
+                raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
+            if self._requests is None:
+                running = self.settings.requests or self.properties.optimal_requests
+                waiting = self.settings.queue or 2 * running
+                self._requests = RequestQueue(running, waiting, self.settings.limit, self.settings.full == "error")
+            return self._requests
+
+    # -- what it is --------------------------------------------------------------------------------------
+
+    @property
+    def properties(self) -> ModelProperties:
+        """Devices, the number of subgraphs, how many calls at once make sense, inputs and outputs."""
+        devices = tuple(dict.fromkeys(unit.device.label for unit in self._units.values()))
+        graph = self.graph
+        return ModelProperties(
+            graph.name,
+            devices,
+            len(self._units),
+            min(os.cpu_count() or 1, len(devices) + 1),
+            tuple((node.name, node[0].type) for node in graph.inputs),
+            tuple((name, entry.type) for name, entry in zip(graph.output_names, graph.outputs)),
+        )
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The compiled subgraphs, in order."""
+        return tuple(self._units[node.name] for node in self.graph.nodes if node.is_op)
+
+    def kernels(self) -> list[Any]:
+        """The kernels of the devices that show theirs (the TVM devices do: name, body, schedule, TIR, machine code)."""
+        return [kernel for unit in self.units for kernel in unit.compiled.kernels()]
+
+    @at_a_device()
+    def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
+        """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
+
+        `bodies=False` leaves behind the ONNX bodies that the devices do not need; a `key` signs the file."""
+        from accelerators.package.exporting import export_model  # upward: users call a method
+
+        export_model(self, path, bodies=bodies, key=key)
+
+    def close(self) -> None:
+        """Finish what runs, drop what waits, and let threads and buffers go. Calls are errors afterwards."""
+        with self._lock:
+            self._closed = True
+            requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.close()
+        with self._profiling:
+            self._executor.close()
+            if self._measuring is not None:
+                self._measuring.close()
+
+    def __enter__(self) -> CompiledModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.showing.notebook import model_html  # upward: notebooks ask for a method
+        from graph.pictures.html import bundle
+
+        return bundle(self, model_html(self))
+
+    def __reduce__(self) -> Any:
+        raise AcceleratorError(
+            "a compiled model holds machine code and threads of this process, so it can be neither pickled nor copied",
+            where=f"model {self.graph.name!r}",
+            remedy='Write it to a file with model.export("net.partita"), which import_model reads; its graph can be pickled',
+        )
+
+    def __repr__(self) -> str:
+        graph, devices = self.graph, ", ".join(self.properties.devices) or "no device"
+        border = f"{', '.join(node.name for node in graph.inputs)} -> {', '.join(graph.output_names)}"
+        return f"<CompiledModel {graph.name!r} ({border}): {counted(self.properties.subgraphs, 'subgraph')} on {devices}>"
+
+
+def _constant_ids(graph: Graph) -> frozenset[int]:
+    """The identities of all constant arrays, and of those that they are views of."""
+    found: set[int] = set()
+    for inner in graphs_in(graph):
+        for node in inner.nodes:
+            if node.value is not None:
+                found |= {id(node.value), id(root(node.value))}
+    return frozenset(found)
+
+
+def _example(spec: InputSpec, random: np.random.Generator, size: int, where: str) -> Any:
+    kind = spec.type
+    if not isinstance(kind, TensorType):
+        raise RunError(
+            f"no value can be made up for a {'value of unknown type' if kind is None else kind}",
+            where=f"{where}, input {spec.name!r}",
+            remedy="Give inputs: model.profile(x)",
+        )
+    shape = [dim if isinstance(dim, int) else size for dim in kind.shape or ()]
+    if kind.dtype == "string":
+        return np.full(shape, "", object)
+    dtype = numpy_dtype(kind.dtype)
+    is_integer = dtype.kind in "iub" or "int" in dtype.name
+    return np.ones(shape, dtype) if is_integer else random.standard_normal(shape, np.float32).astype(dtype)

@@ -1,0 +1,232 @@
+"""Running the steps of a compiled model: safe for several callers at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+
+from accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
+from accelerators.errors import InputError
+from accelerators.process.ending import at_a_device
+from accelerators.process.forking import renewed_in_children
+from accelerators.running.side_by_side import Trial
+from accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
+
+Array = np.ndarray[Any, Any]
+
+Observer = Callable[[Step, Callable[[], None]], None]
+"""Runs a step by calling the function given, and notes what it wants to."""
+
+
+class Runs(Protocol):
+    """Runs a model."""
+
+    def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The outputs for these inputs."""
+
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The same, seen by the observer."""
+
+    def close(self) -> None:
+        """Let buffers and threads go."""
+
+
+class Workspace:
+    """The buffers of one running call; kept for the next one."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.block = aligned_block(plan.block_size, ALIGNMENT) if plan.block_size else None
+        self.buffers: list[list[Any] | None] = [None] * len(plan.steps)
+        for b in plan.buffers:
+            assert self.block is not None
+            step = plan.steps[b.step]
+            listed = self.buffers[b.step] = self.buffers[b.step] or [None] * len(step.makes)
+            listed[b.output] = self.block[b.offset : b.offset + b.nbytes].view(b.dtype).reshape(b.shape)
+
+
+class Executor:
+    """Runs a plan. Each call has slots of its own and borrows a workspace from the pool."""
+
+    def __init__(self, plan: RunPlan, constants: frozenset[int], parallel: bool | None) -> None:
+        self.plan = plan
+        self.constants = constants
+        """The identities of all constant arrays, those inside subgraphs too."""
+        self._pool: deque[Workspace] = deque()
+        self._levels = plan.levels
+        wide = any(sum(isinstance(plan.steps[i], RunStep) for i in level) > 1 for level in self._levels)
+        self._trial = Trial(parallel if wide else False)
+        self._threads: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._direct = self._only_step()
+        self._maker = {slot: (i, k) for i, step in enumerate(plan.steps) for k, slot in enumerate(step.makes)}
+        renewed_in_children(self)
+
+    def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The outputs for these inputs, each the caller's own; `out` holds for each output an array to fill, or None."""
+        if self._direct is not None and out is None:
+            return self._owned(list(self._direct(arrays, None)), arrays)
+        if self._trial.decided is False or out is not None:
+            return self._in_turn(arrays, out)
+        side_by_side = self._trial.next()
+        start = time.perf_counter()
+        made = self._by_levels(arrays) if side_by_side else self._in_turn(arrays, None)
+        self._trial.note(side_by_side, time.perf_counter() - start)
+        return made
+
+    @at_a_device()
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The same, one step after the other, each seen by the observer."""
+        return self._in_turn(arrays, out, observer)
+
+    def renew(self) -> None:
+        """In a forked process, which has none of the threads."""
+        self._threads, self._lock = None, threading.Lock()
+
+    def close(self) -> None:
+        """Let buffers go, and threads as soon as no running call holds them."""
+        self._pool.clear()
+        with self._lock:
+            self._threads = None
+
+    def _only_step(self) -> Callable[[Sequence[Any], Sequence[Any] | None], Sequence[Any]] | None:
+        """What to call where the model is one subgraph with the model's own inputs and outputs."""
+        plan = self.plan
+        if len(plan.steps) != 1 or not isinstance(plan.steps[0], RunStep):
+            return None
+        step = plan.steps[0]
+        return step.unit.run if step.reads == tuple(range(plan.n_inputs)) and step.makes == plan.outputs else None
+
+    def _in_turn(self, arrays: list[Any], out: Sequence[Array | None] | None, observer: Observer | None = None) -> list[Any]:
+        try:
+            workspace = self._pool.pop()
+        except IndexError:
+            workspace = Workspace(self.plan)
+        values: Values = [*arrays, *self.plan.rest]
+        block = workspace.block
+        buffers = workspace.buffers if out is None else self._with_targets(workspace.buffers, arrays, out)
+        for step, listed in zip(self.plan.steps, buffers):
+            if observer is None:
+                step.run(values, listed, block)
+            else:
+                observer(step, lambda step=step, listed=listed: step.run(values, listed, block))  # type: ignore[misc]
+            for slot in step.frees:
+                values[slot] = None
+        made = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)
+        self._pool.append(workspace)
+        return made
+
+    def _by_levels(self, arrays: list[Any]) -> list[Any]:
+        """Steps that do not wait for each other run on threads, without shared buffers."""
+        values: Values = [*arrays, *self.plan.rest]
+        threads = self._thread_pool()
+        for level in self._levels:
+            first, *others = [self.plan.steps[i] for i in level]
+            try:
+                waiting = [threads.submit(step.run, values, None, None) for step in others]
+            except RuntimeError:  # The interpreter ends: it starts no more threads, and those that are not daemons go on calling.
+                return self._in_turn(arrays, None)
+            try:
+                first.run(values, None, None)
+            finally:
+                failures = [future.exception() for future in waiting]
+            for failure in failures:
+                if failure is not None:
+                    raise failure
+        return self._owned([values[slot] for slot in self.plan.outputs], arrays)
+
+    def _thread_pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "partita-step")
+            return self._threads
+
+    def _with_targets(self, buffers: list[list[Any] | None], arrays: list[Any], out: Sequence[Array | None]) -> list[Any]:
+        """The buffers with the caller's arrays in the places of outputs that a device may write there directly."""
+        mixed = list(buffers)
+        for slot, target in zip(self.plan.outputs, out, strict=True):
+            place = self._maker.get(slot)
+            if target is None or place is None:
+                continue
+            step = self.plan.steps[place[0]]
+            if isinstance(step, RunStep) and _takes(step, place[1], target, arrays):
+                listed = list(mixed[place[0]] or [None] * len(step.makes))
+                listed[place[1]] = target
+                mixed[place[0]] = listed
+        return mixed
+
+    def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
+        if out is None and len(values) == 1 and self._is_fresh(values[0], arrays, values):
+            return values
+        if out is not None:
+            values = [self._copied(value) if _is_overwritten(value, i, out) else value for i, value in enumerate(values)]
+        given = set() if out is None else set(map(id, out))
+        for i, value in enumerate(values):
+            if out is not None and out[i] is not None:
+                values[i] = value if value is out[i] else _copied_to(out[i], value, i)
+            elif id(value) not in given and self._is_fresh(value, arrays, values):
+                given.add(id(value))
+            else:
+                values[i] = self._copied(value)
+        return values
+
+    def _is_fresh(self, value: Any, arrays: list[Any], values: list[Any]) -> bool:
+        """Is it an array that lies in no input, constant or other output? (Memory that is no numpy array's is an engine's, which
+        lends no two outputs the same.)"""
+        if type(value) is not np.ndarray:
+            return False
+        base = value.base
+        if base is None:
+            return id(value) not in self.constants and not any(value is array for array in arrays)
+        others = arrays
+        if isinstance(base, np.ndarray):
+            if id(root(base)) in self.constants:
+                return False
+            others = [*arrays, *(other for other in values if other is not value)]
+        return not [other for other in others if isinstance(other, np.ndarray) and np.may_share_memory(value, other)]
+
+    def _copied(self, value: Any) -> Any:
+        if isinstance(value, (np.ndarray, np.generic)):
+            return np.array(value)
+        return [self._copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _copied_to(target: Array | None, value: Any, output: int) -> Array:
+    assert target is not None
+    if np.shape(value) != target.shape or np.asarray(value).dtype != target.dtype:
+        made = np.asarray(value)
+        cause = f"the output is {made.dtype.name}{list(made.shape)}, and the array {target.dtype.name}{list(target.shape)}"
+        raise InputError(cause, where=f"out for output {output}")
+    np.copyto(target, value)
+    return target
+
+
+def _is_overwritten(value: Any, output: int, out: Sequence[Array | None]) -> bool:
+    """Does the value, which may be an input, lie where another output is to be written?"""
+    others = [target for i, target in enumerate(out) if i != output and target is not None]
+    return isinstance(value, np.ndarray) and any(np.may_share_memory(value, target) for target in others)
+
+
+def _takes(step: RunStep, output: int, target: Array, arrays: list[Any]) -> bool:
+    """May the device write this output straight into the caller's array?"""
+    return (
+        step.unit.memory == HOST
+        and array_layout(step.types[output]) == (target.dtype, target.shape)
+        and target.flags.writeable
+        and is_laid_out(target, step.unit.compiled.alignment)
+        and not any(isinstance(array, np.ndarray) and np.may_share_memory(target, array) for array in arrays)
+    )
+
+
+def root(array: Array) -> Array:
+    """The array whose memory a view shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

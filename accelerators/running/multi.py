@@ -1,0 +1,79 @@
+"""MULTI: a whole model on each of several devices, and each call on the one that is free."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from accelerators.building.report import CompileReport
+from accelerators.building.units import Unit
+from accelerators.errors import NotSupported
+from accelerators.running.compiled_model import CompiledModel, ModelProperties
+from accelerators.running.executor import Runs
+from accelerators.running.profile import Profile
+from accelerators.running.spreading import Spreading
+
+
+class MultiModel(CompiledModel):
+    """Called like any model. Calls at once, from threads or by `start`, are spread: each goes to the device that is the least
+    busy, the earlier named one where they are equal; when all have enough to do, it waits for the first that is free."""
+
+    def __init__(self, models: Mapping[str, CompiledModel]) -> None:
+        self.models = dict(models)
+        """The model of each device, by its label: they can be called, profiled and exported one by one."""
+        first = next(iter(models.values()))
+        super().__init__(
+            first.graph, {}, _report(self.models), first.settings, first.dead,
+            any(model.measured for model in models.values()), dict,
+        )  # fmt: skip
+
+    def _runs(self) -> Runs:
+        """The devices' executors behind one."""
+        asked = self.settings.requests
+        rooms = [-(-asked // len(self.models)) if asked else model.properties.optimal_requests for model in self.models.values()]
+        return Spreading([model.runs for model in self.models.values()], rooms)
+
+    def _profiled(self, arrays: list[Any], inputs: str) -> Profile:
+        """A run on the first device. `model.models[label].profile(x)` measures another."""
+        return next(iter(self.models.values()))._profiled(arrays, inputs)
+
+    @property
+    def properties(self) -> ModelProperties:
+        """Those of one model; devices, subgraphs and calls at once of all of them."""
+        each = [model.properties for model in self.models.values()]
+        return attrs.evolve(
+            each[0],
+            devices=tuple(dict.fromkeys(label for one in each for label in one.devices)),
+            subgraphs=sum(one.subgraphs for one in each),
+            optimal_requests=sum(one.optimal_requests for one in each),
+        )
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The compiled subgraphs, device by device."""
+        return tuple(unit for model in self.models.values() for unit in model.units)
+
+    def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
+        """A file holds the model of one device."""
+        raise NotSupported(
+            "a model that runs on several devices at once is not exported",
+            where=f"model {self.graph.name!r}",
+            remedy=f"Export that of one device: model.models[{next(iter(self.models))!r}].export(path)",
+        )
+
+    def close(self) -> None:
+        """Finish what runs, drop what waits, and let all devices' threads and buffers go."""
+        super().close()
+        for model in self.models.values():
+            model.close()
+
+
+def _report(models: Mapping[str, CompiledModel]) -> CompileReport:
+    """The first device's report, with the subgraphs of all."""
+    reports = [model.report for model in models.values() if isinstance(model.report, CompileReport)]
+    rows = tuple(row for report in reports for row in report.subgraphs)
+    notes = (*reports[0].notes, f"each call runs on one of {', '.join(models)}: whichever is free")
+    return attrs.evolve(reports[0], subgraphs=rows, notes=notes)

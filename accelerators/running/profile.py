@@ -1,0 +1,218 @@
+"""What a run took: rows by subgraph and node, copies, the total; as a table, as data, and for a trace viewer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from accelerators.interface.accelerator import ProfileRow
+from accelerators.process.atomic import write_text
+from accelerators.running.steps import CopyStep, RunStep, Step
+from graph.node import Node
+from graph.words import counted, shortened
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
+
+
+@attrs.frozen(slots=True)
+class Row:
+    """One node (or fused kernel, or whole subgraph, or copy) of a run."""
+
+    subgraph: str
+    """The subgraph's name; "" for what is in none."""
+    index: int
+    """Its number in the subgraph, from 1."""
+    node: str
+    """The node's name."""
+    status: str
+    """EXECUTED, NOT_RUN or OPTIMIZED_OUT."""
+    layer_type: str
+    """Its op; "Subgraph" where the device does not tell single nodes, "Copy" for a copy between devices."""
+    real_us: float
+    """Microseconds on the clock."""
+    cpu_us: float
+    """Microseconds of processor time."""
+    device: str
+    """Where it ran."""
+    exec_type: str
+    """What ran it."""
+
+
+@attrs.frozen(slots=True)
+class Span:
+    """One step of a run."""
+
+    name: str
+    """The subgraph, or the value copied."""
+    device: str
+    """Where."""
+    start_us: float
+    """When it began: after the steps before it."""
+    real_us: float
+    """How long it took: the sum of its rows."""
+    rows: tuple[Row, ...]
+    """What is known of its inside."""
+
+
+WIDTH = 130
+"""Columns of the table where it goes to a file or a pipe."""
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class Profile:
+    """One measured run of a model."""
+
+    model: str
+    """The model's name."""
+    inputs: str
+    """What it was run on: "the inputs given", "the last call", or "inputs made up"."""
+    total_us: float
+    """Microseconds of all rows."""
+    spans: tuple[Span, ...]
+    """The steps in order."""
+    not_run: tuple[Row, ...]
+    """Nodes that no output needs."""
+    elapsed_us: float = 0.0
+    """Microseconds that the steps took on our own clock: the rows, and what the devices do around them without telling."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows in order."""
+        return tuple(row for span in self.spans for row in span.rows) + self.not_run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "model": self.model,
+            "inputs": self.inputs,
+            "total_us": self.total_us,
+            "elapsed_us": self.elapsed_us,
+            "rows": [attrs.asdict(row) for row in self.rows],
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """A file for chrome://tracing or Perfetto, a line for each device; whole or not at all."""
+        write_text(path, json.dumps({"displayTimeUnit": "ms", "traceEvents": self._events()}, ensure_ascii=False) + "\n")
+
+    def _events(self) -> list[dict[str, Any]]:
+        lines = {device: i for i, device in enumerate(dict.fromkeys(span.device for span in self.spans))}
+        events: list[dict[str, Any]] = [
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": i, "args": {"name": device}} for device, i in lines.items()
+        ]
+        for span in self.spans:
+            line = {"ph": "X", "pid": 1, "tid": lines[span.device]}
+            events.append({**line, "name": span.name, "cat": "subgraph", "ts": span.start_us, "dur": span.real_us})
+            start = span.start_us
+            for row in span.rows:
+                if row.status == EXECUTED and row.subgraph != row.node and row.layer_type != "Copy":
+                    args = {"op": row.layer_type, "exec_type": row.exec_type, "cpu_us": row.cpu_us}
+                    events.append({**line, "name": row.node, "cat": "node", "ts": start, "dur": row.real_us, "args": args})
+                    start += row.real_us
+        return events
+
+    def to_table(self, slowest: int | None = None) -> Table:
+        """The rows (or so many of the slowest) and the total, for a terminal, by rich."""
+        from rich.table import Table
+        from rich.text import Text
+
+        caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
+        table = Table(title=Text(f"{self.model} ({self.inputs})"), caption=caption)
+        for title in ("subgraph", "#", "node", "status", "layer_type", "real µs", "cpu µs", "device", "exec_type"):
+            table.add_column(title, justify="right" if title in ("#", "real µs", "cpu µs") else "left", overflow="fold")
+        rows = self.rows if slowest is None else sorted(self.rows, key=lambda row: -row.real_us)[:slowest]
+        for row in rows:
+            cells = (row.subgraph, str(row.index), row.node, row.status, row.layer_type)
+            rest = (f"{row.real_us:,.1f}", f"{row.cpu_us:,.1f}", row.device, row.exec_type)
+            table.add_row(*(Text(shortened(cell)) for cell in (*cells, *rest)))
+        return table
+
+    def __rich__(self) -> Table:
+        return self.to_table()
+
+    def print(self, slowest: int | None = None) -> None:
+        """Print the table."""
+        from rich.console import Console
+
+        Console(width=None if sys.stdout.isatty() else WIDTH).print(self.to_table(slowest))
+
+    def __str__(self) -> str:
+        lines = [
+            f"{row.subgraph}: {row.index}. {row.node}: {row.status} layer_type: {row.layer_type} real: {row.real_us:.0f} "
+            f"cpu: {row.cpu_us:.0f} device: {row.device} exec_type: {row.exec_type}"
+            for row in self.rows
+        ]
+        return "\n".join([*lines, f"total: {self.total_us:.0f} microseconds"])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows."""
+        from accelerators.showing.notebook import profile_html  # upward: notebooks ask for a method
+        from graph.pictures.html import bundle
+
+        return bundle(self, profile_html(self))
+
+    def __repr__(self) -> str:
+        return f"<Profile of {self.model!r}: {counted(len(self.rows), 'row')}, {self.total_us:,.0f} µs>"
+
+
+class Measurement:
+    """Observes the steps of one run."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.total_us = 0.0
+        """The sum of the rows so far."""
+        self.elapsed_us = 0.0
+        """How long the steps took so far on our clock; what measuring itself takes between them does not count."""
+
+    def __call__(self, step: Step, run: Callable[[], None]) -> None:
+        """Run one step under the clock, and read the device's rows before another run overwrites them."""
+        with step.unit.measuring:
+            start, cpu = perf_counter_ns(), thread_time_ns()
+            run()
+            real_us, cpu_us = (perf_counter_ns() - start) / 1e3, (thread_time_ns() - cpu) / 1e3
+            told = () if isinstance(step, CopyStep) else step.unit.compiled.profile_rows()
+        label = step.unit.device.label
+        if isinstance(step, RunStep):
+            rows = _unit_rows(step, told, real_us, cpu_us)
+            name = step.unit.name
+        else:
+            way = f"host to {label}" if step.up else f"{label} to host"
+            rows = (Row("", 1, step.name, EXECUTED, "Copy", real_us, cpu_us, label, way),)
+            name = f"copy {step.name}"
+        inside_us = sum(row.real_us for row in rows)
+        self.spans.append(Span(name, label, self.total_us, inside_us, rows))
+        self.total_us += inside_us
+        self.elapsed_us += real_us
+
+    def profile(self, model: str, inputs: str, dead: Sequence[Node]) -> Profile:
+        """The run as a profile."""
+        rows = [Row("", i, node.name, NOT_RUN, node.op or "", 0.0, 0.0, "", "") for i, node in enumerate(dead, 1)]
+        return Profile(model, inputs, self.total_us, tuple(self.spans), tuple(rows), self.elapsed_us)
+
+
+def _unit_rows(step: RunStep, told: Sequence[ProfileRow], real_us: float, cpu_us: float) -> tuple[Row, ...]:
+    """The device's rows and, for nodes that it does not mention, that they are gone; one row for the whole if it is silent."""
+    unit = step.unit
+    name, label = unit.name, unit.device.label
+    if not told:
+        return (Row(name, 1, name, EXECUTED, "Subgraph", real_us, cpu_us, label, f"{counted(len(unit.ops), 'op')}"),)
+    mentioned = {row.node for row in told}
+    gone = [node for node in unit.body.nodes if node.is_op and node.name not in mentioned]
+    listed = [*told, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone)]
+    return tuple(
+        Row(name, i, row.node, row.status, row.layer_type, row.real_us, row.cpu_us, label, row.exec_type)
+        for i, row in enumerate(listed, 1)
+    )

@@ -1,0 +1,206 @@
+"""Asynchronous calls: a bounded queue before a few threads, and a time limit for each call."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+from accelerators.errors import QueueFull, RequestTimeout, RunError
+from accelerators.process.ending import before_the_door_closes
+from accelerators.process.forking import renewed_in_children
+
+LINGER = 1.0
+"""Seconds that a thread waits for the next call before it goes."""
+
+
+class Request(Future[Any]):
+    """A call that was started: `result(timeout)` waits for its outputs, `cancel()` takes it back while it waits its turn."""
+
+    def __init__(self, queue: RequestQueue, call: Callable[[], Any], deadline: float) -> None:
+        super().__init__()
+        self._queue = queue
+        self.deadline = deadline
+        """When its time is over, by `time.monotonic()`."""
+        self.call: Callable[[], Any] | None = call
+        """What it runs; None once that is over, so that a future that is kept keeps no inputs."""
+
+    def cancel(self) -> bool:
+        """True if it was still waiting: then it never runs, and another takes its place at once."""
+        cancelled = super().cancel()
+        if cancelled and self._queue.withdrawn(self):
+            self.set_running_or_notify_cancel()
+        return cancelled
+
+    def run(self) -> None:
+        """Run the call, and keep what came of it unless the time was over before."""
+        assert self.call is not None
+        try:
+            value = self.call()
+        except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
+            self.settle(partial(self.set_exception, error))
+        else:
+            self.settle(partial(self.set_result, value))
+
+    def settle(self, action: Callable[[], None]) -> None:
+        """End it this way, unless it has ended another way before."""
+        with contextlib.suppress(InvalidStateError):
+            action()
+        self.call = None
+
+
+class RequestQueue:
+    """At most `running` calls at once and at most `waiting` more; whoever submits another waits for room, or is refused.
+
+    With a limit a request that is not done after so many seconds ends with RequestTimeout, whether it waited or ran. A device
+    cannot be stopped: its thread goes on, and counts as running until it returns."""
+
+    def __init__(self, running: int, waiting: int, limit: float | None = None, refuses: bool = False) -> None:
+        self._most_running = running
+        self._most = running + waiting
+        self._limit = limit
+        self._refuses = refuses
+        self._closed = False
+        self._watched = False
+        self._forget_all()
+        renewed_in_children(self)
+        _queues.add(self)
+
+    def _forget_all(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[Request] = deque()
+        self._running: set[Request] = set()
+        self._threads = self._idle = 0
+
+    def submit(self, call: Callable[[], Any]) -> Future[Any]:
+        """A future of what the call returns."""
+        deadline = time.monotonic() + (self._limit or threading.TIMEOUT_MAX)
+        with self._changed:
+            if not self._has_room() and self._refuses:
+                raise QueueFull(
+                    f"{len(self._running)} requests run and {len(self._waiting)} wait: the queue is full",
+                    where="start",
+                    remedy="Try again later, raise QUEUE_SIZE, or let start wait for room: QUEUE_FULL='wait'",
+                )
+            if not self._changed.wait_for(self._has_room, self._limit):
+                raise RequestTimeout(f"there was no room in the queue for {self._limit:g} s", where="start", remedy=_LATER)
+            if self._closed:
+                raise RunError("the model is closed", where="start", remedy="Compile it again")
+            self._start_threads()
+            request = Request(self, call, deadline)
+            self._waiting.append(request)
+            self._changed.notify_all()
+        return request
+
+    def _has_room(self) -> bool:
+        return self._closed or len(self._waiting) + len(self._running) < self._most
+
+    def _start_threads(self) -> None:
+        """One for a call that is about to wait, if none is idle, and one that looks after the limit."""
+        try:
+            if len(self._waiting) >= self._idle and self._threads < self._most_running:
+                threading.Thread(target=self._work, name="partita-request", daemon=True).start()
+                self._threads += 1
+            if self._limit is not None and not self._watched:
+                threading.Thread(target=self._watch, name="partita-request-limit", daemon=True).start()
+                self._watched = True
+        except RuntimeError as error:
+            raise RunError(f"no thread can be started for it: {error}", where="start") from error
+
+    def withdrawn(self, request: Request) -> bool:
+        """It does not wait any more. Did it?"""
+        with self._changed:
+            waited = request in self._waiting
+            if waited:
+                self._waiting.remove(request)
+            self._changed.notify_all()
+        return waited
+
+    def _work(self) -> None:
+        """A thread: one call after the other, until none has come for a while."""
+        while (request := self._next()) is not None:
+            request.run()
+            with self._changed:
+                self._running.discard(request)
+                self._changed.notify_all()
+            del request
+
+    def _next(self) -> Request | None:
+        with self._changed:
+            while True:
+                self._idle += 1
+                came = self._changed.wait_for(lambda: self._waiting, LINGER)
+                self._idle -= 1
+                if not came:
+                    self._threads -= 1
+                    return None
+                request = self._waiting.popleft()
+                if request.set_running_or_notify_cancel():
+                    self._running.add(request)
+                    return request
+
+    def _watch(self) -> None:
+        """A thread: ends the requests whose time is over, until there are none to look after."""
+        while True:
+            with self._changed:
+                alive = [request for request in (*self._waiting, *self._running) if not request.done()]
+                if not alive:
+                    self._watched = False
+                    return
+                now = time.monotonic()
+                late = [(request, request in self._running) for request in alive if request.deadline <= now]
+                self._waiting = deque(request for request in self._waiting if (request, False) not in late)
+                if not late:
+                    self._changed.wait(min(request.deadline for request in alive) - now)
+            for request, ran in late:
+                self._end(request, ran)
+
+    def _end(self, request: Request, ran: bool) -> None:
+        """Its time is over; if it waited, it does so no more."""
+        doing = "ran" if ran else "waited"
+        error = RequestTimeout(f"it still {doing} after {self._limit:g} s", where="start", remedy=_LATER)
+        request.settle(partial(request.set_exception, error))
+        if not ran and request.cancelled():
+            request.set_running_or_notify_cancel()
+        with self._changed:
+            self._changed.notify_all()
+
+    def renew(self) -> None:
+        """In a forked process, which has none of the threads: what they were working on is not there."""
+        self._watched = False
+        self._forget_all()
+
+    def close(self) -> None:
+        """Drop what is waiting, and wait for what is running, though no longer than its limit."""
+        with self._changed:
+            self._closed = True
+            dropped = list(self._waiting)
+            self._changed.notify_all()
+        for request in dropped:
+            request.cancel()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until all requests have ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: all(request.done() for request in (*self._waiting, *self._running)))
+
+
+_LATER = "Ask less at once, or give it more time: REQUEST_SECONDS"
+
+_queues: WeakSet[RequestQueue] = WeakSet()
+
+
+def _finish() -> None:
+    """At the end of the interpreter: requests that were started are finished."""
+    for queue in list(_queues):
+        queue.wait()
+
+
+before_the_door_closes(_finish)

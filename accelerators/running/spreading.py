@@ -1,0 +1,72 @@
+"""Runs spread over several executors of the same model: each goes to the one that is the least busy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from accelerators.process.forking import renewed_in_children
+from accelerators.running.executor import Observer, Runs
+
+Array = np.ndarray[Any, Any]
+
+
+class Spreading:
+    """Each executor takes so many runs at once as it has room for; further ones wait for the first that is free.
+
+    A run within a run stays where that one is, and does not wait for itself."""
+
+    def __init__(self, executors: Sequence[Runs], room: Sequence[int]) -> None:
+        self._executors = executors
+        self._room = room
+        self._here = threading.local()
+        self.renew()
+        renewed_in_children(self)
+
+    def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The outputs for these inputs, by the executor that is the least busy."""
+        with self._taken() as executor:
+            return executor.run(arrays, out)
+
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """The same, each step seen by the observer."""
+        with self._taken() as executor:
+            return executor.observed(arrays, observer, out)
+
+    def renew(self) -> None:
+        """In a forked process, in which nothing runs."""
+        self._changed = threading.Condition()
+        self._running = [0] * len(self._executors)
+
+    def close(self) -> None:
+        """Let the buffers of all of them go."""
+        for executor in self._executors:
+            executor.close()
+
+    @contextmanager
+    def _taken(self) -> Iterator[Runs]:
+        inside: int | None = getattr(self._here, "number", None)
+        if inside is not None:
+            yield self._executors[inside]
+            return
+        changed = self._changed
+        with changed:
+            changed.wait_for(self._is_room)
+            number = min(range(len(self._room)), key=lambda i: (self._running[i] / self._room[i], i))
+            self._running[number] += 1
+        self._here.number = number
+        try:
+            yield self._executors[number]
+        finally:
+            self._here.number = None
+            with changed:
+                if changed is self._changed:
+                    self._running[number] -= 1
+                changed.notify()
+
+    def _is_room(self) -> bool:
+        return any(running < room for running, room in zip(self._running, self._room, strict=True))

@@ -1,0 +1,256 @@
+"""What a compiled model does, in order: settled once, so that a call only walks over a list.
+
+Values stand in numbered slots: the inputs first, then constants, then what the steps make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.layout import HOST, array_layout
+from accelerators.building.units import Unit
+from accelerators.errors import CompileError, RunError
+from accelerators.process.ending import at_a_device
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import Type
+from passes.plan_memory import Arena
+
+ALIGNMENT = 64
+"""Of the buffers between subgraphs."""
+
+Values = list[Any]
+"""A call's slots."""
+
+
+@attrs.define(slots=True, eq=False)
+class RunStep:
+    """Run one subgraph."""
+
+    unit: Unit
+    """What runs."""
+    reads: tuple[int, ...]
+    """The slots of its inputs."""
+    makes: tuple[int, ...]
+    """The slots of its outputs."""
+    types: tuple[Type | None, ...]
+    """Their types."""
+    frees: tuple[int, ...] = ()
+    """The slots that nobody reads afterwards, when steps run in order."""
+
+    def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
+        """Read, run, store. What lies in the buffers' block must lie where it was planned, or it would be overwritten."""
+        made = self.unit.run([values[i] for i in self.reads], buffers)
+        if block is None:
+            for slot, value in zip(self.makes, made):
+                values[slot] = value
+        else:
+            for slot, value, buffer in zip(self.makes, made, buffers or self._nothing):
+                values[slot] = value if value is buffer else _kept_safe(value, block)
+
+    @property
+    def _nothing(self) -> tuple[None, ...]:
+        return (None,) * len(self.makes)
+
+
+@attrs.define(slots=True, eq=False)
+class CopyStep:
+    """Bring one value from the host to a device, or back."""
+
+    unit: Unit
+    """The subgraph whose device it is."""
+    up: bool
+    """To the device?"""
+    source: int
+    """The slot to read."""
+    target: int
+    """The slot to fill."""
+    name: str
+    """The value's name."""
+    frees: tuple[int, ...] = ()
+    """The slots that nobody reads afterwards, when steps run in order."""
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The slot read."""
+        return (self.source,)
+
+    @property
+    def makes(self) -> tuple[int, ...]:
+        """The slot filled."""
+        return (self.target,)
+
+    @at_a_device()
+    def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
+        """Copy."""
+        compiled = self.unit.compiled
+        try:
+            values[self.target] = (compiled.upload if self.up else compiled.download)(values[self.source])
+        except Exception as error:
+            if isinstance(error, PartitaError):
+                raise
+            way = "to" if self.up else "from"
+            raise RunError(
+                f"{type(error).__name__}: {error}", where=f"copying {self.name!r} {way} {self.unit.device.label!r}"
+            ) from error
+
+
+Step = RunStep | CopyStep
+
+
+@attrs.frozen(slots=True)
+class Buffer:
+    """Where in the block one value between subgraphs lies."""
+
+    step: int
+    """The step that makes it."""
+    output: int
+    """Which of the step's outputs it is."""
+    offset: int
+    """Its first byte."""
+    nbytes: int
+    """Its size."""
+    dtype: np.dtype[Any]
+    """Its elements' type."""
+    shape: tuple[int, ...]
+    """Its sizes."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class RunPlan:
+    """Everything that a call needs to know."""
+
+    n_inputs: int
+    """The first slots."""
+    rest: tuple[Any, ...]
+    """What stands in the other slots at first: constants, and None."""
+    steps: tuple[Step, ...]
+    """In order."""
+    outputs: tuple[int, ...]
+    """The slots of the model's outputs."""
+    buffers: tuple[Buffer, ...]
+    """The values between subgraphs whose size is known."""
+    block_size: int
+    """The bytes that they take, those that are not alive together in the same place."""
+
+    @property
+    def levels(self) -> list[list[int]]:
+        """The steps by how many must come before: those of one level may run side by side."""
+        level: dict[int, int] = {}
+        found: list[list[int]] = []
+        for i, step in enumerate(self.steps):
+            mine = max((level.get(slot, 0) for slot in step.reads), default=0)
+            level.update(dict.fromkeys(step.makes, mine + 1))
+            if mine == len(found):
+                found.append([])
+            found[mine].append(i)
+        return found
+
+
+def plan_run(graph: Graph, units: Mapping[str, Unit]) -> RunPlan:
+    """The steps of a graph whose ops are all calls of these units. Linear."""
+    return _Planner(graph, units).plan()
+
+
+class _Planner:
+    def __init__(self, graph: Graph, units: Mapping[str, Unit]) -> None:
+        self.graph = graph
+        self.units = units
+        self.slots: dict[tuple[NodeEntry, str], int] = {}
+        self.rest: list[Any] = []
+        self.steps: list[Step] = []
+        self.maker: dict[Node, Unit] = {}
+
+    def plan(self) -> RunPlan:
+        for i, node in enumerate(self.graph.inputs):
+            self.slots[node[0], HOST] = i
+        for node in self.graph.nodes:
+            if node.is_constant:
+                self.slots[node[0], HOST] = self.new(node.value)
+        absent = self.new(None)
+        for node in self.graph.nodes:
+            if node.is_op:
+                self.add_call(node, absent)
+        outputs = tuple([self.place(entry, HOST, None) for entry in self.graph.outputs])
+        last = {slot: i for i, step in enumerate(self.steps) for slot in (*step.makes, *step.reads)}
+        self.set_frees(last, set(outputs))
+        buffers, size = self.plan_buffers(last, set(outputs))
+        return RunPlan(len(self.graph.inputs), tuple(self.rest), tuple(self.steps), outputs, tuple(buffers), size)
+
+    def new(self, value: Any = None) -> int:
+        self.rest.append(value)
+        return len(self.graph.inputs) + len(self.rest) - 1
+
+    def add_call(self, node: Node, absent: int) -> None:
+        unit = self.units[node.name]
+        if len(node.inputs) != len(unit.body.inputs):
+            raise CompileError(
+                f"the call has {len(node.inputs)} inputs and its body {len(unit.body.inputs)}",
+                where=unit.title,
+                remedy="connect_subgraph_inputs has to give one value for each input of the body",
+            )
+        reads = tuple([absent if entry is None else self.place(entry, unit.memory, unit) for entry in node.inputs])
+        makes = []
+        for entry in node.outputs:
+            self.slots[entry, unit.memory] = slot = self.new()
+            makes.append(slot)
+        self.maker[node] = unit
+        self.steps.append(RunStep(unit, reads, tuple(makes), node.output_types))
+
+    def place(self, entry: NodeEntry, memory: str, unit: Unit | None) -> int:
+        """The slot of a value in that memory; a copy is added where there is none."""
+        slot = self.slots.get((entry, memory))
+        if slot is None and memory == HOST:
+            maker = self.maker[entry.node]
+            slot = self.add_copy(entry, maker, False, self.slots[entry, maker.memory], HOST)
+        elif slot is None:
+            assert unit is not None
+            slot = self.add_copy(entry, unit, True, self.place(entry, HOST, None), memory)
+        return slot
+
+    def add_copy(self, entry: NodeEntry, unit: Unit, up: bool, source: int, memory: str) -> int:
+        self.slots[entry, memory] = target = self.new()
+        self.steps.append(CopyStep(unit, up, source, target, entry.name))
+        return target
+
+    def set_frees(self, last: Mapping[int, int], kept: set[int]) -> None:
+        """Values are dropped after their last use; inputs and constants are not ours to drop."""
+        made = {slot for step in self.steps for slot in step.makes}
+        ending: dict[int, list[int]] = {}
+        for slot, i in last.items():
+            if slot in made and slot not in kept:
+                ending.setdefault(i, []).append(slot)
+        for i, slots in ending.items():
+            self.steps[i].frees = tuple(slots)
+
+    def plan_buffers(self, last: Mapping[int, int], kept: set[int]) -> tuple[list[Buffer], int]:
+        """One block for all values between subgraphs, best fit in order of execution."""
+        arena = Arena()
+        buffers: list[Buffer] = []
+        ending: dict[int, list[tuple[int, int]]] = {}
+        for i, step in enumerate(self.steps):
+            if isinstance(step, RunStep) and step.unit.memory == HOST:
+                for k, (slot, kind) in enumerate(zip(step.makes, step.types, strict=True)):
+                    layout = None if slot in kept else array_layout(kind)
+                    nbytes = 0 if layout is None else math.prod(layout[1]) * layout[0].itemsize
+                    if layout is None or not nbytes:
+                        continue
+                    size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+                    offset = arena.take(size)
+                    buffers.append(Buffer(i, k, offset, nbytes, *layout))
+                    ending.setdefault(last[slot], []).append((offset, size))
+            for offset, size in ending.pop(i, ()):
+                arena.give(offset, size)
+        return buffers, arena.size
+
+
+def _kept_safe(value: Any, block: np.ndarray[Any, Any]) -> Any:
+    """The value; a copy if it lies in the block, where it was not planned to be."""
+    if isinstance(value, np.ndarray):
+        return np.array(value) if value.base is not None and np.may_share_memory(value, block) else value
+    return [_kept_safe(item, block) for item in value] if isinstance(value, list) else value

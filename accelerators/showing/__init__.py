@@ -1,0 +1,1 @@
+"""Pictures of placements and runs, and what a notebook shows."""

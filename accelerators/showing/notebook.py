@@ -1,0 +1,78 @@
+"""What a notebook shows of a placement, a compile report, a profile and a compiled model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from accelerators.showing.timeline import timeline_svg
+from graph.pictures.html import lines, picture, table
+from graph.pictures.notebook import notebook_svg
+from graph.words import counted
+
+if TYPE_CHECKING:
+    from accelerators.building.report import CompileReport
+    from accelerators.placement.placement import Placement
+    from accelerators.running.compiled_model import CompiledModel
+    from accelerators.running.profile import Profile
+
+SLOWEST = 15
+"""So many rows of a profile are listed."""
+
+
+def placement_html(placement: Placement) -> str:
+    """Ops by device, reasons, and the graph in the devices' colours."""
+    graph = placement.graph
+    svg = notebook_svg(graph, lambda node: placement.get(node.name) if node.is_op else None)
+    return _placement_tables(placement) + ("" if svg is None else picture(svg, f"{graph.name}, coloured by device"))
+
+
+def _placement_tables(placement: Placement) -> str:
+    ops: dict[str, Counter[str]] = {device: Counter() for device in placement.devices}
+    reasons: Counter[tuple[str, str]] = Counter()
+    for name, device in placement.items():
+        ops[device][placement.graph[name].op or ""] += 1
+        reasons.update(placement.refusals(name).items())
+    rows = [
+        (device, found.total(), ", ".join(f"{op} ×{n}" for op, n in found.most_common(6)) + (", …" if len(found) > 6 else ""))
+        for device, found in ops.items()
+    ]
+    shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {counted(len(placement), 'op')}")
+    if reasons:
+        why = [(device, count, reason) for (device, reason), count in reasons.most_common()]
+        shown += table(("not on", "ops", "because"), why, most=12)
+    return shown
+
+
+def report_html(report: CompileReport) -> str:
+    """The subgraphs, the placement, and what happened besides."""
+    from accelerators.building.report import move_lines
+
+    rows = [(row.name, row.device, row.ops, f"{row.seconds:.2f} s") for row in report.subgraphs]
+    title = str(report).partition("\n")[0]
+    shown = table(("subgraph", "device", "ops", "compiled in"), rows, title=title)
+    return shown + _placement_tables(report.placement) + lines([*move_lines(report.moves), *report.notes])
+
+
+def profile_html(profile: Profile) -> str:
+    """The timeline, and the slowest rows."""
+    slowest = sorted(profile.rows, key=lambda row: -row.real_us)
+    rows = [(row.node, row.layer_type, row.subgraph, row.device, row.real_us) for row in slowest]
+    svg = timeline_svg(profile)
+    header = ("node", "layer type", "subgraph", "device", "µs")
+    title = f"the slowest of {len(rows):,}, on {profile.inputs}"
+    return picture(svg, f"timeline of {profile.model}") + table(header, rows, title=title, most=SLOWEST)
+
+
+def model_html(model: CompiledModel) -> str:
+    """What it is, its subgraphs, and its graph in the devices' colours."""
+    found = model.properties
+    rows = [
+        ("devices", ", ".join(found.devices)),
+        *(("input", name if kind is None else f"{name}: {kind}") for name, kind in found.inputs),
+        *(("output", name if kind is None else f"{name}: {kind}") for name, kind in found.outputs),
+    ]
+    calls = [(unit.name, unit.device.label, len(unit.ops)) for unit in model.units]
+    svg = notebook_svg(model.graph)
+    shown = table((), rows, title=f"{found.name}, compiled") + table(("subgraph", "device", "ops"), calls, most=20)
+    return shown + ("" if svg is None else picture(svg, f"{found.name}, coloured by device"))

@@ -1,0 +1,183 @@
+"""Second-level bodies as kernels see them: large constants are inputs, and equal structure means an equal key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import CompileError
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.extensions import edition
+from graph.build import variable
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+KEPT = 16
+"""A constant of so many numbers at most may stay inside, where the compiler sees its values."""
+
+SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout".split())
+"""Ops whose constants always stay inside: their values decide what is computed."""
+
+
+LIFTED = frozenset("ScatterElements Scatter ScatterND Div Mod".split())
+"""Ops whose constants of several numbers are always inputs: their kernels read them at places."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Body:
+    """What one kernel computes."""
+
+    graph: Graph
+    """The ops; plainly named, so that bodies of one structure are the same. Inputs: the values, then the weights."""
+    values: int
+    """How many of the inputs are values; the others are weights."""
+    weights: tuple[np.ndarray[Any, Any], ...]
+    """The arrays of the weights."""
+    key: str
+    """Says the structure: ops, attributes, small constants, types."""
+    kind: str
+    """The ops in a word, for the kernel's name."""
+
+    @property
+    def ops(self) -> list[Node]:
+        """The op nodes in order."""
+        return [node for node in self.graph.nodes if node.is_op]
+
+    @property
+    def symbol(self) -> str:
+        """The kernel's name: what it does, and the key's digest."""
+        return f"{self.kind}_{hashlib.sha1(self.key.encode()).hexdigest()[:10]}"
+
+
+def make_body(graph: Graph) -> Body:
+    """The body of a call, or a graph of one op, lifted and named plainly. Linear."""
+    weights: list[Node] = []
+    inlined = _read_inside(graph)
+    for node in graph.nodes:
+        if node.value is not None and node not in inlined:
+            weights.append(node)
+    plain = _plain(graph, weights)
+    key = _key(plain)
+    names = "_".join(dict.fromkeys(str(node.op).lower() for node in plain.nodes if node.is_op))
+    arrays = tuple(node.value for node in weights if node.value is not None)
+    return Body(plain, len(graph.inputs), arrays, key, names[:48].rstrip("_") or "copy")
+
+
+def _read_inside(graph: Graph) -> set[Node]:
+    """The constants that stay inside."""
+    kept = {node for node in graph.nodes if node.value is not None and _small(node.value)}
+    for node in graph.nodes:
+        if node.op in SEEN:
+            kept.update(entry.node for entry in node.reads if entry.node.value is not None)
+    for node in graph.nodes:
+        if node.op in LIFTED:
+            kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
+    return kept - {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
+
+
+def _is_lifted(node: Node, array: np.ndarray[Any, Any] | None) -> bool:
+    return array is not None and (array.size != 1 or node.op not in ("Div", "Mod"))
+
+
+def _small(array: np.ndarray[Any, Any]) -> bool:
+    return array.size == 1 or (array.dtype.kind in "iub" and array.size <= KEPT)
+
+
+def _plain(graph: Graph, weights: Sequence[Node]) -> Graph:
+    """The graph with plain names, its weights turned into inputs."""
+    count = {"x": 0, "w": 0, "c": 0, "n": 0, "v": 0}
+    lifted: dict[Node, Node] = {}
+
+    def fresh(letter: str) -> str:
+        count[letter] += 1
+        return f"{letter}{count[letter] - 1}"
+
+    inputs = [_renamed(node, fresh("x")) for node in graph.inputs]
+    for node in weights:
+        assert node.value is not None
+        lifted[node] = variable(fresh("w"), type=node.output_types[0] or TensorType(node.value.dtype, node.value.shape))
+    stands = {**dict(zip(graph.inputs, inputs, strict=True)), **lifted}
+
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        made = stands.get(node)
+        if made is None and node.is_op:
+            names = tuple(name and fresh("v") for name in node.output_names)
+            made = rewriter.rebuilt(node, name=fresh("n"), output_names=names, metadata={}, affinity=None, after=())
+        rewriter.keep(node, made if made is not None else _renamed(node, fresh("c")))
+    return rewriter.finish(
+        inputs=[*inputs, *lifted.values()],
+        name="body",
+        output_names=[f"y{i}" for i in range(len(graph.outputs))],
+        nodes=(),
+        attrs={},
+        metadata={},
+    )
+
+
+def _renamed(node: Node, name: str) -> Node:
+    return node.evolve(name=name, output_names=(name,), metadata={}, affinity=None)
+
+
+def _key(graph: Graph) -> str:
+    """The structure as text."""
+    lines = [f"opset {graph.opsets.get('', 1)}"]
+    for node in graph.nodes:
+        values = ", ".join("-" if e is None else value_name(e) for e in (*node.inputs, *node.captures))
+        types = ", ".join(map(str, node.output_types))
+        constant = "" if node.value is None else array_digest(node.value)
+        op = f"{node.domain}.{node.op}{edition(node) or ''}"
+        lines.append(f"{', '.join(node.output_names)}: {types} = {op}({values}){constant}{attributes_text(node.attrs)}")
+    lines.append(", ".join(map(value_name, [n[0] for n in graph.inputs])))
+    lines.append(", ".join(map(value_name, graph.outputs)))
+    return "\n".join(lines)
+
+
+def value_name(entry: NodeEntry) -> str:
+    """The value by its plain name."""
+    return entry.name
+
+
+def shape_of(entry: NodeEntry) -> tuple[int, ...]:
+    """The value's sizes; CompileError if they are not all numbers."""
+    made = entry.type
+    if not isinstance(made, TensorType) or not made.is_static or made.shape is None:
+        raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {made}")
+    return tuple(int(size or 0) for size in made.shape)
+
+
+def element_of(entry: NodeEntry) -> str:
+    """The value's element type."""
+    made = entry.type
+    if not isinstance(made, TensorType):
+        raise CompileError(f"a kernel takes tensors, and {entry.name!r} is {made}")
+    return made.dtype
+
+
+def attributes_text(attributes: Mapping[str, Any]) -> str:
+    """Attributes as a text that is equal where they are."""
+    if not attributes:
+        return ""
+    return " {" + ", ".join(f"{key}={_attribute_text(attributes[key])}" for key in sorted(attributes)) + "}"
+
+
+def _attribute_text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return array_digest(value)
+    if isinstance(value, Graph):
+        return f"({_key(value)})"
+    return repr(value)
+
+
+def array_digest(array: np.ndarray[Any, Any]) -> str:
+    """An array in a few characters."""
+    if array.dtype == object:
+        return f"{array.shape}{array.tolist()!r}"
+    digest = hashlib.sha1(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    return f"[{array.dtype}{list(array.shape)} {digest}]"

@@ -1,0 +1,114 @@
+"""Scheduled kernels as machine code.
+
+Most of a compilation is LLVM's time, and LLVM lets other threads run: whoever compiles many kernels calls `generate` on several
+threads. TVM checks every argument of a kernel each time it is called, in code that is longer than many a kernel; the virtual
+machine calls ours with what they were compiled for, so these checks are left out. TVM also takes it that arguments begin at
+multiples of 64, which numpy's arrays seldom do: code that does not count on it is no slower, and saves a copy of each input."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from accelerators.tvm.code.pieces import in_pieces
+from accelerators.tvm.code.stacking import on_stack
+from accelerators.tvm.code.statements import rewritten
+from accelerators.tvm.kernels.language.emit import WRITTEN
+from accelerators.tvm.machine.library import function, part, tvm
+from accelerators.tvm.machine.messages import refused
+
+ALIGNMENT = 4
+"""Kernels take arrays that begin at multiples of this."""
+
+
+def generate(kernels: Mapping[str, Any], target: Any) -> Any:
+    """A runtime module of these kernels under their names. For a processor, LLVM makes machine code of it when it is needed."""
+    named = {name: _called(kernel, name) for name, kernel in kernels.items()}
+    with refused("code generation"):
+        module = tvm().IRModule(named)
+        if str(target.kind.name) != "llvm":
+            return part("tirx").build(module, target=target)
+        tirx = part("tirx")
+        pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
+        if all(kernel.attrs and WRITTEN in kernel.attrs for kernel in named.values()):
+            pipeline = _lowering()
+        module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
+        made = finalize()(_finished(module, int(target.attrs["num-cores"])))
+        return function("target.build.llvm")(made, target)
+
+
+@cache
+def _lowering() -> Any:
+    """The passes that kernels of our own language need. The others of TVM's pipeline look for what such kernels do not hold, or
+    take away what LLVM takes away too, and are more than half of its time."""
+    tirx, scheduled = part("tirx").transform, part("s_tir").transform
+    return tvm().transform.Sequential(
+        [
+            scheduled.LowerOpaqueBlock(),
+            tirx.FlattenBuffer(),
+            tirx.BF16ComputeLegalize(),
+            tirx.NarrowDataType(32),
+            tirx.VectorizeLoop(True),
+            tirx.StorageRewrite(),
+            tirx.UnrollLoop(),
+            tirx.StmtSimplify(),
+            tirx.AnnotateEntryFunc(),
+            tirx.MakePackedAPI(),
+            tirx.BF16StorageLegalize(),
+        ]
+    )
+
+
+def object_code(module: Any) -> bytes:
+    """The module as a file that a linker takes."""
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder, refused("code generation"):
+        return written(module, Path(folder))
+
+
+def written(module: Any, folder: Path) -> bytes:
+    """What TVM writes of a module into an object file. The file is in memory where the system has such: LLVM ends the process
+    when the disk is full."""
+    path = folder / "object.o"
+    if not hasattr(os, "memfd_create"):
+        module.write_to_file(str(path))
+        return path.read_bytes()
+    number = os.memfd_create("partita")
+    try:
+        path.symlink_to(f"/proc/self/fd/{number}")
+        module.write_to_file(str(path))
+        return path.read_bytes()
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(number)
+
+
+def _called(kernel: Any, name: str) -> Any:
+    return kernel.with_attr("global_symbol", name)
+
+
+def _finished(module: Any, threads: int) -> Any:
+    """The functions without the checks of their arguments (those that kernels make themselves stay), their parallel loops cut
+    for so many threads, and their small buffers on the stack."""
+    bodies = {var: on_stack(in_pieces(_unchecked(kernel.body), threads)) for var, kernel in module.functions.items()}
+    made = {var: module[var].with_body(body) for var, body in bodies.items()}
+    return tvm().IRModule(made, attrs=module.attrs)
+
+
+def _unchecked(statement: Any) -> Any:
+    """TVM checks argument after argument, and puts the kernel's own body innermost."""
+    tirx = part("tirx")
+
+    def change(inner: Any) -> Any:
+        if isinstance(inner, tirx.AssertStmt):
+            return tirx.Evaluate(0)
+        if not isinstance(inner, tirx.AttrStmt):
+            return inner if isinstance(inner, (tirx.For, tirx.While)) else None
+        if inner.attr_key == "storage_alignment":
+            return tirx.AttrStmt(inner.node, inner.attr_key, ALIGNMENT, rewritten(inner.body, change))
+        return inner if inner.attr_key == "compute_scope" else None
+
+    return rewritten(statement, change)

@@ -1,0 +1,84 @@
+"""CUDA source to PTX and machine code with the machine's own compiler, where TVM itself does not (it needs a driver for that)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from pathlib import Path
+
+from accelerators.errors import CompileError
+from accelerators.tvm.machine.library import part
+
+NVRTC = "NVRTC"
+"""What stands for the compiler that is a library."""
+
+
+@cache
+def compiler() -> str | None:
+    """What compiles CUDA code here: nvcc's path, or NVRTC; None if there is neither."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    beside = (Path(home) / "bin" / "nvcc" for home in homes if home)
+    found = shutil.which("nvcc") or next((str(path) for path in beside if path.exists()), None)
+    return found or (NVRTC if _has_nvrtc() else None)
+
+
+def _has_nvrtc() -> bool:
+    """Does NVRTC load? Packages of that name may be there without it, or without the library."""
+    try:
+        status, *_ = importlib.import_module("cuda.bindings.nvrtc").nvrtcVersion()
+    except (ImportError, OSError, RuntimeError):
+        return False
+    return int(status) == 0
+
+
+def cubins_of_all(sources: Iterable[str], arch: str) -> dict[str, bytes]:
+    """By source its machine code, several compiled at a time; CompileError with the compiler's first complaint."""
+    listed = list(sources)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return dict(zip(listed, pool.map(lambda source: _compiled(source, arch, "cubin"), listed), strict=True))
+
+
+def ptx(source: str, arch: str) -> str:
+    """The source as PTX; CompileError with the compiler's first complaint."""
+    return _compiled(source, arch, "ptx").decode()
+
+
+@lru_cache(maxsize=2048)
+def _compiled(source: str, arch: str, form: str) -> bytes:
+    found = compiler()
+    if found is None:
+        raise CompileError(
+            "there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit"
+        )
+    if found == NVRTC:
+        try:
+            return bytes(part("support.nvcc").compile_cuda(source, target_format=form, arch=arch, compiler="nvrtc"))
+        except Exception as error:
+            raise _refusal(NVRTC, str(error), arch) from error
+    return _by_nvcc(found, source, arch, form)
+
+
+def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        given, made = Path(folder) / "kernel.cu", Path(folder) / f"kernel.{form}"
+        given.write_text(source)
+        command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise _refusal("nvcc", done.stderr, arch)
+        return made.read_bytes()
+
+
+def _refusal(who: str, said: str, arch: str) -> CompileError:
+    """What the compiler complains of first."""
+    lines = [line.strip() for line in said.splitlines() if "error" in line or "fatal" in line]
+    complaint = lines[0] if lines else said.strip()[:200]
+    return CompileError(
+        f"{who} refuses the generated code: {complaint}", remedy=f"Is {arch} an architecture that this {who} knows?"
+    )

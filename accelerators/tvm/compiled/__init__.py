@@ -1,0 +1,1 @@
+"""A compiled subgraph: kernels put together, run, shown, and written as bytes."""

@@ -1,0 +1,294 @@
+"""Kernels put together: one Relax function under our names, whose memory TVM plans."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.weights import held_once
+from accelerators.errors import NotSupported
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.code.building import Built, compile_kernels
+from accelerators.tvm.code.linking import link, load
+from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.lower.lowering import nameless, tensor_type
+from accelerators.tvm.machine.library import compiling, part, tvm
+from accelerators.tvm.machine.machine import Machine, host_machine
+from accelerators.tvm.machine.messages import quiet, refused
+from accelerators.tvm.run.cores import usable_cores
+from accelerators.tvm.run.pool import serving
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType, dtype_name
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True)
+class Step:
+    """One kernel launch."""
+
+    call: str
+    """The name of the second-level call that it belongs to."""
+    symbol: str
+    """The kernel."""
+    runs: str
+    """The kernel that TVM runs for it: the first of those that are the same to the letter."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Assembled:
+    """A whole subgraph for TVM's virtual machine."""
+
+    executable: Any
+    """TVM's executable, or the library that was loaded of it. It takes the subgraph's inputs, then the weights."""
+    weights: tuple[Array, ...]
+    """The constants that the kernels read."""
+    steps: tuple[Step, ...]
+    """The kernel launches in order."""
+    outputs: tuple[int | Array, ...]
+    """Where each of the subgraph's outputs comes from: a result of the executable; ~i: its input i; or a constant."""
+    library: bytes | None = None
+    """The shared library, if the executable was loaded from one."""
+
+
+def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+    """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
+    weights = _packed_weights(bodies)
+    with compiling.lock, quiet(), refused("assembly"):
+        made = _Assembly(graph, bodies, weights, machine).run()
+    return _linked(made, {id(built): built for _, built in bodies.values()}.values(), machine)
+
+
+def _linked(made: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
+    """With the kernels: linked to it, or where no linker works in TVM's memory."""
+    objects = [built.code for built in bodies if built.code]
+    if objects:
+        try:
+            library = link(made.executable, objects, machine.target)
+            return attrs.evolve(made, executable=load(library), library=library)
+        except NotSupported as error:
+            warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
+    for built in bodies:
+        made.executable.mod.import_module(built.library)
+    serving.everywhere &= machine.kind != "cpu"
+    return made
+
+
+class _Assembly:
+    def __init__(
+        self,
+        graph: Graph,
+        bodies: Mapping[Node, tuple[Body, Built]],
+        packed_weights: Mapping[Node, Sequence[Array]],
+        machine: Machine,
+    ) -> None:
+        self.graph = graph
+        self.bodies = bodies
+        self.packed_weights = packed_weights
+        self.machine = machine
+        self.builder = part("relax").BlockBuilder()
+        self.values: dict[NodeEntry, Any] = {}
+        self.steps: list[Step] = []
+        self.kernels: dict[str, Any] = {}
+        self.weights: dict[int, tuple[Any, Array]] = {}
+
+    def run(self) -> Assembled:
+        relax, graph = part("relax"), self.graph
+        params = [relax.Var(plain_name(n.output_names[0]), _type(n[0])) for n in graph.inputs]
+        results: dict[NodeEntry, int] = {}
+        for node in graph.nodes:
+            if node.value is not None:
+                self.values[node[0]] = node.value
+        self.values.update(zip((node[0] for node in graph.inputs), params, strict=True))
+        with self.builder.function("main"):
+            with self.builder.dataflow():
+                for node in graph.nodes:
+                    if node.is_op:
+                        self._node(node)
+                for entry in graph.outputs:
+                    if not entry.node.is_variable and not isinstance(self.values[entry], np.ndarray):
+                        results.setdefault(entry, len(results))
+                output = self.builder.emit_output(relax.Tuple([self.values[entry] for entry in results]))
+            self.builder.emit_func_output(output, [*params, *(var for var, _ in self.weights.values())])
+        weights = tuple([value for _, value in self.weights.values()])
+        origins = tuple([self._origin(entry, results) for entry in graph.outputs])
+        return Assembled(self._link(), weights, tuple(self.steps), origins)
+
+    def _origin(self, entry: NodeEntry, results: Mapping[NodeEntry, int]) -> int | Array:
+        if entry.node.is_variable:
+            return ~self.graph.inputs.index(entry.node)
+        value = self.values[entry]
+        return value if isinstance(value, np.ndarray) else results[entry]
+
+    def _node(self, node: Node) -> None:
+        if node in self.bodies:
+            self._call(node, self.bodies[node][1])
+            return
+        assert node.op in VIEWS and node.inputs[0] is not None
+        value, made = self.values[node.inputs[0]], node.output_types[0]
+        assert isinstance(made, TensorType)
+        if isinstance(value, np.ndarray):
+            self.values[node[0]] = value.reshape(made.shape)
+        else:
+            relax = part("relax")
+            self.values[node[0]] = self.builder.emit(relax.op.reshape(value, made.shape), plain_name(node.output_names[0]))
+
+    def _call(self, node: Node, built: Built) -> None:
+        values = [self.values[entry] for entry in node.inputs if entry is not None]
+        made = _Evaluating(self, node.name, built).run([*values, *self.packed_weights[node]])
+        for entry, value in zip(node.outputs, made, strict=True):
+            self.values[entry] = value
+
+    def kernel(self, built: Built, symbol: str) -> Any:
+        """The kernel in the module that is being put together."""
+        if symbol not in self.kernels:
+            self.kernels[symbol] = self.builder.add_func(nameless(built.lowered.kernels()[symbol]), symbol)
+        return self.kernels[symbol]
+
+    def expr(self, value: Any) -> Any:
+        """The value as an expression: an array becomes a parameter, so that the code is the same whatever the weights are."""
+        if not isinstance(value, np.ndarray):
+            return value
+        if id(value) not in self.weights:
+            made = tensor_type(value.shape, dtype_name(value.dtype))
+            self.weights[id(value)] = part("relax").Var(f"weight{len(self.weights)}", made), value
+        return self.weights[id(value)][0]
+
+    def _link(self) -> Any:
+        relax, ffi = part("relax"), part("relax._ffi_api")
+        transform = relax.transform
+        passes = [
+            transform.DeadCodeElimination(),
+            transform.RewriteDataflowReshape(),
+            transform.ToNonDataflow(),
+            transform.RemovePurityChecking(),
+            transform.CallTIRRewrite(),
+            transform.StaticPlanBlockMemory(),
+            transform.LowerAllocTensor(),
+            transform.KillAfterLastUse(),
+            transform.LowerRuntimeBuiltin(),
+            transform.ComputePrimValue(),
+            transform.VMShapeLower(emit_err_ctx=False),
+            transform.AttachGlobalSymbol(),
+        ]
+        with self.machine.target:
+            module = tvm().transform.Sequential(passes)(self.builder.get())
+        builder = relax.ExecBuilder()
+        relax.vm_build._vmcodegen(builder, module)
+        return relax.vm_build.VMExecutable(ffi.VMLink(builder, self.machine.target, None, [], {}))
+
+
+class _Evaluating:
+    """Emits a lowered body; kernels that depend on weights alone are run now."""
+
+    def __init__(self, assembly: _Assembly, title: str, built: Built) -> None:
+        self.assembly = assembly
+        self.title = plain_name(title)
+        self.call = title
+        self.built = built
+
+    def run(self, args: Sequence[Any]) -> list[Any]:
+        """The values of the body's outputs: expressions, or arrays where they are constant."""
+        relax, main = part("relax"), self.built.lowered.module["main"]
+        values: dict[Any, Any] = dict(zip(main.params, args, strict=True))
+        for block in main.body.blocks:
+            for binding in block.bindings:
+                values[binding.var] = self._binding(binding.value, values)
+        result = self._inner(main.body.body, values)
+        if isinstance(result, (list, tuple)):
+            return list(result)
+        if isinstance(result, relax.Tuple):
+            return list(result.fields)
+        if isinstance(getattr(result, "ty", None), relax.TupleType):
+            return [self.assembly.builder.emit(relax.TupleGetItem(result, i)) for i in range(len(result.ty.fields))]
+        return [result]
+
+    def _binding(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        relax = part("relax")
+        if not isinstance(expr, relax.Call):
+            return self._inner(expr, values)
+        if expr.op.name == "relax.call_tir":
+            return self._kernel(expr, values)
+        made = relax.Call(expr.op, [self._argument(arg, values) for arg in expr.args], expr.attrs, expr.ty_args)
+        return self.assembly.builder.emit(made, self.title)
+
+    def _kernel(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        relax, symbol = part("relax"), self.built.lowered.symbols[expr.args[0].name_hint]
+        given = [self._inner(arg, values) for arg in expr.args[1].fields]
+        if given and all(isinstance(value, np.ndarray) for value in given):
+            if symbol in self.built.lowered.plain:
+                return _computed(self.built.lowered.plain[symbol], given, expr.ty_args)
+        args = relax.Tuple([self.assembly.expr(value) for value in given])
+        kernel = self.assembly.kernel(self.built, symbol)
+        self.assembly.steps.append(Step(self.call, symbol, kernel.name_hint))
+        made = relax.Call(expr.op, [kernel, args, *expr.args[2:]], expr.attrs, expr.ty_args)
+        return self.assembly.builder.emit(made, self.title)
+
+    def _argument(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        """The expression as an argument: arrays become constants."""
+        relax = part("relax")
+        value = self._inner(expr, values)
+        if isinstance(value, list):
+            return relax.Tuple([self.assembly.expr(item) for item in value])
+        return self.assembly.expr(value)
+
+    def _inner(self, expr: Any, values: Mapping[Any, Any]) -> Any:
+        """What stands for the expression: an expression, an array, or a list for a tuple."""
+        relax = part("relax")
+        if isinstance(expr, relax.Var):
+            return values[expr]
+        if isinstance(expr, part("ir.expr").GenericConst):
+            return expr.value.numpy()
+        if isinstance(expr, relax.Tuple):
+            return [self._inner(field, values) for field in expr.fields]
+        if isinstance(expr, relax.TupleGetItem):
+            whole = self._inner(expr.tuple_value, values)
+            if isinstance(whole, list):
+                return whole[expr.index]
+            return self.assembly.builder.emit(relax.TupleGetItem(whole, expr.index), self.title)
+        return expr
+
+
+def _packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, list[Array]]:
+    """Each body's weights as its kernel wants them, several at a time. What packing makes is put into its final place at once:
+    never is there a second copy of more than a few."""
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        made: dict[Node, list[Any]] = {node: list(body.weights) for node, (body, _) in bodies.items()}
+        for node, (body, built) in bodies.items():
+            for i, pack in built.lowered.packs.items():
+                made[node][i - body.values] = pool.submit(_packed, body.weights[i - body.values], pack)
+        return {node: [w.result() if isinstance(w, Future) else w for w in weights] for node, weights in made.items()}
+
+
+def _packed(array: Array, pack: Any) -> Array:
+    return held_once(np.asarray(pack(array), order="C"))
+
+
+def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:
+    """The kernel's results for arrays, by the host."""
+    relax = part("relax")
+    made = list(types[0].fields) if isinstance(types[0], relax.TupleType) else [types[0]]
+    run = compile_kernels({"now": kernel}, host_machine(1).target)["now"]
+    tensor = tvm().runtime.tensor
+    outs = [tvm().runtime.empty([int(d) for d in t.shape], str(t.dtype)) for t in made]
+    run(*[tensor(np.asarray(array, order="C")) for array in arrays], *outs)
+    results = [out.numpy() for out in outs]
+    return results if isinstance(types[0], relax.TupleType) else results[0]
+
+
+def _type(entry: NodeEntry) -> Any:
+    made = entry.type
+    assert isinstance(made, TensorType)
+    return tensor_type(made.shape, made.dtype)
+
+
+def plain_name(name: str) -> str:
+    """The name with nothing in it that TVM's text form could not read."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return text if text and not text[0].isdigit() else f"v{text}"

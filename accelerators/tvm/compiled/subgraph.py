@@ -1,0 +1,252 @@
+"""A compiled subgraph: TVM's virtual machine behind numpy arrays."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.layout import is_laid_out
+from accelerators.arrays.weights import held_once
+from accelerators.errors import AcceleratorUnavailable, RunError
+from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from accelerators.process.forking import renewed_in_children
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.codegen import ALIGNMENT
+from accelerators.tvm.code.nvcc import cubins_of_all
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.shown import Kernel, make_kernel
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.messages import first_line
+from accelerators.tvm.run.runtime import (
+    VirtualMachine,
+    downloaded,
+    exists,
+    gpu,
+    runtime,
+    uploaded,
+    view,
+)
+from accelerators.tvm.run.threads import run_on
+from graph.types import numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+_HOST = 1
+"""The host's memory, by DLPack's number."""
+
+
+@attrs.frozen(slots=True)
+class Place:
+    """What a subgraph was compiled for, and which such device runs it."""
+
+    machine: Machine
+    """What its kernels were made for."""
+    device_id: int
+    """Which GPU, where there are several."""
+
+
+@attrs.frozen(slots=True)
+class Launch:
+    """What a profile says of one kernel launch."""
+
+    symbol: str
+    """The kernel."""
+    nodes: tuple[str, ...]
+    """The ops that it computes, by name."""
+    layer_type: str
+    """They by op."""
+
+
+Bodies = Mapping[str, tuple[Body, Built, tuple[str, ...]]]
+"""By second-level call: its body, what was built of it, and the names of its ops."""
+
+
+class CompiledTvm(CompiledSubgraph):
+    """A subgraph as an executable of TVM's virtual machine, one run at a time."""
+
+    alignment = ALIGNMENT
+    concurrent = True
+
+    def __init__(
+        self,
+        assembled: Assembled,
+        launches: Sequence[Launch],
+        bodies: Bodies | Callable[[], CompiledTvm],
+        place: Place,
+        perf_count: bool,
+    ) -> None:
+        self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
+        self.launches = tuple(launches)
+        """The kernels in the order in which they run."""
+        self.library: bytes | None = assembled.library
+        """The shared library that it was read from."""
+        self.cubins: Mapping[str, bytes] = {}
+        """The code for a GPU that came with it: by digest of its source."""
+        self._bodies = None if callable(bodies) else bodies
+        self._compile_again = bodies if callable(bodies) else None
+        self.place = place
+        """What it was compiled for, and where it runs."""
+        self._threads = place.machine.threads
+        self._perf_count = perf_count
+        self._lock = threading.Lock()
+        self._rows: list[ProfileRow] = []
+        self._main: Callable[..., Any] | None = None
+        self._machine: Any = None
+        self._weights: list[Any] = []
+        self._device: Any = None
+        renewed_in_children(self)
+
+    @property
+    def assembled(self) -> Assembled:
+        """The executable and its weights."""
+        return self._assembled
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The outputs in memory that TVM allotted for them and that is the caller's from then on."""
+        with self._lock:
+            if self._main is None:
+                self._start()
+            assert self._main is not None
+            given, main = [as_argument(array, self._device) for array in inputs], self._main
+            try:
+                if self._device is None:
+                    results = run_on(self._threads, lambda: main(*given, *self._weights))
+                else:
+                    results = main(*given, *self._weights)
+            except Exception as error:
+                raise RunError(f"TVM failed while running: {first_line(error)}") from error
+        return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
+
+    def renew(self) -> None:
+        """In a forked process, which has no thread that would end a run that one had begun."""
+        self._lock, self._main = threading.Lock(), None
+
+    def _start(self) -> None:
+        machine, executable = self.place.machine, self._assembled.executable
+        if machine.kind == "cuda":
+            self._device = gpu(self.place.device_id)
+            if not exists(self._device):
+                raise AcceleratorUnavailable(
+                    f"there is no GPU {self.place.device_id} here: it was compiled for {machine.arch} and cannot run",
+                    remedy="Export the model and run it where there is one, or compile for 'cpu'",
+                )
+        self._machine = VirtualMachine(_runnable(executable, machine), self._device)
+        if self._perf_count:
+            self._machine.watch(self._instrument())
+        self._weights = [as_tensor(array, self._device) for array in self._assembled.weights]
+        self._main = self._machine["main"]
+
+    def _output(self, origin: int | Array, results: Any, inputs: Sequence[Any]) -> Array:
+        if isinstance(origin, np.ndarray):
+            return origin.copy()
+        if origin < 0:
+            return np.array(inputs[~origin], order="C")
+        return as_array(_item()(results, origin), self._device)
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels in the order in which they run, to look at. Of a subgraph that was not compiled in this process only the
+        machine code is here: it is compiled once more, which is an error if its body was left behind."""
+        if self._bodies is None:
+            assert self._compile_again is not None
+            return self._compile_again().kernels()
+        return [make_kernel(step, self.place.machine, *self._bodies[step.call]) for step in self._assembled.steps]
+
+    def check_code(self) -> None:
+        """For a GPU: everything through the CUDA compiler, which complains now rather than where the model runs."""
+        machine = self.place.machine
+        if machine.kind == "cuda":
+            cubins_of_all({kernel.source for kernel in self.kernels()}, machine.arch)
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """A row for each kernel of the last run."""
+        return tuple(self._rows)
+
+    def _instrument(self) -> Callable[..., int]:
+        """TVM calls it before and after each call; rows are made for the kernels."""
+        launches = self.launches
+        state = {"next": 0, "real": 0, "cpu": 0}
+
+        def watch(_: Any, symbol: str, before: bool, *rest: Any) -> int:
+            if before:
+                state["real"], state["cpu"] = time.perf_counter_ns(), time.thread_time_ns()
+                return 0
+            real, cpu = time.perf_counter_ns() - state["real"], time.thread_time_ns() - state["cpu"]
+            place = state["next"] % len(launches) if launches else 0
+            if launches and symbol == launches[place].symbol:
+                if place == 0:
+                    self._rows = []
+                self._rows.append(self._row(place, real, cpu))
+                state["next"] = place + 1
+            return 0
+
+        return watch
+
+    def _row(self, place: int, real: int, cpu: int) -> ProfileRow:
+        launch = self.launches[place]
+        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.symbol)
+
+    def export(self) -> bytes:
+        """The code without the weights."""
+        from accelerators.tvm.compiled.travel import export  # upward: the interface has export as a method
+
+        return export(self)
+
+    def export_weights(self) -> Sequence[Array]:
+        """The weights as the kernels read them, then the outputs that are constant."""
+        return (*self._assembled.weights, *(o for o in self._assembled.outputs if isinstance(o, np.ndarray)))
+
+    def rename_nodes(self, names: Mapping[str, str]) -> None:
+        """Profiles call the nodes by these names."""
+        renamed = [attrs.evolve(launch, nodes=tuple(names.get(n, n) for n in launch.nodes)) for launch in self.launches]
+        self.launches = tuple(renamed)
+
+
+def _runnable(executable: Any, machine: Machine) -> Any:
+    """The executable as the virtual machine takes it. For a processor its own way there is left out, which would need a compiler
+    once more: for a source file that is empty."""
+    if not hasattr(executable, "jit"):
+        return executable
+    return executable.mod if machine.kind == "cpu" else executable.jit()
+
+
+@cache
+def _item() -> Callable[[Any, int], Any]:
+    """Finds a tensor in an array of TVM's; its own brackets take twice as long."""
+    return runtime().get_global_func("ffi.ArrayGetItem")  # type: ignore[no-any-return]
+
+
+def as_argument(array: Any, device: Any = None) -> Any:
+    """What a function of TVM's is called with: the array itself where it can read that, which is the quickest way."""
+    if device is None and type(array) is np.ndarray and array.itemsize >= ALIGNMENT and array.flags.carray:
+        return array
+    return as_tensor(array, device)
+
+
+def as_tensor(array: Any, device: Any = None) -> Any:
+    """The array as TVM sees it, without a copy where it is contiguous, writable and where kernels take it; on a device: there."""
+    if device is not None:
+        return uploaded(array, device)
+    given = np.asarray(array)
+    if not (given.flags.writeable and is_laid_out(given, ALIGNMENT)):
+        given = np.array(given, order="C")
+    if given.dtype.kind != "V":
+        return runtime().from_dlpack(given)
+    return view(runtime().from_dlpack(given.view(np.uint16)), given.shape, given.dtype.name)
+
+
+def as_array(tensor: Any, device: Any = None) -> Array:
+    """TVM's tensor as numpy sees it; the memory lives as long as the array. From a device: a copy."""
+    if device is not None and tensor.device.dlpack_device_type() != _HOST:
+        return downloaded(tensor, numpy_dtype(str(tensor.dtype)))
+    try:
+        made = np.from_dlpack(tensor)
+    except (BufferError, RuntimeError):  # numpy by itself has no bfloat16
+        return as_array(view(tensor, tensor.shape, "uint16")).view(numpy_dtype(str(tensor.dtype)))
+    return made if made.flags.writeable else made.copy()

@@ -1,0 +1,123 @@
+"""Compiled subgraphs as bytes: a few words on how to call it, the code for a GPU, a shared library of the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported
+from accelerators.interface.skeleton import is_skeleton
+from accelerators.tvm.code.cubins import cubins, served
+from accelerators.tvm.code.linking import NEEDED
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Place
+from accelerators.tvm.machine.library import compiling
+from accelerators.tvm.machine.messages import first_line, quiet
+from accelerators.tvm.run.runtime import function, has_backend, load_library
+from graph.graph import Graph
+
+ROOM = 32 << 20
+"""So many bytes there have to be for object files."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+def export(compiled: CompiledTvm) -> bytes:
+    """The subgraph without its weights."""
+    assembled, outputs, constants = compiled.assembled, [], 0
+    for origin in assembled.outputs:
+        outputs.append("constant" if isinstance(origin, np.ndarray) else origin)
+        constants += isinstance(origin, np.ndarray)
+    launches = [[launch.symbol, launch.nodes, launch.layer_type] for launch in compiled.launches]
+    code = compiled.cubins
+    if compiled.library is None and compiled.place.machine.kind == "cuda":
+        code = cubins(assembled.executable, compiled.place.machine.arch)
+    sizes = {digest: len(binary) for digest, binary in code.items()}
+    weights = len(assembled.weights) + constants
+    head = json.dumps({"launches": launches, "outputs": outputs, "weights": weights, "cubins": sizes}).encode()
+    library = compiled.library or _library(assembled.executable)
+    return b"".join([_LENGTH.pack(len(head)), head, *code.values(), library])
+
+
+def _library(executable: Any) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        path = Path(folder) / "library.so"
+        try:
+            _check_room(Path(folder))
+            with compiling.lock, quiet():
+                executable.export_library(str(path))
+        except Exception as error:
+            raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
+        return path.read_bytes()
+
+
+def _check_room(folder: Path) -> None:
+    """OSError if the disk is full: LLVM, which writes object files there, would end the process."""
+    with open(folder / "room", "wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, ROOM)
+    (folder / "room").unlink()
+
+
+def read(
+    data: bytes, weights: Sequence[Any], graph: Graph, place: Place, perf_count: bool, compile_again: Callable[[], CompiledTvm]
+) -> CompiledTvm:
+    """The subgraph that `export` wrote. Its code is loaded into this process."""
+    where = f"subgraph {graph.name!r}"
+    head, code, library = _taken_apart(data, where)
+    if head["weights"] != len(weights):
+        raise AcceleratorError(f"it needs {head['weights']} weights, and {len(weights)} came with it", where=where)
+    constants = head["outputs"].count("constant")
+    late = iter(weights[len(weights) - constants :])
+    outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
+    if place.machine.kind == "cuda" and not _loads_for_gpus():
+        cause = "TVM's runtime for GPUs does not load: there is no driver for one, or libtvm_runtime_cuda.so is missing"
+        raise AcceleratorUnavailable(cause, where=where)
+    made = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
+    launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
+
+    def again() -> CompiledTvm:
+        if is_skeleton(graph):
+            cause = "its kernels cannot be shown: it was exported without its body, and only machine code is here"
+            raise NotSupported(cause, where=where, remedy="Export it with its body")
+        return compile_again()
+
+    compiled = CompiledTvm(made, launches, again, place, perf_count)
+    compiled.library, compiled.cubins = bytes(library), code
+    return compiled
+
+
+def _loads_for_gpus() -> bool:
+    return has_backend("tvm_runtime_cuda") or function("ffi.Module.load_from_bytes.cuda") is not None
+
+
+def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes], memoryview]:
+    """The words, the code for a GPU by digest of its source, the library."""
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        end = _LENGTH.size + length
+        head, code = json.loads(data[_LENGTH.size : end]), {}
+        for digest, size in head["cubins"].items():
+            code[digest] = data[end : end + size]
+            end += size
+        return head, code, memoryview(data)[end:]
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AcceleratorError(f"this is no subgraph that TVM compiled: {error}", where=where) from None
+
+
+def _loaded(library: memoryview, code: Mapping[str, bytes], where: str) -> Any:
+    """The library as a module; its file is gone once it is mapped."""
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder, served(code):
+        path = Path(folder) / "library.so"
+        path.write_bytes(library)
+        try:
+            return load_library(str(path))
+        except Exception as error:
+            raise AcceleratorError(f"TVM does not load its library: {first_line(error)}", where=where) from error

@@ -1,0 +1,95 @@
+"""A body through TVM's ONNX importer: as a Relax function whose calls are all TensorIR."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from accelerators.errors import CompileError
+from accelerators.tvm.lower.unordered import cast, sign
+from accelerators.tvm.machine.library import compiling, part, tvm
+from accelerators.tvm.machine.messages import Failure, quiet, refused
+from graph.graph import Graph
+from graph.types import TensorType
+
+
+def import_body(graph: Graph) -> Any:
+    """The Relax function's module, as the importer makes it; CompileError says what TVM cannot take."""
+    from graph.writers.onnx.model import to_model
+
+    importer = part("relax.frontend.onnx.onnx_frontend").ONNXGraphImporter
+    with compiling.lock, quiet(), refused("importer"):
+        model = to_model(graph)
+        opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+        importing = importer({}, {}, sanitize=False)
+        try:
+            return importing.from_onnx(model.graph, opset)
+        except Failure:
+            _close(importing.bb)
+            raise
+
+
+def _close(builder: Any) -> None:
+    """End the block that a failed import leaves open: TVM warns of it on the screen otherwise."""
+    with contextlib.suppress(Failure):
+        builder._end_block()
+
+
+def legalize(module: Any, target: Any) -> Any:
+    """The module with every operator as a TensorIR function, fused as far as TVM fuses them."""
+    relax = part("relax")
+    passes = [
+        relax.transform.DecomposeOpsForInference(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.LegalizeOps({"relax.take": _take, "relax.sign": sign, "relax.astype": cast}),
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    with compiling.lock, quiet(), refused("operator lowering"), target:
+        made = tvm().transform.Sequential(passes)(module)
+    _check_lowered(made)
+    return made
+
+
+def _take(builder: Any, call: Any) -> Any:
+    """TVM's own way, save that indices are held within bounds: its mode without that warns on the screen each time."""
+    attributes = call.attrs
+    mode = "clip" if attributes.mode == "fast" else attributes.mode
+    return builder.call_te(part("topi").take, call.args[0], call.args[1], attributes.axis, mode=mode)
+
+
+def _check_lowered(module: Any) -> None:
+    """Nothing may be left that needs another runtime than kernels."""
+    relax = part("relax")
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if isinstance(call, relax.Call) and isinstance(call.op, tvm().ir.Op) and call.op.name not in _LOWERED:
+                raise CompileError(f"TVM does not lower its operator {call.op.name}")
+            if isinstance(call, relax.If) or not hasattr(binding, "value"):
+                raise CompileError("TVM's importer makes control flow of it")
+
+
+_LOWERED = frozenset({"relax.call_tir", "relax.call_dps_packed"})
+
+
+def type_difference(found: Any, graph: Graph) -> str | None:
+    """Where the type of TVM's result is not that of the graph's outputs; None if it is."""
+    relax = part("relax")
+    fields = list(found.fields) if isinstance(found, relax.TupleType) else [found]
+    for entry, made in zip(graph.outputs, fields, strict=False):
+        wanted = entry.type
+        if not isinstance(wanted, TensorType):
+            continue  # nothing is claimed of it
+        try:
+            shape = tuple(int(d) for d in made.shape)
+        except (AttributeError, TypeError):
+            return "TVM does not know the sizes of its result"
+        if shape != wanted.shape or str(made.dtype) != wanted.dtype:
+            return f"TVM makes {made.dtype}{list(shape)} of it instead of {wanted}"
+    return None if len(fields) >= len(graph.outputs) else "TVM makes fewer outputs of it"

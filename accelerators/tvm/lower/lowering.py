@@ -1,0 +1,189 @@
+"""From a body to kernels: one of ours if one fits, else TVM's importer and the generic schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import CompileError
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.extensions import TvmExtension, find
+from accelerators.tvm.lower.importing import import_body, legalize, type_difference
+from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
+from accelerators.tvm.machine.library import compiling, part, tvm
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.messages import quiet, refused
+from graph.types import TensorType
+from graph.words import counted
+from passes.infer import infer
+
+if TYPE_CHECKING:
+    from accelerators.tvm.kernels.shared.draft import Draft
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Lowered:
+    """A body as TensorIR, scheduled."""
+
+    module: Any
+    """A Relax function `main` from the body's inputs to a tuple of its outputs, and the kernels that it calls."""
+    symbols: Mapping[str, str]
+    """By TVM's name of a kernel, ours."""
+    plain: Mapping[str, Any]
+    """By name, the kernels before they were scheduled: what depends on weights alone is computed with them."""
+    schedules: Mapping[str, str]
+    """By kernel, the name of its schedule."""
+    packs: Mapping[int, Callable[[Array], Array]]
+    """By input, how a weight is laid out for the kernel."""
+
+    def kernels(self) -> dict[str, Any]:
+        """The scheduled kernels by name."""
+        return {symbol: self.module[name] for name, symbol in self.symbols.items()}
+
+
+def lower(
+    body: Body, machine: Machine, choices: Mapping[str, str] | None = None, offered: dict[str, tuple[str, ...]] | None = None
+) -> Lowered:
+    """The body's kernels for this machine; CompileError if TVM cannot make them. A kernel of ours takes these choices, and all
+    its candidates are noted in `offered`."""
+    from accelerators.tvm.kernels.catalogue import draft_kernel
+    from accelerators.tvm.kernels.shared.choice import choosing
+
+    # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
+    infer(body.graph, strict=False, check_declared=True)
+    with compiling.lock:
+        with quiet(), refused("kernel"), choosing(choices or {}) as made:
+            drafted = draft_kernel(body, machine)
+        if drafted is not None and offered is not None:
+            offered.update(made.offered)
+        if drafted is not None:
+            return _from_function(body, drafted)
+        extension = find(body.ops[0]) if len(body.ops) == 1 else None
+        if extension is not None:
+            return _from_function(body, _from_extension(body, extension, machine))
+        return _from_importer(body, machine)
+
+
+def _from_function(body: Body, drafted: Draft) -> Lowered:
+    """One kernel, its values reshaped where it wants them so; weights are packed to the shape that it takes."""
+    relax, symbol = part("relax"), body.symbol
+    builder = relax.BlockBuilder()
+    given = [node[0] for node in body.graph.inputs]
+    wanted = [drafted.shapes.get(i, shape_of(entry)) for i, entry in enumerate(given)]
+    packs = dict(drafted.packs)
+    params = []
+    for i, entry in enumerate(given):
+        weight = i >= body.values
+        if weight and wanted[i] != shape_of(entry):
+            packs.setdefault(i, _reshape(wanted[i]))
+        params.append(relax.Var(f"x{i}", tensor_type(wanted[i] if weight else shape_of(entry), element_of(entry))))
+    finals = [shape_of(entry) for entry in body.graph.outputs]
+    shapes = list(drafted.results) or finals
+    outs = [tensor_type(shape, element_of(entry)) for shape, entry in zip(shapes, body.graph.outputs, strict=True)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            kernel = builder.add_func(nameless(drafted.function), symbol)
+            args = [_shaped(builder, *pair) for pair in zip(params, wanted, strict=True)]
+            made = builder.emit(relax.call_tir(kernel, args, outs if len(outs) > 1 else outs[0]))
+            results = [made] if len(outs) == 1 else [relax.TupleGetItem(made, i) for i in range(len(outs))]
+            results = [_shaped(builder, value, final) for value, final in zip(results, finals, strict=True)]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, packs)
+
+
+def _shaped(builder: Any, value: Any, shape: Any) -> Any:
+    """The value under another shape, if it is another."""
+    relax = part("relax")
+    known = value.ty if isinstance(value, relax.Var) else None
+    if known is not None and tuple(int(d) for d in known.shape) == tuple(shape):
+        return value
+    if known is None:
+        value = builder.emit(value)
+        return _shaped(builder, value, shape)
+    return builder.emit(relax.op.reshape(value, list(shape)))
+
+
+def _reshape(shape: Any) -> Callable[[Array], Array]:
+    return lambda array: array.reshape(shape)
+
+
+def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
+    """The user's tensor expression, scheduled by the generic rule."""
+    from accelerators.tvm.kernels.shared.draft import Draft
+    from accelerators.tvm.schedules.choosing import schedule
+
+    te, node = part("te"), body.ops[0]
+    with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
+        places = [te.placeholder(shape_of(n[0]), element_of(n[0]), n.name) for n in body.graph.inputs]
+        by_name = {n.name: place for n, place in zip(body.graph.inputs, places, strict=True)}
+        made = extension.compute(*[None if e is None else by_name[e.name] for e in node.inputs], **node.attrs)
+        outs = list(made) if isinstance(made, (list, tuple)) else [made]
+        wrong = _difference(outs, body)
+        if wrong is not None:
+            raise CompileError(f"extension {extension.domain}.{extension.op} {wrong}")
+        function, name = schedule(te.create_prim_func([*places, *outs]), machine)
+    return Draft(function, name)
+
+
+def _difference(outs: Sequence[Any], body: Body) -> str | None:
+    """What a user's function makes that the op does not; None if it is the op's outputs."""
+    if not all(isinstance(out, part("te").Tensor) for out in outs):
+        return f"returns {next(type(out).__name__ for out in outs if not isinstance(out, part('te').Tensor))}, not a te.Tensor"
+    if len(outs) != len(body.graph.outputs):
+        return f"makes {counted(len(outs), 'output')}, and the op has {len(body.graph.outputs)}"
+    for out, entry in zip(outs, body.graph.outputs, strict=True):
+        made = TensorType(str(out.dtype), tuple(int(size) for size in out.shape))
+        if made != entry.type:
+            return f"makes {made}, and the op {entry.type}"
+    return None
+
+
+def _from_importer(body: Body, machine: Machine) -> Lowered:
+    from accelerators.tvm.schedules.choosing import schedule
+
+    legal = legalize(import_body(body.graph), machine.target)
+    difference = type_difference(legal["main"].ret_ty, body.graph)
+    if difference is not None:
+        raise CompileError(difference)
+    symbols = {name: f"{body.symbol}_{i}" if i else body.symbol for i, name in enumerate(_called(legal["main"]))}
+    scheduled = {var: f for var, f in legal.functions.items() if var.name_hint == "main" or var.name_hint in symbols}
+    plain, schedules = {}, {}
+    narrow = any(isinstance(t, TensorType) and t.dtype == "bfloat16" for node in body.graph.nodes for t in node.output_types)
+    for var in legal.get_global_vars():
+        symbol = symbols.get(var.name_hint)
+        if symbol is not None:
+            with quiet(), refused("scheduling"):
+                made, schedules[symbol] = schedule(legal[var], machine)
+                plain[symbol] = carrying(legal[var], narrow)
+                scheduled[var] = made if schedules[symbol] in ACROSS_THREADS else carrying(made, narrow)
+    return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
+
+
+def _called(main: Any) -> list[str]:
+    """The kernels in the order of their first calls."""
+    var = tvm().ir.GlobalVar
+    found: dict[str, None] = {}
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            for argument in getattr(binding.value, "args", ()):
+                if isinstance(argument, var):
+                    found[argument.name_hint] = None
+    return list(found)
+
+
+def tensor_type(shape: Any, dtype: str) -> Any:
+    """TVM's type of a tensor."""
+    if not all(isinstance(dim, int) for dim in shape):
+        raise CompileError(f"a kernel needs sizes, and {dtype}{list(shape)} has others")
+    return part("relax").TensorType(list(shape), dtype)
+
+
+def nameless(function: Any) -> Any:
+    """The kernel without the name that its maker gave it."""
+    return function.without_attr("global_symbol") if function.attrs and "global_symbol" in function.attrs else function

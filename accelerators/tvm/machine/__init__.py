@@ -1,0 +1,1 @@
+"""TVM with its compiler, and the machine that kernels are compiled for."""

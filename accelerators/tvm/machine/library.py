@@ -1,0 +1,54 @@
+"""TVM itself with its compiler, imported when something is first compiled."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from functools import cache
+from typing import Any
+
+from accelerators.errors import AcceleratorUnavailable
+from accelerators.process.forking import Guard
+from accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
+
+__all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
+
+OLDEST = (0, 27)
+"""The oldest version whose modules are where this folder looks for them."""
+
+compiling = Guard(threading.RLock)
+"""TVM's builders and passes keep state of their own: one thread compiles at a time, under this lock."""
+
+
+@cache
+def tvm() -> Any:
+    """The `tvm` package."""
+    runtime()
+    try:
+        module = importlib.import_module("tvm")
+    except ImportError as error:
+        raise AcceleratorUnavailable(
+            f"the package {PACKAGE} cannot be imported ({error})", remedy=f"pip install {PACKAGE}"
+        ) from error
+    version = tuple(int(part) for part in module.__version__.split(".")[:2] if part.isdigit())
+    if version < OLDEST:
+        raise AcceleratorUnavailable(
+            f"TVM {module.__version__} is too old", remedy=f"pip install '{PACKAGE}>={OLDEST[0]}.{OLDEST[1]}'"
+        )
+    logging.getLogger("tvm").setLevel(logging.ERROR)
+    return module
+
+
+def part(name: str) -> Any:
+    """A module of TVM's: `part("relax")` is `tvm.relax`."""
+    tvm()
+    return importlib.import_module(f"tvm.{name}")
+
+
+@cache
+def why_no_compiler() -> str | None:
+    """None where TVM compiles; elsewhere, why it does not: models that were compiled before run all the same."""
+    if package_folder() is None or not has_backend("tvm_compiler"):
+        return f"TVM's compiler is not installed here, only its runtime: pip install {PACKAGE}"
+    return None

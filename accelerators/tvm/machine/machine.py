@@ -1,0 +1,74 @@
+"""What the kernels are compiled for: the host's own instruction set, or a GPU architecture."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import attrs
+
+from accelerators.tvm.machine.library import function, tvm
+from accelerators.tvm.machine.processor import host_features
+
+
+@attrs.frozen(slots=True)
+class Machine:
+    """A target as schedules see it."""
+
+    kind: str
+    """"cpu" or "cuda"."""
+    arch: str
+    """The processor by LLVM's name, or the GPU's architecture ("sm_80")."""
+    threads: int
+    """On how many threads a kernel runs."""
+    lanes: int
+    """How many 32-bit numbers a vector register holds."""
+    registers: int = 16
+    """How many vector registers there are."""
+
+    @property
+    def target(self) -> Any:
+        """TVM's own description of it."""
+        return _target(self)
+
+    def identity(self) -> dict[str, str]:
+        """What code for it was made for: the host's instruction set, and its number of threads or the GPU's architecture."""
+        host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
+        return {**host, "threads": str(self.threads)} if self.kind == "cpu" else {**host, "gpu": self.arch}
+
+
+@cache
+def _target(machine: Machine) -> Any:
+    made = tvm().target.Target
+    host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1}
+    if machine.kind == "cpu":
+        return made({**host, "mcpu": machine.arch, "num-cores": machine.threads})
+    return made(
+        {"kind": "cuda", "arch": machine.arch, "max_threads_per_block": 1024, "thread_warp_size": 32,
+         "max_shared_memory_per_block": 49152},
+        host=made(host),
+    )  # fmt: skip
+
+
+@cache
+def host_cpu() -> str:
+    """The host's processor by LLVM's name; "generic" where there is no compiler."""
+    asked = function("tvm.codegen.llvm.GetHostCPUName")
+    return str(asked() or "generic") if asked is not None else "generic"
+
+
+@cache
+def host_machine(threads: int) -> Machine:
+    """The host with so many threads."""
+    features = host_features()
+    if "avx512f" in features:
+        return Machine("cpu", host_cpu(), threads, 16, 32)
+    if "avx2" in features:
+        return Machine("cpu", host_cpu(), threads, 8, 16)
+    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16)
+
+
+def gpu_machine(arch: str) -> Machine:
+    """A GPU of this architecture."""
+    return Machine("cuda", arch, 1, 1)

@@ -1,0 +1,40 @@
+"""What TVM prints, warns and raises, made fit for a user's eyes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator
+
+from accelerators.errors import CompileError
+from graph.errors import PartitaError
+
+Failure = Exception
+"""What TVM raises is any exception at all."""
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """What TVM prints and warns is not for the user's screen."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def refused(stage: str) -> Iterator[None]:
+    """Whatever TVM raises becomes one CompileError of one line."""
+    try:
+        yield
+    except PartitaError:
+        raise
+    except Failure as error:
+        raise CompileError(f"TVM's {stage} refuses it: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The part of TVM's message that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("File ", "Traceback", "Stack trace", "[", "---"))]
+    return f"{type(error).__name__}: {(telling or lines or ['no message'])[0]}"[:240]

@@ -1,0 +1,43 @@
+"""The host's instruction set extensions, by LLVM's names: from the operating system where it tells, else from LLVM."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from accelerators.tvm.machine.library import function, tvm
+
+_LINUX = Path("/proc/cpuinfo")
+
+_NAMES = {
+    "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "bmi1": "bmi", "abm": "lzcnt", "pclmulqdq": "pclmul",
+    "sha_ni": "sha", "avx_vnni": "avxvnni", "avx_ifma": "avxifma", "amx_tile": "amx-tile", "amx_int8": "amx-int8",
+    "amx_bf16": "amx-bf16", "avx512_bf16": "avx512bf16", "avx512_bitalg": "avx512bitalg", "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_vpopcntdq": "avx512vpopcntdq",
+    "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "asimdrdm": "rdm", "atomics": "lse",
+}  # fmt: skip
+"""Linux's names of extensions that have another name in LLVM."""
+
+_SAME = frozenset(
+    "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
+    "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf sve sve2 i8mm bf16 fp16".split()
+)
+"""Those that have the same. What is in neither list, kernels do not use."""
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """The extensions that the host has."""
+    try:
+        lines = _LINUX.read_text().splitlines()
+    except OSError:
+        return _from_llvm()
+    words = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return frozenset(_NAMES.get(word, word) for word in words if word in _NAMES or word in _SAME)
+
+
+def _from_llvm() -> frozenset[str]:
+    """The values are TVM's own numbers, which only the package can read."""
+    tvm()
+    asked = function("tvm.codegen.llvm.GetHostCPUFeatures")
+    return frozenset() if asked is None else frozenset(str(name) for name, there in asked().items() if there)

@@ -1,0 +1,1 @@
+"""What happens to a subgraph before it is asked about: constants worked out, ops taken apart."""

@@ -1,0 +1,277 @@
+"""Ops that we take apart ourselves: ONNX has no body for them, or one that loses digits.
+
+ONNX's own bodies of the norms subtract the mean's square from the mean of squares: where the mean is large beside the deviation
+nothing is left of the difference, or less than nothing. Here the mean is subtracted first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
+from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
+from accelerators.tvm.prepare.resizing import matrix
+from graph.build import constant, op, variable
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType, numpy_dtype
+
+TAPS = 8
+"""A resize whose results see more places than this along one dimension is left to others."""
+
+SINGLE = 1
+"""ONNX's number for float32."""
+
+
+def own_parts(node: Node, graph: Graph) -> Graph | None:
+    """The op's body, its inputs named x0, x1, … after the node's; None where the op has no parts of ours."""
+    make = _PARTS.get(str(node.op)) if not node.domain else None
+    body = None if make is None else make(_Parts(node, graph))
+    return _in_single_precision(_Parts(node, graph)) if body is None and is_widened(node) else body
+
+
+def has_own_parts(node: Node) -> bool:
+    """Do we take such ops apart?"""
+    return not node.domain and (node.op in _PARTS or is_widened(node))
+
+
+class _Parts:
+    """A body being written."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.node = node
+        self.graph = graph
+        self.version = graph.opsets.get("", 1)
+        self.inputs = {i: variable(f"x{i}", type=e.type) for i, e in enumerate(node.inputs) if e is not None}
+        self.read: list[Node] = []
+
+    def input(self, i: int) -> NodeEntry | None:
+        """The input, which is one of the body's from here on; None if it is absent."""
+        node = self.inputs.get(i)
+        if node is not None and node not in self.read:
+            self.read.append(node)
+        return None if node is None else node[0]
+
+    def op(self, name: str, *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
+        return op(name, *inputs, opset=self.version, **attributes)[0]
+
+    def numbers(self, values: Any, dtype: Any = np.int64) -> NodeEntry:
+        return constant(np.asarray(values, dtype))[0]
+
+    def mean(self, x: NodeEntry, axes: Sequence[int]) -> NodeEntry:
+        return self.reduced("ReduceMean", x, axes)
+
+    def reduced(self, name: str, x: NodeEntry, axes: Sequence[int], keepdims: int = 1) -> NodeEntry:
+        """A reduction along these axes."""
+        if self.version < (13 if name == "ReduceSum" else 18):
+            return self.op(name, x, axes=list(axes), keepdims=keepdims)
+        return self.op(name, x, self.numbers(axes), keepdims=keepdims)
+
+    def centred(self, x: NodeEntry, axes: Sequence[int]) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
+        """What is left without the mean, its mean square, and the mean."""
+        mean = self.mean(x, axes)
+        rest = self.op("Sub", x, mean)
+        return rest, self.mean(self.op("Mul", rest, rest), axes), mean
+
+    def done(self, *outputs: NodeEntry) -> Graph:
+        return Graph(list(outputs), self.read, "parts", self.graph.opsets)
+
+
+def _type(entry: NodeEntry | None) -> TensorType | None:
+    made = entry.type if entry is not None else None
+    return made if isinstance(made, TensorType) else None
+
+
+def onnx_type(dtype: str) -> int:
+    """ONNX's number for an element type."""
+    from onnx.helper import np_dtype_to_tensor_dtype
+
+    return int(np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+
+
+def _is_half(dtype: str) -> bool:
+    return dtype in HALVES
+
+
+def _in_single_precision(parts: _Parts) -> Graph:
+    """The op itself between casts of its half-precision inputs to float32 and of its results back."""
+    node = parts.node
+    given = [parts.input(i) for i in range(len(node.inputs))]
+    wide = [parts.op("Cast", x, to=SINGLE) if x is not None and is_half(x) else x for x in given]
+    made = op(str(node.op), *wide, opset=parts.version, n_outputs=len(node.output_names), **node.attrs)
+    half = [is_half(entry) for entry in node.outputs]
+    to = onnx_type(next(made.dtype for made in map(_type, node.inputs) if made is not None and _is_half(made.dtype)))
+    return parts.done(*[parts.op("Cast", e, to=to) if short else e for e, short in zip(made.outputs, half, strict=True)])
+
+
+def _widened(parts: _Parts, dtype: str) -> NodeEntry:
+    """The first input, of more digits where it has few."""
+    x = parts.input(0)
+    assert x is not None
+    return parts.op("Cast", x, to=SINGLE) if _is_half(dtype) else x
+
+
+def _layer(parts: _Parts) -> Graph | None:
+    node, made = parts.node, _type(parts.node.inputs[0])
+    if made is None or made.rank is None or int(node.attrs.get("stash_type", SINGLE)) != SINGLE:
+        return None
+    axes = range(int(node.attrs.get("axis", -1)) % made.rank, made.rank)
+    wide = _widened(parts, made.dtype)
+    rest, square, mean = parts.centred(wide, axes)
+    dtype = "float32" if _is_half(made.dtype) else made.dtype
+    epsilon = parts.numbers(node.attrs.get("epsilon", 1e-5), dtype)
+    inverse = parts.op("Reciprocal", parts.op("Sqrt", parts.op("Add", square, epsilon)))
+    y = parts.op("Mul", rest, inverse)
+    y = parts.op("CastLike", y, parts.input(0)) if _is_half(made.dtype) else y  # type: ignore[arg-type]
+    scale, bias = parts.input(1), parts.input(2)
+    y = y if scale is None else parts.op("Mul", y, scale)
+    y = y if bias is None else parts.op("Add", y, bias)
+    stashed = (mean, inverse) if dtype == "float32" else [parts.op("Cast", value, to=SINGLE) for value in (mean, inverse)]
+    return parts.done(*(y, *stashed)[: len(node.output_names)])
+
+
+def _group(parts: _Parts) -> Graph | None:
+    node, made = parts.node, _type(parts.node.inputs[0])
+    scale, bias = parts.input(1), parts.input(2)
+    if made is None or made.rank is None or scale is None or bias is None or int(node.attrs.get("stash_type", SINGLE)) != SINGLE:
+        return None
+    x = _widened(parts, made.dtype)
+    dtype = "float32" if _is_half(made.dtype) else made.dtype
+    groups = int(node.attrs["num_groups"])
+    rest, square, _ = parts.centred(parts.op("Reshape", x, parts.numbers([0, groups, -1])), [2])
+    epsilon = parts.numbers(node.attrs.get("epsilon", 1e-5), dtype)
+    y = parts.op("Div", rest, parts.op("Sqrt", parts.op("Add", square, epsilon)))
+    y = parts.op("CastLike", y, scale) if _is_half(made.dtype) else y
+    whole, column = parts.op("Shape", x), parts.numbers([-1, *[1] * (made.rank - 2)])
+    if parts.version < 21:
+        column = parts.numbers([-1, 1])
+    else:
+        y = parts.op("Reshape", y, whole)
+    y = parts.op("Mul", y, parts.op("Reshape", scale, column))
+    y = parts.op("Add", y, parts.op("Reshape", bias, column))
+    return parts.done(y if parts.version >= 21 else parts.op("Reshape", y, whole))
+
+
+def _mean_variance(parts: _Parts) -> Graph | None:
+    made, x = _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or x is None or is_half(x):
+        return None
+    rest, square, _ = parts.centred(x, parts.node.attrs.get("axes", (0, 2, 3)))
+    return parts.done(parts.op("Div", rest, parts.op("Add", parts.op("Sqrt", square), parts.numbers(1e-9, made.dtype))))
+
+
+def _resize(parts: _Parts) -> Graph | None:
+    """One dimension after the other: each result the sum of what it sees, times its shares."""
+    made, y = _type(parts.node.inputs[0]), parts.input(0)
+    nearest = parts.node.attrs.get("mode", "nearest") == "nearest"
+    if made is None or made.rank is None or y is None or not (nearest or made.dtype in ("float32", "float64")):
+        return None
+    for axis in range(made.rank):
+        shares = matrix(parts.node, parts.graph, axis)
+        if shares is None:
+            return None
+        if not np.array_equal(shares, np.eye(shares.shape[1])):
+            taps = np.argsort(shares == 0, axis=1, kind="stable")[:, : int(np.count_nonzero(shares, axis=1).max())]
+            if taps.shape[1] > TAPS:
+                return None
+            y = _mixed(parts, y, made.rank - axis, taps, np.take_along_axis(shares, taps, 1).astype(numpy_dtype(made.dtype)))
+    return parts.done(y if y.node.is_op else parts.op("Identity", y))
+
+
+def _mixed(parts: _Parts, x: NodeEntry, dims: int, places: np.ndarray, shares: np.ndarray) -> NodeEntry:
+    """What each result sees along the first of the last dimensions; one place alone is taken as it is."""
+    seen = [parts.op("Gather", x, parts.numbers(column), axis=-dims) for column in places.T]
+    if len(seen) == 1 and (shares == 1).all():
+        return seen[0]
+    along = [-1, *[1] * (dims - 1)]
+    first, *others = [parts.op("Mul", s, parts.numbers(w.reshape(along), w.dtype)) for s, w in zip(seen, shares.T, strict=True)]
+    for other in others:
+        first = parts.op("Add", first, other)
+    return first
+
+
+def _unreduced(parts: _Parts) -> Graph | None:
+    """A reduction along no dimension: each number's own part of it is left."""
+    x, how = parts.input(0), str(parts.node.op)
+    if x is None or not reduces_nothing(parts.node):
+        return None
+    if how == "ReduceSumSquare":
+        return parts.done(parts.op("Mul", x, x))
+    return parts.done(parts.op("Log" if how == "ReduceLogSum" else "Abs", x))
+
+
+def _top(parts: _Parts) -> Graph | None:
+    """The largest or smallest numbers, sorted in double precision: there is room above infinity for what is no number, which
+    TVM's sort takes for equal to anything. Narrow whole numbers, which it does not take, are widened."""
+    made, x, count = _type(parts.node.inputs[0]), parts.input(0), parts.input(1)
+    if made is None or x is None or count is None or parts.version < 10:
+        return None
+    sorted_as = _SORTED.get(made.dtype)
+    if sorted_as is None:
+        return None
+    wide = parts.op("Cast", x, to=onnx_type(sorted_as))
+    if sorted_as == "float64":
+        single = parts.op("Cast", x, to=SINGLE) if _is_half(made.dtype) else x
+        nan = parts.op("IsNaN", single)
+        finite = parts.op("Min", wide, parts.numbers(1e300, np.float64))
+        wide = parts.op("Where", nan, parts.numbers(np.inf, np.float64), finite)
+    top = op("TopK", wide, count, opset=parts.version, n_outputs=2, **parts.node.attrs)
+    values = parts.op("GatherElements", x, top[1], axis=int(parts.node.attrs.get("axis", -1)))
+    return parts.done(*(values, top[1])[: len(parts.node.output_names)])
+
+
+_SORTED = {
+    "float16": "float64", "bfloat16": "float64", "float32": "float64", "int16": "int32", "uint16": "int32", "uint32": "int64",
+}  # fmt: skip
+"""By element type, in which other one it is sorted."""
+
+
+def _hardmax(parts: _Parts) -> Graph | None:
+    """Along another dimension than the last: moved there and back."""
+    made, x = _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or not made.rank or x is None or parts.version < 13:
+        return None
+    turned = list(range(made.rank))
+    axis = int(parts.node.attrs.get("axis", -1)) % made.rank
+    turned[axis], turned[-1] = turned[-1], turned[axis]
+    return parts.done(parts.op("Transpose", parts.op("Hardmax", parts.op("Transpose", x, perm=turned), axis=-1), perm=turned))
+
+
+def _largest_of_all(parts: _Parts) -> Graph | None:
+    """GlobalMaxPool as a reduction."""
+    made, x = _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or made.rank is None or x is None:
+        return None
+    return parts.done(parts.reduced("ReduceMax", x, range(2, made.rank)))
+
+
+def _log_of_sum(parts: _Parts) -> Graph | None:
+    """ReduceLogSumExp: the largest number is subtracted first, unless it is infinite; whole numbers by way of doubles."""
+    node, made, x = parts.node, _type(parts.node.inputs[0]), parts.input(0)
+    if made is None or not made.rank or x is None or 0 in (made.shape or ()) or is_half(x):
+        return None
+    if reduces_nothing(node):
+        return parts.done(parts.op("Identity", x))
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is not None and given.node.value is None:
+        return None
+    axes = node.attrs.get("axes") if given is None else given.node.value.tolist()  # type: ignore[union-attr]
+    axes = axes or list(range(made.rank))
+    dtype = made.dtype if "float" in made.dtype else "float64"
+    x = x if dtype == made.dtype else parts.op("Cast", x, to=onnx_type(dtype))
+    top = parts.reduced("ReduceMax", x, axes)
+    top = parts.op("Where", parts.op("IsInf", top), parts.numbers(0, dtype), top)
+    keep = int(node.attrs.get("keepdims", 1))
+    total = parts.reduced("ReduceSum", parts.op("Exp", parts.op("Sub", x, top)), axes, keep)
+    y = parts.op("Add", parts.op("Log", total), parts.reduced("ReduceMax", top, axes, keep))
+    return parts.done(y if dtype == made.dtype else parts.op("Cast", y, to=onnx_type(made.dtype)))
+
+
+_PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
+    "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
+    "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
+    "ReduceLogSumExp": _log_of_sum,
+    **dict.fromkeys(UNREDUCED, _unreduced),
+}  # fmt: skip

@@ -1,0 +1,51 @@
+"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.isolated
+
+Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
+crashes or hangs, only this process does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.code.building import compile_kernels
+from accelerators.tvm.lower.lowering import lower
+from accelerators.tvm.machine.library import tvm
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.query.support import import_trial
+from graph.errors import PartitaError
+from graph.readers.onnx import load_onnx
+
+
+def main() -> None:
+    """Serve until the input ends. What TVM prints goes to the error stream, so that answers stay readable."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    tvm()
+    print(json.dumps({"error": None}), file=answers)
+    for line in sys.stdin:
+        print(json.dumps({"error": _tried(json.loads(line))}), file=answers)
+
+
+def _tried(request: dict[str, object]) -> str | None:
+    """None if the body can be compiled, or TVM takes the op, else why not."""
+    text, machine = str(request["model"]), request["machine"]
+    assert isinstance(machine, dict)
+    graph = load_onnx(base64.b64decode(text))
+    made = Machine(**machine)
+    if "key" not in request:
+        answer = import_trial(graph, made)
+        return None if answer is True else str(answer)
+    body = Body(graph, len(graph.inputs), (), str(request["key"]), str(request["kind"]))
+    try:
+        compile_kernels(lower(body, made).kernels(), made.target)
+    except PartitaError as error:
+        return error.cause
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""What TVM compiles without complaint and gets wrong: checked in, with the reason, and refused.
+
+Found by running ONNX's own node tests; `tests/accelerators/tvm/node_cases.py` finds new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
+from graph.node import Node
+from graph.types import TensorType
+
+
+@attrs.frozen(slots=True)
+class Rule:
+    """One thing not to ask of TVM."""
+
+    op: str
+    """The op."""
+    when: Callable[[Node], bool]
+    """Is the node such a case?"""
+    reason: str
+    """What would go wrong."""
+
+
+def _set(name: str, *values: object) -> Callable[[Node], bool]:
+    """Has the attribute one of these values?"""
+    return lambda node: node.attrs.get(name) in values
+
+
+def _dtype(node: Node, which: int = 0) -> str:
+    entry = node.inputs[which] if len(node.inputs) > which else None
+    return entry.type.dtype if entry is not None and isinstance(entry.type, TensorType) else ""
+
+
+def _is_float(node: Node) -> bool:
+    return "float" in _dtype(node)
+
+
+WIDE = frozenset(("int64", "uint64"))
+SORTED = frozenset("float64 int8 uint8 int32 int64".split())
+"""What TVM's TopK sorts right, but for what is no number among doubles."""
+
+
+def _drops_nan(node: Node) -> bool:
+    return _is_float(node)
+
+
+def _other_sizes(node: Node) -> bool:
+    """Are the indices shorter than the data along another dimension than the axis?"""
+    shapes = [entry.type.shape for entry in node.reads[:2] if isinstance(entry.type, TensorType) and entry.type.is_static]
+    if len(shapes) < 2 or not shapes[0] or shapes[1] is None:
+        return False
+    axis = int(node.attrs.get("axis", 0)) % len(shapes[0])
+    return any(a != b for d, (a, b) in enumerate(zip(shapes[0], shapes[1], strict=True)) if d != axis)
+
+
+RULES = (
+    Rule("BatchNormalization", _set("training_mode", 1),
+         "TVM's importer computes training-mode batch norm as if it were inference"),
+    Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
+    *[Rule(op, _drops_nan, f"TVM's {op} passes over what is no number") for op in ("GlobalMaxPool", "Hardmax")],
+    Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for what is no number, and not every element type"),
+    Rule("Pow", lambda n: "int" in _dtype(n) and "int" in _dtype(n, 1), "TVM makes whole powers in floating point"),
+    Rule("ReduceMean", lambda n: _dtype(n) in WIDE, "TVM's sum of 64-bit numbers may run over before it is divided"),
+    Rule("ReduceLogSumExp", lambda n: True, "TVM subtracts the largest number even where it is infinite"),
+    *[Rule(op, _other_sizes, "TVM takes it that indices are as long as the data") for op in ("Scatter", "ScatterElements")],
+    Rule("IsInf", lambda n: n.attrs.get("detect_negative", 1) != 1 or n.attrs.get("detect_positive", 1) != 1,
+         "TVM's importer ignores detect_negative and detect_positive"),
+    Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,
+         "TVM's floor_mod of floats is not a number where an operand is infinite"),
+    *[Rule(op, reduces_nothing, "TVM's importer returns what it is given where no axes are named and noop_with_empty_axes is set")
+      for op in UNREDUCED],
+    Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
+    Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
+    Rule("RoiAlign", lambda n: n.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel",
+         "TVM makes regions that are smaller than a pixel as large as one, ONNX does not with half_pixel"),
+    Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
+    Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
+)  # fmt: skip
+
+_by_op: dict[str, list[Rule]] = {}
+for _rule in RULES:
+    _by_op.setdefault(_rule.op, []).append(_rule)
+
+
+def known_wrong(node: Node) -> str | None:
+    """Why TVM's answer would be wrong; None if nothing is known against it."""
+    return next((rule.reason for rule in _by_op.get(str(node.op), ()) if rule.when(node)), None)
+
+
+def wrong_size(node: Node) -> str | None:
+    """Why TVM's answer would be wrong for these sizes; None if nothing is known against them."""
+    if node.op not in ("Resize", "Upsample") or node.domain:
+        return None
+    given, made = (e.type if e is not None else None for e in (node.inputs[0], node[0]))
+    if not (isinstance(given, TensorType) and isinstance(made, TensorType) and given.shape and made.shape):
+        return None
+    old, new = ([int(size or 0) for size in shape] for shape in (given.shape, made.shape))
+    if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return "TVM's importer does not keep proportions"
+    if any(np.float32(scale) * n != m for scale, n, m in zip(_scales(node), old, new)):
+        return "TVM works with the ratio of the sizes where ONNX works with the scales"
+    if node.attrs.get("mode", "nearest") == "nearest" and not all(_is_settled(node, n, m) for n, m in zip(old, new)):
+        return "TVM's nearest place is another one where two are equally near"
+    return None
+
+
+def _scales(node: Node) -> list[float]:
+    """The scales that a resize is given; none where it is given sizes."""
+    values = [entry.node.value for entry in node.inputs[1:] if entry is not None and entry.node.value is not None]
+    scales = [value for value in values[-1:] if value.dtype == np.float32 and node.attrs.get("axes") is None]
+    return scales[0].tolist() if scales else list(node.attrs.get("scales", ()))
+
+
+def _is_settled(node: Node, old: int, new: int) -> bool:
+    """Are no two places equally near, or is every place computed without rounding, as for a power of two?"""
+    small, large = sorted((max(old, 1), max(new, 1)))
+    if large % small:
+        return False
+    coordinates = node.attrs.get("coordinate_transformation_mode", "half_pixel")
+    how = node.attrs.get("nearest_mode", "round_prefer_floor")
+    apart = (coordinates == "asymmetric") == (how == "floor") and how != "ceil" and coordinates != "align_corners"
+    return (large // small).bit_count() == 1 or (new > old and apart)

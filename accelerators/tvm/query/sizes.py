@@ -1,0 +1,63 @@
+"""Which values of a graph with symbols are known once its sizes are: shape arithmetic, and positions counted from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from accelerators.process.forking import Guard
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
+
+_MEASURING = frozenset(("Shape", "Size"))
+
+_SHAPED_BY: Mapping[str, tuple[int, ...]] = {
+    "ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,),
+    "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,),
+    "Unsqueeze": (1,), "Upsample": (1,),
+}  # fmt: skip
+"""By op, the inputs whose values a kernel has to know when it is made."""
+
+
+def is_settled(node: Node, graph: Graph) -> bool:
+    """Is all that the node makes known once the sizes of the graph's inputs are? Then no kernel is made for it."""
+    return bool(node.output_names) and node[0] in _settled(graph)
+
+
+def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
+    """An input that decides on sizes, and whose value is known only when the model runs."""
+    places = _SHAPED_BY.get(node.op or "", ()) if not node.domain else ()
+    if (node.op or "").startswith("Reduce"):
+        places = (1,)
+    read = [node.inputs[i] for i in places if i < len(node.inputs)]
+    settled = _settled(graph)
+    return next((entry for entry in read if entry is not None and entry not in settled), None)
+
+
+SMALL = 200
+"""A graph of fewer nodes may be an op taken apart: many of them are asked about between two questions about the model."""
+
+_guard = Guard()
+_last: dict[bool, tuple[Graph, frozenset[NodeEntry]]] = {}
+
+
+def _settled(graph: Graph) -> frozenset[NodeEntry]:
+    """The values; those of the small and of the large graph asked about last are remembered."""
+    small = len(graph.nodes) < SMALL
+    with _guard.lock:
+        known = _last.get(small)
+    if known is None or known[0] is not graph:
+        known = graph, frozenset(_found(graph))
+        with _guard.lock:
+            _last[small] = known
+    return known[1]
+
+
+def _found(graph: Graph) -> set[NodeEntry]:
+    """Linear."""
+    settled: set[NodeEntry] = set()
+    for node in graph.nodes:
+        known = node.value is not None or node.op in _MEASURING
+        if known or (node.is_op and not node.bodies and not is_random(node) and all(e in settled for e in node.reads)):
+            settled.update(node.outputs)
+    return settled

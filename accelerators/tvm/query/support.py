@@ -1,0 +1,216 @@
+"""Which ops TVM compiles, and compiles right: rules first, then one trial for each kind of node, remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cache, lru_cache
+
+from accelerators.errors import CompileError
+from accelerators.process.forking import Guard
+from accelerators.tvm import extensions
+from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
+from accelerators.tvm.bodies.indices import OPS, outside
+from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.lower.importing import import_body, legalize, type_difference
+from accelerators.tvm.machine.library import part
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.messages import quiet, refused
+from accelerators.tvm.prepare.halves import is_widened
+from accelerators.tvm.prepare.single import alone
+from accelerators.tvm.query.isolation import trial_elsewhere
+from accelerators.tvm.query.known_wrong import known_wrong, wrong_size
+from accelerators.tvm.query.sizes import is_settled, unsettled_input
+from accelerators.tvm.query.truth import takes_no_truth
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
+from graph.types import TensorType
+
+DTYPES = frozenset(
+    "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
+)
+"""The element types that kernels take."""
+
+SHOWN = 64
+"""Constants of so many numbers at most are part of what is tried: their values may decide."""
+
+trials: dict[str, bool | str] = {}
+"""What was found by trying."""
+
+MOST = 65_536
+"""So many answers are held at most."""
+
+_answers: dict[Hashable, bool | str] = {}
+"""What was answered for ops of one structure, sizes and all: a large graph repeats a few."""
+
+_guard = Guard()
+
+
+def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
+    """True, or why not. What needs a trial is tried once for each op, attributes, element types and ranks."""
+    structure = _structure(node, graph, machine.kind)
+    known = _answers.get(structure) if structure is not None else None
+    if known is None:
+        known = _answer(node, graph, machine)
+        if structure is not None:
+            if len(_answers) >= MOST:
+                _answers.clear()
+            _answers[structure] = known
+    return known
+
+
+def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
+    """All that the answer rests on, names aside; None where that is not cheap to say, or a reason would hold a name."""
+    if node.domain or node.bodies:
+        return None
+    outputs = tuple([made if name else None for made, name in zip(node.output_types, node.output_names, strict=True)])
+    inputs: list[Hashable] = []
+    for entry in node.inputs:
+        value = entry.node.value if entry is not None else None
+        if value is not None and value.size > SHOWN and node.op in OPS:
+            return None
+        shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
+        inputs.append((entry is None, entry and entry.type, shown))
+    named = [*[entry.type for entry in node.reads], *[entry.type for entry in node.outputs if entry.name]]
+    if not all(isinstance(made, TensorType) and _is_plain(made) for made in named):
+        return None
+    return kind, graph.opsets.get("", 1), node.op, tuple(inputs), outputs, attributes_text(node.attrs)
+
+
+@lru_cache(1024)
+def _is_plain(made: TensorType) -> bool:
+    return made.is_static and made.dtype in DTYPES
+
+
+def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
+    reason = _refusal(node, graph)
+    if reason is not None:
+        return reason
+    if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:
+        return True
+    if not _static(node):
+        return is_settled(node, graph) or _by_name(node)
+    key = f"{machine.kind} {_signature(node, graph)}"
+    with _guard.lock:
+        known = trials.get(key)
+    if known is None:
+        known, lasting = _tried(node, graph, machine)
+        if lasting:
+            with _guard.lock:
+                trials[key] = known
+    return known
+
+
+def _refusal(node: Node, graph: Graph) -> str | None:
+    """What is known without a trial."""
+    if node.bodies:
+        return f"TVM's kernels have no control flow: {node.op} holds a body"
+    if is_random(node):
+        return "random numbers differ from run to run, and TVM has no generator for ONNX's"
+    if node.domain and extensions.find(node) is None:
+        return f"TVM has no op {node.domain}.{node.op}"
+    for entry in (*node.reads, *(e for e in node.outputs if e.name)):
+        made = entry.type
+        if made is None:
+            unsaid = f": register_op says what {node.domain}.{node.op} makes" if node.domain and entry.node is node else ""
+            return f"the type of {entry.name!r} is unknown{unsaid}"
+        if not isinstance(made, TensorType):
+            return f"{entry.name!r} is {made}: kernels take tensors only"
+        if made.dtype not in DTYPES:
+            return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
+    if is_widened(node):
+        return f"TVM's {node.op} rounds half-precision numbers at every step"
+    reason = takes_no_truth(node, graph) or outside(node)
+    if reason is not None or not _static(node):
+        return reason or _unknown_sizes(node, graph)
+    return wrong_size(node)
+
+
+def _unknown_sizes(node: Node, graph: Graph) -> str | None:
+    if is_settled(node, graph):
+        return None
+    decides = unsettled_input(node, graph)
+    if decides is not None or _static_inputs(node):
+        name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
+        return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
+    return known_wrong(node)
+
+
+def _static(node: Node) -> bool:
+    return _static_inputs(node) and all(_is_static(e) for e in node.outputs if e.name)
+
+
+def _static_inputs(node: Node) -> bool:
+    return all(map(_is_static, node.reads))
+
+
+def _is_static(entry: NodeEntry) -> bool:
+    return isinstance(entry.type, TensorType) and entry.type.is_static
+
+
+def _by_name(node: Node) -> bool | str:
+    """Where sizes are symbols nothing can be tried: the op alone decides, and each size is compiled when it comes."""
+    return node.op in _importable() or f"TVM's importer has no op {node.op}"
+
+
+@cache
+def _importable() -> frozenset[str]:
+    return frozenset(part("relax.frontend.onnx.onnx_frontend")._get_convert_map())
+
+
+def _signature(node: Node, graph: Graph) -> str:
+    """The node without names and sizes."""
+    inputs = ", ".join("-" if entry is None else _shown(entry) for entry in node.inputs)
+    ranks = [entry.type.rank if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs]
+    outputs = ", ".join(map(str, ranks))
+    return f"{graph.opsets.get('', 1)} {node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
+
+
+def _shown(entry: NodeEntry) -> str:
+    made, value = entry.type, entry.node.value
+    assert isinstance(made, TensorType) and made.shape is not None
+    pattern = "".join(str(d) if isinstance(d, int) and d < 2 else "n" for d in made.shape)
+    if value is None:
+        return f"{made.dtype}[{pattern}]"
+    return array_digest(value) if value.size <= SHOWN else f"constant {made.dtype}[{pattern}]"
+
+
+def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool]:
+    """A kernel of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering."""
+    try:
+        body = make_body(alone(node, graph))
+        with quiet(), refused("kernel"):
+            drafted = draft_kernel(body, machine)
+        if drafted is not None:
+            return True, True
+        wrong = known_wrong(node)
+        if wrong is not None:
+            return wrong, True
+        return trial_elsewhere(body.graph) or (import_trial(body.graph, machine), True)
+    except CompileError as error:
+        return error.cause, True
+    except PartitaError as error:
+        return f"it cannot be written for TVM: {error.cause}", True
+
+
+def import_trial(graph: Graph, machine: Machine) -> bool | str:
+    """Does TVM import and lower the one op of the graph, and find the types that we know?"""
+    try:
+        module = legalize(import_body(graph), machine.target)
+        difference = type_difference(module["main"].ret_ty, graph)
+    except CompileError as error:
+        return error.cause
+    except PartitaError as error:
+        return f"it cannot be written for TVM: {error.cause}"
+    return True if difference is None else difference
+
+
+def forget() -> None:
+    """Forget the trials."""
+    with _guard.lock:
+        trials.clear()
+        _answers.clear()
+
+

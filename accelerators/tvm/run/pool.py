@@ -1,0 +1,81 @@
+"""Our own threads for kernels, in place of TVM's.
+
+TVM's pool cuts each parallel loop into equal parts, one for each thread, and waits for them all: a core that another program is
+busy on, be it only the idle threads of another engine that spin for a while, holds up every kernel. Ours (pool.c, where the idea
+is told) is linked into each library of kernels; the first one that is loaded serves all, so that they share their teams of
+threads. Where it cannot be built, kernels run on TVM's."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from accelerators.process.forking import Guard
+
+SOURCE = Path(__file__).with_name("pool.c")
+
+_LINUX = sys.platform.startswith("linux")
+
+_SLOT = "__TVMBackendParallelLaunch"
+"""Where a library keeps the function that starts its parallel loops; TVM's loader puts its own there."""
+
+
+class Serving:
+    """Our threads in this process, and the library that brought them: it is never unloaded, for they run its code."""
+
+    def __init__(self) -> None:
+        self.everywhere = True
+        """Do all kernels of this process run on our threads? False as soon as some were loaded that run on TVM's."""
+        self._library: Any = None
+        self._guard = Guard()
+
+    @property
+    def is_here(self) -> bool:
+        """Has a library brought them?"""
+        return self._library is not None
+
+    def attach(self, path: str) -> None:
+        """Let the library that TVM loaded from this file start its parallel loops with our threads."""
+        if not _LINUX:
+            self.everywhere = False
+            return
+        library = ctypes.CDLL(path)
+        with self._guard.lock:
+            if self._library is None and hasattr(library, "partita_launch"):
+                self._library = library
+            if hasattr(library, _SLOT):
+                self._replace(ctypes.c_void_p.in_dll(library, _SLOT))
+            if self._library is not library:
+                _ctypes.dlclose(library._handle)
+
+    def _replace(self, launcher: ctypes.c_void_p) -> None:
+        if self._library is None:
+            self.everywhere = False
+        else:
+            launcher.value = ctypes.cast(self._library.partita_launch, ctypes.c_void_p).value
+
+    def use(self, count: int) -> None:
+        """Kernels that the calling thread starts run on so many threads."""
+        if self.is_here:
+            self._library.partita_threads(count)
+
+
+serving = Serving()
+
+
+@cache
+def pool_object(*compiler: str) -> bytes | None:
+    """The pool as an object file that a linker takes; None where this compiler cannot make it: on other systems than Linux."""
+    if not _LINUX:
+        return None
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+        made = Path(folder) / "pool.o"
+        command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        return made.read_bytes() if done.returncode == 0 else None

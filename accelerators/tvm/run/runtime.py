@@ -1,0 +1,190 @@
+"""TVM's runtime by itself: its shared libraries, loaded without the `tvm` package. Compiled models need nothing else, and it is
+there at once, where the package takes a second to import."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import AcceleratorUnavailable
+from accelerators.tvm.run.pool import serving
+
+PACKAGE = "apache-tvm"
+"""What to install."""
+
+SPINS = 10_000
+"""How often a thread looks for work before it sleeps: a few milliseconds."""
+
+OURS = "+"
+"""A number of threads that begins with this was not asked for by the user, here or in the process that started this one."""
+
+POOLED = 2
+"""The virtual machine's allocator that keeps memory for later."""
+
+_EXISTS, _ARCH, _NAME = 0, 4, 5
+"""Attributes of a device, by TVM's numbers."""
+
+
+@cache
+def runtime() -> Any:
+    """The `tvm_ffi` package with TVM's runtime loaded.
+
+    TVM pins each of its threads to a core, and a pinned thread waits for whoever else uses that core: with one other busy
+    program on the machine a model ran three times slower. Quiet machines see no difference, so the threads are left free,
+    unless TVM_BIND_THREADS is set. A thread that has nothing to do asks for the next kernel 300,000 times before it sleeps: a
+    tenth of a second that others could have used; SPINS bridges the gaps within a model. And it makes half as many threads as
+    there are processors, whatever it is told to use, unless TVM_NUM_THREADS asks for more; how many work is said for each model.
+    TVM reads all three when its first parallel kernel starts, hence before it is loaded."""
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+    os.environ.setdefault("TVM_NUM_THREADS", f"{OURS}{os.cpu_count() or 1}")
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
+    try:
+        ffi = importlib.import_module("tvm_ffi")
+        importlib.import_module("tvm_ffi.libinfo").load_lib_ctypes(
+            "tvm", "tvm_runtime", "RTLD_GLOBAL", extra_lib_paths=library_folders()
+        )
+    except (ImportError, OSError, RuntimeError) as error:
+        raise AcceleratorUnavailable(
+            f"TVM's runtime cannot be loaded ({' '.join(str(error).split())[:200]})",
+            remedy=f"pip install {PACKAGE}; for the runtime alone: pip install apache-tvm-ffi, and TVM_LIBRARY_PATH"
+            " names the folder of libtvm_runtime.so",
+        ) from error
+    return ffi
+
+
+def library_folders() -> list[Path]:
+    """Where TVM's shared libraries may be."""
+    given = os.environ.get("TVM_LIBRARY_PATH")
+    package = package_folder()
+    return [*([Path(given)] if given else ()), *([package / "lib"] if package else ())]
+
+
+@cache
+def package_folder() -> Path | None:
+    """The folder of the `tvm` package, which is not imported for this."""
+    try:
+        found = importlib.util.find_spec("tvm")
+    except (ImportError, ValueError):
+        return None
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    return Path(places[0]) if places else None
+
+
+@cache
+def has_backend(name: str) -> bool:
+    """Load one of TVM's further libraries ("tvm_compiler", "tvm_runtime_cuda"); False where it is missing, or does not load."""
+    runtime()
+    info = importlib.import_module("tvm_ffi.libinfo")
+    try:
+        info.load_lib_ctypes("tvm", name, "RTLD_LOCAL", extra_lib_paths=library_folders())
+    except (OSError, RuntimeError):
+        return False
+    return True
+
+
+@cache
+def version() -> str:
+    """TVM's version; "" where only its libraries are."""
+    package = package_folder()
+    stated = package / "_version.py" if package else None
+    if stated is not None and stated.exists():
+        found = re.search(r"^__version__\b.*'([^']+)'\s*$", stated.read_text(), re.MULTILINE)
+        if found:
+            return found[1]
+    try:
+        return importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def function(name: str) -> Any:
+    """One of TVM's registered functions; None if what is installed lacks it."""
+    has_backend("tvm_compiler")
+    return runtime().get_global_func(name, allow_missing=True)
+
+
+def load_library(path: str) -> Any:
+    """A module of compiled code. It runs in this process, on our own threads."""
+    module = runtime().load_module(path)
+    serving.attach(path)
+    return module
+
+
+# -- devices ---------------------------------------------------------------------------------------------
+
+
+def gpu(number: int) -> Any:
+    """A GPU of NVIDIA's, which need not exist."""
+    has_backend("tvm_runtime_cuda")
+    return runtime().device("cuda", number)
+
+
+def exists(device: Any) -> bool:
+    """Is the device here?"""
+    return bool(_attribute(device, _EXISTS))
+
+
+def arch_of(device: Any) -> str:
+    """A GPU's architecture, as "sm_90"."""
+    return f"sm_{str(_attribute(device, _ARCH)).replace('.', '')}"
+
+
+def name_of(device: Any) -> str:
+    """Its maker's name for it."""
+    return str(_attribute(device, _NAME))
+
+
+def _attribute(device: Any, number: int) -> Any:
+    return function("runtime.GetDeviceAttr")(device.dlpack_device_type(), device.index, number)
+
+
+# -- running ---------------------------------------------------------------------------------------------
+
+
+class VirtualMachine:
+    """Runs the functions of a compiled module."""
+
+    def __init__(self, module: Any, device: Any) -> None:
+        host = runtime().device("cpu", 0)
+        devices = [host] if device is None else [device, host]
+        self._module = module["vm_load_executable"]()
+        self._module["vm_initialization"](
+            *(number for d in devices for number in (d.dlpack_device_type(), d.index, POOLED))
+        )
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self._module[name]  # type: ignore[no-any-return]
+
+    def watch(self, watcher: Callable[..., int]) -> None:
+        """Call the watcher before and after each call that a function makes."""
+        self._module["set_instrument"](watcher)
+
+
+def uploaded(array: np.ndarray[Any, Any], device: Any) -> Any:
+    """A copy of the array in the device's memory."""
+    given, ffi = np.asarray(array, order="C"), runtime()
+    made = function("runtime.TVMTensorAllocWithScope")(ffi.Shape(given.shape), ffi.dtype(given.dtype.name), device, None)
+    function("runtime.TVMTensorCopyFromBytes")(made, given.ctypes.data_as(ctypes.c_void_p), given.nbytes)
+    return made
+
+
+def downloaded(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A copy of the tensor in the host's memory."""
+    made = np.empty(tuple(tensor.shape), dtype)
+    function("runtime.TVMTensorCopyToBytes")(tensor, made.ctypes.data_as(ctypes.c_void_p), made.nbytes)
+    return made
+
+
+def view(tensor: Any, shape: Sequence[int], dtype: str) -> Any:
+    """The tensor's memory under another shape and type."""
+    return function("runtime.TVMTensorCreateView")(tensor, runtime().Shape(shape), runtime().dtype(dtype), 0)

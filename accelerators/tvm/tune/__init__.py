@@ -1,0 +1,1 @@
+"""Kernels measured in several ways, and what was found."""

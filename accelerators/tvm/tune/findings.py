@@ -1,0 +1,125 @@
+"""What tuning found, kept beside the compile cache: by kernel, the candidates that made the fastest one on this machine.
+
+There is a file for each machine and each state of the kernels' code; any number of processes may read it and add to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accelerators.cache.folder import chosen_folder, private_folder
+from accelerators.cache.store import Store
+from accelerators.errors import AcceleratorError
+from accelerators.process.atomic import replacing
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.run.runtime import version
+
+FOLDER = "tuned"
+"""Where in the cache folder the files are."""
+
+
+@attrs.frozen(slots=True)
+class Found:
+    """What was measured for one kernel."""
+
+    choices: Mapping[str, str]
+    """By name of a choice, the candidate; empty where the cost model's are the best."""
+    seconds: float
+    """How long the kernel takes."""
+    before: float
+    """How long it took as the cost model wanted it, at the same time."""
+    tried: int
+    """How many kernels were measured."""
+
+
+Findings = Mapping[str, Found]
+"""By digest of a body's key."""
+
+
+def digest_of(key: str) -> str:
+    """A body's key in a few letters."""
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def choices_in(found: Findings, key: str) -> Mapping[str, str]:
+    """What was chosen for the body of that key, by name of a choice."""
+    row = found.get(digest_of(key))
+    return {} if row is None else row.choices
+
+
+def findings(config: Mapping[str, Any], machine: Machine) -> Findings:
+    """What was found for this machine; nothing where the cache is off."""
+    folder = chosen_folder(config.get("CACHE_DIR"))
+    if folder is None or machine.kind != "cpu":
+        return {}
+    return _read(_path(folder, machine))
+
+
+def add(config: Mapping[str, Any], machine: Machine, key: str, found: Found) -> None:
+    """Keep what was found for a kernel."""
+    folder = chosen_folder(config.get("CACHE_DIR"))
+    if folder is None:
+        raise AcceleratorError(
+            "what tuning finds is kept in the cache, and the cache is off",
+            where="CACHE_DIR",
+            remedy="Compile the model with a folder there, or without it",
+        )
+    path = _path(folder, machine)
+    with Store(folder).locked(path.stem):
+        known = {**_read(path), digest_of(key): found}
+        private_folder(path.parent)
+        rows = {name: attrs.asdict(row) for name, row in sorted(known.items())}
+        with replacing(path, 0o600) as file:
+            file.write(json.dumps({"machine": str(machine), "kernels": rows}, indent=1).encode())
+
+
+def fingerprint(found: Findings) -> str:
+    """What compiled code depends on, in a few letters; empty where nothing was tuned."""
+    chosen = {name: dict(row.choices) for name, row in found.items() if row.choices}
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16] if chosen else ""
+
+
+def _path(folder: Path, machine: Machine) -> Path:
+    known = f"{machine} {processor()} {version()} {_kernels()}"
+    return folder / FOLDER / f"{hashlib.sha256(known.encode()).hexdigest()[:32]}.json"
+
+
+def _read(path: Path) -> dict[str, Found]:
+    """The file's findings; none if there is no such file, or it is not whole."""
+    try:
+        state = os.stat(path)
+        return dict(_parsed(path, state.st_mtime_ns, state.st_size))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+@cache
+def _parsed(path: Path, _time: int, _size: int) -> Findings:
+    rows = json.loads(path.read_bytes())["kernels"]
+    return {name: Found(**row) for name, row in rows.items()}
+
+
+@cache
+def processor() -> str:
+    """The processor as its maker calls it: two of one instruction set may want other tiles."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+@cache
+def _kernels() -> str:
+    """The kernels' own code: with other code, other choices may be the best."""
+    digest = hashlib.sha256()
+    for path in sorted((Path(__file__).parents[1] / "kernels").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
