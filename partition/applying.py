@@ -45,18 +45,18 @@ def finish(
     planned: Planned, properties: Sequence[SubgraphProperty], graph_attrs: Mapping[str, Any], reasons: Reasons | None = None
 ) -> Graph:
     """Splice the calls in, attach the report, and let the properties see the result."""
-    made = splice(planned.maker.given, planned.groups, planned.order, planned.maker.adjusted)
-    calls = tuple(chosen.made.node.name for chosen in planned.groups if chosen.made is not None)
-    made.attrs.clear()
-    made.attrs.update(graph_attrs)
-    made.attrs["partition_report"] = PartitionReport(plan_of(planned, properties, reasons), calls)
+    result = splice(planned.maker.given, planned.groups, planned.order, planned.maker.adjusted)
+    calls = tuple(chosen.built.node.name for chosen in planned.groups if chosen.built is not None)
+    result.attrs.clear()
+    result.attrs.update(graph_attrs)
+    result.attrs["partition_report"] = PartitionReport(plan_of(planned, properties, reasons), calls)
     planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
     for subject in properties:
-        watched = Witness(Typed(made, made))
-        Hooks(subject, watched).call("post_partition", None, subject.post_partition, made)
+        watched = Witness(Typed(result, result))
+        Hooks(subject, watched).call("post_partition", None, subject.post_partition, result)
         watched.check(subject.name, "post_partition")
     planned.witness.check(properties[-1].name if properties else "", "post_partition")
-    return made
+    return result
 
 
 def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> Graph:
@@ -112,26 +112,26 @@ Maker = tuple[int, SubgraphProperty]
 
 def _plain_ones(plan: Plan) -> list[SubgraphProperty]:
     """For a plan from a file: properties of the same names that make plain calls."""
-    made = []
+    stand_ins = []
     for name in dict.fromkeys(group.property for group in plan.groups):
         plain = SubgraphProperty()
         plain.name = name
-        made.append(plain)
-    return made
+        stand_ins.append(plain)
+    return stand_ins
 
 
 def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:
     """The property of the group's name among those given, or among those that they have for its device."""
-    found = [
+    makers = [
         (i, subject.for_device(group.device))
         for i, subject in enumerate(properties)
         if group.property in (subject.name, subject.for_device(group.device).name)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(makers) == 1:
+        return makers[0]
     raise PartitionError(
         f"the plan has subgraphs of a property {group.property!r}, "
-        + ("which is not among those given" if not found else "and several of those given have this name"),
+        + ("which is not among those given" if not makers else "and several of those given have this name"),
         where="plan.apply",
         remedy="Give all of the properties, under names of their own, or none for plain calls",
     )

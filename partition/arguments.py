@@ -1,4 +1,4 @@
-"""What a user's function takes: hooks may have an argument more than they need, and get it where they name it."""
+"""What a user's function takes: a hook may name one more argument than it needs, and gets it then."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def list_properties(backend: str) -> tuple[PropertyFactory, ...]:
 
 def make_properties(backend: str) -> list[SubgraphProperty]:
     """A fresh property from each of a backend's factories."""
-    made = []
+    properties = []
     for factory in _known(backend):
         title = getattr(factory, "__name__", repr(factory))
         try:
@@ -92,8 +92,8 @@ def make_properties(backend: str) -> list[SubgraphProperty]:
             raise hook_error(title, "factory", f"backend {backend!r}", raised(error)) from error
         if not isinstance(fresh, SubgraphProperty):
             raise hook_error(title, "factory", f"backend {backend!r}", not_a("a SubgraphProperty", fresh))
-        made.append(fresh)
-    return made
+        properties.append(fresh)
+    return properties
 
 
 def _known(backend: str) -> list[PropertyFactory]:

@@ -35,11 +35,11 @@ class Draft:
     exits: list[tuple[int, int]]
     """The values that leave, as (op, output), ascending."""
     foreign: bool = False
-    """Did the property put other inputs in their places?"""
+    """Did the property put other inputs in the stead of the body's own?"""
 
 
 def find_exits(index: OpIndex, groups: Sequence[Sequence[int]]) -> list[Exits]:
-    """For each group the values used by nodes outside it or returned by the graph. Linear."""
+    """For each group, the values that nodes outside it use or that the graph returns. Linear."""
     owner = [-1] * len(index)
     for k, group in enumerate(groups):
         for v in group:
@@ -119,17 +119,18 @@ def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool)
 def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
     """The closed graph: the group's own nodes where nothing changed, else copies that read the inputs."""
     nodes = index.nodes
-    made: dict[Node, Node] = {}  # copies
+    copies: dict[Node, Node] = {}  # copies
     stands: dict[Node, dict[int, list[NodeEntry]]] = {}  # the inputs that stand for an outer value, the first one last
     for outer, variable in zip(reversed(draft.entries), reversed(draft.variables), strict=True):
         if variable is not outer.node:
             stands.setdefault(outer.node, {}).setdefault(outer.index, []).append(NodeEntry(variable, 0))
 
     def inner(entry: NodeEntry | None) -> NodeEntry | None:
-        """What stands for a value inside; the same object if that is no other."""
+        """The value that stands for an outer value inside the body; the same object where nothing else stands for it.
+        """
         if entry is None:
             return None
-        copy = made.get(entry.node)
+        copy = copies.get(entry.node)
         if copy is not None:
             return NodeEntry(copy, entry.index)
         variables = stands.get(entry.node)
@@ -147,13 +148,13 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
         copy = node
         if node.captures or node.after or crossing:
             captures = tuple(map(inner, node.captures))
-            after = tuple([made.get(o, o) for o in node.after if o in inside])
+            after = tuple([copies.get(o, o) for o in node.after if o in inside])
             metadata = noted_after(node) if crossing else node.metadata
-            made[node] = copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
+            copies[node] = copy = node.evolve(inputs=inputs, captures=captures, after=after, metadata=metadata)
         elif any(map(is_not, inputs, node.inputs)):
-            made[node] = copy = node.evolve(inputs=inputs)
+            copies[node] = copy = node.evolve(inputs=inputs)
         kept.append(copy)
-    outputs = [NodeEntry(made.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
+    outputs = [NodeEntry(copies.get(nodes[v], nodes[v]), i) for v, i in draft.exits]
     if draft.foreign:
         return Graph(outputs, draft.variables, name, index.graph.opsets, nodes=[*draft.constants, *kept])
     ordered = _in_order([*draft.variables, *draft.constants], kept)
@@ -161,7 +162,10 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
 
 
 def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
-    """The nodes in a graph's order. Where all places agree with it, as in most graphs, nothing has to be looked for."""
+    """The nodes in a graph's order.
+
+    Where the places of all agree with it, as in most graphs, no node has to be searched for.
+    """
     if len(sources) > 1:
         sources.sort(key=PLACE)
     last = sources[-1].place if sources else -1
@@ -174,5 +178,5 @@ def _in_order(sources: list[Node], ops: list[Node]) -> tuple[Node, ...]:
 
 def common_affinity(affinities: Iterable[str | None]) -> str | None:
     """The one affinity that all have; None if they differ."""
-    found = set(affinities)
-    return found.pop() if len(found) == 1 else None
+    distinct = set(affinities)
+    return distinct.pop() if len(distinct) == 1 else None

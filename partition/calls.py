@@ -26,7 +26,7 @@ class Chosen:
     """One group of a property, with the name that its call will have."""
 
     order: int
-    """Which of the properties chose it."""
+    """The number of the property that chose it."""
     index: int
     """Its number among the property's, by the position of its first node."""
     device: str | None
@@ -41,12 +41,12 @@ class Chosen:
     """Does each outer value enter once?"""
     selector: Chooser | None = None
     """The selector that it grew by, or the pattern that it matched; None for a plan from a file."""
-    made: Made | None = None
-    """Its call, once it is made."""
+    built: BuiltCall | None = None
+    """The call that stands for it, once it is built."""
 
 
 @attrs.frozen(slots=True, eq=False)
-class Made:
+class BuiltCall:
     """A call that waits to be connected."""
 
     node: Node
@@ -54,7 +54,7 @@ class Made:
     body: Graph
     """The body that it was shown."""
     draft: Draft
-    """What enters and leaves."""
+    """The values that enter and leave the subgraph."""
 
 
 class CallMaker:
@@ -72,7 +72,7 @@ class CallMaker:
         self.adjusted: dict[int, Node] = {}
         """Nodes that stay in the graph, but changed by `adjust_subgraph_node`."""
         self.notes = list(typed.notes)
-        """What a reader of the report should know."""
+        """Notes for the report."""
         self._taken = taken
         self._connecting = Connecting(index.graph, taken)
 
@@ -114,7 +114,7 @@ class CallMaker:
             node = node.evolve(subgraph=with_own_names(node.subgraph, own, self._taken))
         if self._declared is not None and hooks.sees_bodies:
             node, draft = self._undone(self._declared, node, draft)
-        chosen.made = Made(self._titled(chosen, node, extra), body, draft)
+        chosen.built = BuiltCall(self._titled(chosen, node, extra), body, draft)
         return None
 
     @staticmethod
@@ -151,13 +151,13 @@ class CallMaker:
 
     def _adjust(self, chosen: Chosen) -> None:
         nodes = [self.index.nodes[v] for v in chosen.members]
-        made = chosen.hooks.adjust(nodes, chosen.index, chosen.selector)
-        for v, old, new in zip(chosen.members, nodes, made, strict=True):
+        adjusted = chosen.hooks.adjust(nodes, chosen.index, chosen.selector)
+        for v, old, new in zip(chosen.members, nodes, adjusted, strict=True):
             if new is not old:
                 self.adjusted[v] = new if self._declared is None else self._declared.adjusted(old, new)
 
     def _check_created(self, chosen: Chosen, node: Node, draft: Draft, first: Node) -> None:
-        """As many outputs as the body, no other device, and no control dependencies."""
+        """Check that the node has as many outputs as the body, no other device, and no control dependencies."""
         hooks, hook = chosen.hooks, "create_subgraph_node"
         hooks.check_device(hook, first, node)
         given, wanted = len(node.output_names), len(draft.exits)

@@ -34,9 +34,9 @@ class Watchers:
     """Who is told how subgraphs grow, step by step."""
 
     walk: growth.WalkObserver | None = None
-    """Of growth "walk"."""
+    """What watches growth "walk"."""
     seed: growth.SeedObserver | None = None
-    """Of growth "seed"."""
+    """What watches growth "seed"."""
 
 
 NOBODY = Watchers()
@@ -113,7 +113,7 @@ def _grown(
     free: list[bool],
     observer: growth.SeedObserver | None,
 ) -> tuple[Groups, Evidence]:
-    """Growth of a stateless selector."""
+    """The groups of a stateless selector, by the growth that is asked for."""
     nodes = index.nodes
     evidence = Evidence(hooks.name, how, repr(selector), selector=selector)
     accept = None
@@ -251,7 +251,7 @@ class LabelWalk:
         return candidates
 
     def reset(self) -> None:
-        """There is no state."""
+        """Do nothing, because the selector has no state."""
 
 
 class WalkSelectors:
@@ -271,8 +271,8 @@ class WalkSelectors:
         return self._latest
 
     def __call__(self) -> AskedSelector:
-        made, self._first = self._first, None
-        fresh = self.hooks.new_selector() if made is None else made
+        selector, self._first = self._first, None
+        fresh = self.hooks.new_selector() if selector is None else selector
         if not isinstance(fresh, SubgraphSelector):
             raise self.hooks.error("create_subgraph_selector", None, "it returned a selector first, and then a Pattern")
         self._latest = fresh

@@ -1,7 +1,7 @@
 """Selectors made of selectors: `a | b`, `a & b`, `~a`.
 
-Every question goes to every part, in order, even where the first answer decides: so each part that keeps state sees
-all that it would see alone.
+Every question goes to every part, in order, even where the first answer decides. Therefore each part that keeps state
+is asked all that it would be asked alone.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Combined(SubgraphSelector):
         return dict.fromkeys(name for part in self.parts for name in part.op_names())
 
     def _labelers(self) -> list[Labeler] | None:
-        """Those of the parts, if each has one."""
-        found = [labeler for part in self.parts if (labeler := part.labeler()) is not None]
-        return found if len(found) == len(self.parts) else None
+        """The labelers of the parts; None unless each part has one."""
+        labelers = [labeler for part in self.parts if (labeler := part.labeler()) is not None]
+        return labelers if len(labelers) == len(self.parts) else None
 
     @property
     def by_affinity(self) -> bool:

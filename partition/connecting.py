@@ -23,7 +23,8 @@ class Connecting:
         self._brought: dict[Node, Node] = {}
 
     def connected(self, hooks: Hooks, node: Node, draft: Draft, body: Graph, first: Node) -> Node:
-        """The node reading the graph's values: the outer value for each of the body's inputs, constants as they are.
+        """The node, made to read the graph's values: the outer value for each of the body's inputs, and constants as
+        they are.
 
         It has to read each of the body's inputs, unless the property connects its nodes itself."""
         outer = dict(zip(draft.variables, draft.entries, strict=True))
@@ -43,14 +44,14 @@ class Connecting:
             return outer.get(entry.node, entry)
 
         inputs = tuple([None if entry is None else mapped(entry) for entry in node.inputs])
-        made = node.evolve(inputs=inputs, captures=tuple(map(mapped, node.captures)))
+        connected = node.evolve(inputs=inputs, captures=tuple(map(mapped, node.captures)))
         if not hooks.overrides("connect_subgraph_inputs"):
-            read = set(made.reads)
+            read = set(connected.reads)
             missing = [v.name for v, entry in zip(draft.variables, draft.entries, strict=True) if entry not in read]
             if missing:
                 cause = f"it returned a node that reads something, and not the subgraph's inputs {', '.join(missing)}"
                 raise hooks.error("create_subgraph_node", first, cause, f"{EACH}; or override connect_subgraph_inputs")
-        return made
+        return connected
 
     def _wrong(self, entry: NodeEntry, node: Node, inner: set[str], leaving: set[str]) -> str | None:
         """Why the node may not read this."""

@@ -41,7 +41,7 @@ class Declared:
         return None if entry is None else self.entry(entry)
 
     def adjusted(self, copy: Node, changed: Node) -> Node:
-        """What a hook made of a copied node, reading the given graph's values."""
+        """The node that a hook made from a copied node, made to read the given graph's values."""
         own = self._own.get(copy)
         if own is None:
             return changed
@@ -51,11 +51,11 @@ class Declared:
         """A body whose ops have the types that they have in the given graph, unless a hook gave them others. Linear."""
 
         def visit(node: Node, rewriter: Rewriter) -> None:
-            made = rewriter.rebuilt(node)
+            rebuilt = rewriter.rebuilt(node)
             pair = self._pairs.get(node.name) if node.is_op else None
             if pair is not None:
-                made = self._restored(made, *pair)
-            rewriter.keep(node, map_bodies(made, self.body))
+                rebuilt = self._restored(rebuilt, *pair)
+            rewriter.keep(node, map_bodies(rebuilt, self.body))
 
         return rewrite(body, visit)
 

@@ -1,4 +1,4 @@
-"""What a user's hook did wrong, said in one message that names the property, the hook and the node."""
+"""Errors about what a user's hook did wrong: one message names the property, the hook and the node."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class PartitionError(PartitaError):
 
 def hook_error(property_name: str, hook: str, node: Node | str | None, cause: str, remedy: str | None = None) -> PartitionError:
     """The error for a hook of a property, at a node (or at what the text says)."""
-    place = f"property {property_name!r}, hook {hook}"
+    title = f"property {property_name!r}, hook {hook}"
     if isinstance(node, Node):
-        place += f", node {node.name!r} ({node.op})"
+        title += f", node {node.name!r} ({node.op})"
     elif node is not None:
-        place += f", {node}"
-    return PartitionError(cause, where=place, remedy=remedy)
+        title += f", {node}"
+    return PartitionError(cause, where=title, remedy=remedy)
 
 
 class WrongAnswer(Exception):

@@ -1,4 +1,4 @@
-"""What one property's choice left behind, from which every border can be explained later."""
+"""The record of one property's choice, from which every border can be explained later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Evidence:
     growth: str
     """How subgraphs grew; "pattern" where a pattern was matched."""
     asks: str
-    """What decided, in words: the selector or the pattern."""
+    """The selector or the pattern that decided, in words."""
     labels: Sequence[Hashable | None] | None = None
     """What the selector sees in each node, where its answers are "equal labels"; None marks unsupported nodes."""
     by_affinity: bool = False
@@ -42,22 +42,22 @@ class Evidence:
     unexpanded: dict[int, int] = attrs.Factory(dict)
     """Nodes of a hub-like walk whose neighbours were not asked for, and the closed node that reaches them."""
     missed: dict[int, Missed] = attrs.Factory(dict)
-    """By anchor, matches of the pattern that were not taken."""
+    """The matches of the pattern that were not taken, by their anchors."""
     limited: dict[int, str] = attrs.Factory(dict)
     """Nodes of subgraphs that a limit dropped, and the limit in words."""
     declined: dict[int, str] = attrs.Factory(dict)
     """Nodes of subgraphs that a hook gave back, and which hook."""
     notes: list[str] = attrs.Factory(list)
-    """What else there is to say."""
+    """Further notes for the report."""
     selector: SubgraphSelector | Pattern | None = None
     """The selector or pattern that chose the groups; of a walk the first selector."""
     selectors: dict[int, SubgraphSelector] = attrs.Factory(dict)
-    """By the first node of a group, the selector of its own that it grew by in a walk."""
+    """The selector that each group grew by in a walk, by the group's first node."""
     repairs: list[Repair] = attrs.Factory(list)
     """Subgraphs of growth "seed" that were split because they would have closed a cycle with another."""
 
     def selector_of(self, group: Sequence[int]) -> SubgraphSelector | Pattern | None:
-        """What chose the group."""
+        """The selector or pattern that chose the group."""
         return self.selectors.get(group[0], self.selector)
 
 

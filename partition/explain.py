@@ -100,7 +100,7 @@ class Explanation:
         return None if k < 0 else self.evidence[self.groups[k].order].passed.get((u, v))
 
     def _apart(self, evidence: Evidence, other: int) -> Reason:
-        """Both ends are wanted by the same property, and the edge was not refused."""
+        """The reason why two ops are apart that the same property wants, though it did not refuse the edge."""
         k = self.owner[other]
         if k < 0:
             return "unselected", f"no subgraph of {evidence.property!r} reached {self.name(other)!r}"
@@ -116,12 +116,12 @@ class Explanation:
         reason = self._not_offered(v)
         if reason is not None:
             return reason
-        found = [self._refusal(evidence, v) for evidence in self.evidence]
-        if not found:
+        refusals = [self._refusal(evidence, v) for evidence in self.evidence]
+        if not refusals:
             return "unsupported", "there is no property"
-        rules = [rule for rule, _ in found]
+        rules = [rule for rule, _ in refusals]
         rule = next((r for r in rules if r not in ("unsupported", "pattern")), rules[0])
-        return rule, "; ".join(dict.fromkeys(text for _, text in found))
+        return rule, "; ".join(dict.fromkeys(text for _, text in refusals))
 
     def _refusal(self, evidence: Evidence, v: int) -> Reason:
         reason = self._given_back(evidence, v)
@@ -145,7 +145,7 @@ class Explanation:
         return "call", f"{self.name(v)!r} is a call that an earlier partition made"
 
     def _given_back(self, evidence: Evidence, v: int) -> Reason | None:
-        """It was in a group of this property that is no more."""
+        """The reason, if the op was in a group of this property that was given back."""
         if v in evidence.declined:
             return "hook", f"{HOOKS[evidence.declined[v]]} for its subgraph, by {evidence.property!r}"
         if v in evidence.limited:
@@ -167,7 +167,7 @@ class Explanation:
 
     @staticmethod
     def _why_not(evidence: Evidence, node: Node) -> str | None:
-        """The selector's own reason."""
+        """The reason that the selector itself gives."""
         if not isinstance(evidence.selector, SubgraphSelector):
             return None
         try:

@@ -35,8 +35,8 @@ def _lines(graph: Graph) -> Iterator[str]:
 def _attributes(node: Node) -> list[tuple[str, str]]:
     if node.value is not None:
         return [("value", _text(node.value))]
-    found = [(key, _text(value)) for key, value in sorted(node.attrs.items())] if node.attrs else []
-    return found if node.subgraph is None else [*found, ("subgraph", fingerprint(node.subgraph))]
+    attributes = [(key, _text(value)) for key, value in sorted(node.attrs.items())] if node.attrs else []
+    return attributes if node.subgraph is None else [*attributes, ("subgraph", fingerprint(node.subgraph))]
 
 
 def _text(value: object) -> str:

@@ -21,11 +21,11 @@ from partition.with_types import Typed
 Answer = TypeVar("Answer")
 
 Chooser = SubgraphSelector | Pattern
-"""What chose a subgraph."""
+"""A selector or a pattern that chose a subgraph."""
 
 
 class _Before:
-    """What one graph looked like."""
+    """The state of one graph before the hooks saw it."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -57,7 +57,9 @@ class _Before:
 class Witness:
     """What the graph looked like before the hooks saw it, to tell whether one of them changed it.
 
-    As a context it puts the graph back when anything is raised: a hook may change it first and fail then."""
+    As a context manager it puts the graph back when an error is raised, because a hook may change the graph before it
+    fails.
+    """
 
     def __init__(self, typed: Typed) -> None:
         """Of the graph that the hooks see, and of that which was given: a hook may have kept it."""
@@ -141,10 +143,10 @@ class Hooks:
 
     def new_selector(self, node: Node | None = None) -> SubgraphSelector | Pattern:
         """A selector (or pattern) of the property's."""
-        made = self.call("create_subgraph_selector", node, self.property.create_subgraph_selector)
-        if not isinstance(made, (SubgraphSelector, Pattern)):
-            raise self.error("create_subgraph_selector", node, not_a("a SubgraphSelector or a Pattern", made))
-        return made
+        selector = self.call("create_subgraph_selector", node, self.property.create_subgraph_selector)
+        if not isinstance(selector, (SubgraphSelector, Pattern)):
+            raise self.error("create_subgraph_selector", node, not_a("a SubgraphSelector or a Pattern", selector))
+        return selector
 
     def ask(self, hook: str, node: Node, question: Callable[..., Any], *args: Node) -> bool:
         """A question of yes or no about `node`."""
@@ -161,7 +163,7 @@ class Hooks:
         raise self.error(hook, node, not_a("a bool", answer), "Selectors answer True or False; bool(...) makes one of any value")
 
     def review(self, subgraph: Graph, index: int, node: Node) -> Mapping[str, Any] | None:
-        """What `review_subgraph` adds to the call; None if it says no."""
+        """The attributes that `review_subgraph` adds to the call; None if the hook refuses the subgraph."""
         if not self.overrides("review_subgraph"):
             return {}
         answer = self.call("review_subgraph", node, self.property.review_subgraph, subgraph, index)
@@ -174,24 +176,24 @@ class Hooks:
     def init_inputs(self, variables: list[Node], entries: Sequence[NodeEntry], node: Node) -> list[Node]:
         """The body's inputs as `init_subgraph_inputs` wants them."""
         hook, kind = "init_subgraph_inputs", f"{len(variables)} variables"
-        made = self.call_for_list(hook, node, kind, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
-        if len(made) != len(variables) or not all(isinstance(v, Node) and v.is_variable for v in made):
-            raise self.error(hook, node, not_a(kind, made))
-        if len(set(made)) < len(made):
+        returned = self.call_for_list(hook, node, kind, self.property.init_subgraph_inputs, tuple(variables), tuple(entries))
+        if len(returned) != len(variables) or not all(isinstance(v, Node) and v.is_variable for v in returned):
+            raise self.error(hook, node, not_a(kind, returned))
+        if len(set(returned)) < len(returned):
             raise self.error(hook, node, "it returned one variable for two inputs")
-        return made
+        return returned
 
     def create(self, subgraph: Graph, index: int, node: Node, selector: Chooser | None) -> Node | None:
         """The node that `create_subgraph_node` makes; None if it leaves the nodes as they were."""
         hook = "create_subgraph_node"
-        made = self.call(hook, node, self._with_selector(hook, selector), subgraph, index)
-        if made is None:
+        created = self.call(hook, node, self._with_selector(hook, selector), subgraph, index)
+        if created is None:
             return None
-        if not isinstance(made, Node):
-            raise self.error(hook, node, not_a("a Node or None", made))
-        if not made.is_op:
-            raise self.error(hook, node, not_a("an op or a call", made))
-        return made
+        if not isinstance(created, Node):
+            raise self.error(hook, node, not_a("a Node or None", created))
+        if not created.is_op:
+            raise self.error(hook, node, not_a("an op or a call", created))
+        return created
 
     def _with_selector(self, hook: str, selector: Chooser | None) -> Callable[..., Any]:
         """The hook; given the selector too if it has an argument of that name."""
@@ -209,24 +211,24 @@ class Hooks:
             answer = function(tuple(nodes), index)
             return nodes if answer is None else answer
 
-        made = self.call_for_list(hook, nodes[0], kind, ask)
-        if len(made) != len(nodes) or not all(isinstance(node, Node) for node in made):
-            raise self.error(hook, nodes[0], not_a(kind, made))
-        for old, new in zip(nodes, made, strict=True):
+        returned = self.call_for_list(hook, nodes[0], kind, ask)
+        if len(returned) != len(nodes) or not all(isinstance(node, Node) for node in returned):
+            raise self.error(hook, nodes[0], not_a(kind, returned))
+        for old, new in zip(nodes, returned, strict=True):
             if _interface(new) != _interface(old):
                 cause = "its copy reads or makes other values than the node"
                 raise self.error(hook, old, cause, "Change it with node.evolve(attrs=...)")
             self.check_device(hook, old, new)
-        return made
+        return returned
 
-    def check_device(self, hook: str, first: Node, made: Node) -> None:
+    def check_device(self, hook: str, first: Node, created: Node) -> None:
         """A device's own property makes nodes for that device: nobody asked another one."""
-        if self.device is not None and made.affinity not in (None, self.device):
-            cause = f"it returned a node with the affinity {made.affinity!r}, for a subgraph on {self.device!r}"
+        if self.device is not None and created.affinity not in (None, self.device):
+            cause = f"it returned a node with the affinity {created.affinity!r}, for a subgraph on {self.device!r}"
             remedy = "Leave the affinity out; create_subgraph_node returns None to give a subgraph to the next device"
             raise self.error(hook, first, cause, remedy)
 
 
 def _interface(node: Node) -> tuple[object, ...]:
-    """What connects the node to others."""
+    """The parts of a node that connect it to others, for a comparison."""
     return node.name, node.inputs, node.captures, node.after, node.output_names, len(node.output_types)

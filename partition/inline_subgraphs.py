@@ -16,31 +16,34 @@ from passes.registry import REQUESTS
 
 @register_pass("InlineSubgraphs", keeps=("shape", "dtype", *REQUESTS))
 def inline_subgraphs(g: Graph, calls: str | Sequence[str] | Callable[[Node], bool] | None = None) -> Graph:
-    """The graph with the bodies of its calls in their places: all calls, those named, or those that a predicate likes.
+    """The graph with calls replaced by their bodies: all calls, those that are named, or those that a predicate
+    accepts.
 
     Calls inside bodies are inlined too. What was partitioned and then inlined is the original graph again. An op that a property
     made without a body stays as it is."""
     if calls is None or callable(calls):
-        made = inline_calls(g, calls)
+        inlined = inline_calls(g, calls)
     else:
         names = [calls] if isinstance(calls, str) else list(calls)
         missing = [name for name in names if name not in g or not g[name].is_call]
         if missing:
             raise PartitionError(f"there is no call {missing[0]!r}", where=f"graph {g.name!r}")
         wanted = frozenset(names)
-        made = inline_calls(g, lambda node: node.name in wanted)
-    return _with_control(made) if any(AFTER in node.metadata for node in made.nodes) else made
+        inlined = inline_calls(g, lambda node: node.name in wanted)
+    return _with_control(inlined) if any(AFTER in node.metadata for node in inlined.nodes) else inlined
 
 
 def _with_control(g: Graph) -> Graph:
-    """Control dependencies that crossed a border, found again by name where all of their nodes are back."""
-    found: dict[str, Node] = {}
+    """The graph with the control dependencies that crossed a border, where all their nodes are in the graph again by
+    name.
+    """
+    restored: dict[str, Node] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        names = names_after(made) if AFTER in made.metadata else None
-        if names is not None and all(name in found for name in names):
-            made = made.evolve(after=tuple(found[name] for name in names), metadata=without_note(made))
-        found[node.name] = rewriter.keep(node, made)
+        rebuilt = rewriter.rebuilt(node)
+        names = names_after(rebuilt) if AFTER in rebuilt.metadata else None
+        if names is not None and all(name in restored for name in names):
+            rebuilt = rebuilt.evolve(after=tuple(restored[name] for name in names), metadata=without_note(rebuilt))
+        restored[node.name] = rewriter.keep(node, rebuilt)
 
     return rewrite(g, visit)

@@ -21,7 +21,7 @@ REPORT = "partition_report"
 """The graph attribute that says what was done and why."""
 
 Which = Callable[[Node], bool]
-"""Of a node that has a body (or several): are they to be partitioned?"""
+"""Says of a node with bodies whether they are to be partitioned."""
 
 
 def partition_inside(g: Graph, inside: bool | Which, partition: Callable[[Graph, Graph], Graph]) -> Graph:
@@ -78,8 +78,8 @@ def _filled(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
     """The graph with what is done of the bodies in it."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        rewriter.keep(node, map_bodies(made, done.__getitem__) if node.bodies else made)
+        rebuilt = rewriter.rebuilt(node)
+        rewriter.keep(node, map_bodies(rebuilt, done.__getitem__) if node.bodies else rebuilt)
 
     return rewrite(graph, visit)
 
@@ -98,13 +98,13 @@ def _innermost_first(g: Graph) -> Iterator[Graph]:
             waiting += [(body, False) for node in reversed(graph.nodes) for _, body in reversed(node.bodies)]
 
 
-def _with_notes(made: Graph, reports: Sequence[PartitionReport], passed_by: Sequence[str]) -> Graph:
+def _with_notes(filled: Graph, reports: Sequence[PartitionReport], passed_by: Sequence[str]) -> Graph:
     """The graph with a report that says what happened inside, under the notes of the report that it had."""
-    known = made.attrs.get(REPORT)
+    known = filled.attrs.get(REPORT)
     if not isinstance(known, PartitionReport):
-        known = PartitionReport(Plan(made.name, (), (), WrittenReasons((), ()), made), ())
+        known = PartitionReport(Plan(filled.name, (), (), WrittenReasons((), ()), filled), ())
     plan = attrs.evolve(known.plan, notes=(*known.notes, *_notes(reports, passed_by)))
-    return made.evolve(attrs={**made.attrs, REPORT: attrs.evolve(known, plan=plan)})
+    return filled.evolve(attrs={**filled.attrs, REPORT: attrs.evolve(known, plan=plan)})
 
 
 def _notes(reports: Sequence[PartitionReport], passed_by: Sequence[str]) -> Iterator[str]:

@@ -36,8 +36,10 @@ class Matcher:
     """One run of one pattern over a graph.
 
     Where inner values must stay inside, a value with more readers than a match has nodes ends it, so each anchor costs a
-    constant: near-linear. Without operands each (part, node) is gone through once for an anchor, by its longest way. Nothing
-    is lost by that: if inner values stay inside on one way to a node, every other way there has only nodes of that one."""
+    constant: near-linear. Without operands each (part, node) is gone through once for an anchor, by its longest way.
+    No match is lost: if inner values stay inside on one way to a node, every other way to it has only nodes of that
+    way.
+    """
 
     def __init__(self, index: OpIndex, pattern: Pattern, free: Sequence[bool], fixed: Sequence[Sequence[int]], ask: Ask) -> None:
         self.index = index
@@ -70,15 +72,15 @@ class Matcher:
         return taken
 
     def _match_at(self, anchor: int) -> Members | None:
-        found: dict[frozenset[int], Members] = {}  # the same nodes may match in several ways
+        matches: dict[frozenset[int], Members] = {}  # the same nodes may match in several ways
         self._walked.clear()
         for k, part in enumerate(self.pattern.parts):
             for members in self._at(part, anchor, None, ()):
                 for match in self._onward(k, anchor, members):
-                    found.setdefault(frozenset(match), match)
+                    matches.setdefault(frozenset(match), match)
             if not part.optional:
                 break
-        for match in sorted(found.values(), key=len, reverse=True):
+        for match in sorted(matches.values(), key=len, reverse=True):
             if self._accept(anchor, match):
                 return match
         return None
@@ -123,10 +125,10 @@ class Matcher:
         inputs = list(self.index.nodes[v].inputs)
         if via is not None:
             source = self.index.nodes[via]
-            place = next((i for i, e in enumerate(inputs) if e is not None and e.node is source), None)
-            if place is None:
-                return  # it is only captured
-            del inputs[place]
+            slot = next((i for i, e in enumerate(inputs) if e is not None and e.node is source), None)
+            if slot is None:
+                return  # the value is only captured
+            del inputs[slot]
         node = self.index.nodes[v]
         listed = part.operands
         orders = permutations(listed) if node.op in COMMUTATIVE and not node.domain else iter([listed])

@@ -25,12 +25,12 @@ def with_own_names(graph: Graph, own: Container[str], taken: set[str]) -> Graph:
     """The graph with each op renamed whose name is taken, unless it is the op's `own`."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        rebuilt = rewriter.rebuilt(node)
         if node.is_op:
-            made = map_bodies(made, lambda body: with_own_names(body, own, taken))
+            rebuilt = map_bodies(rebuilt, lambda body: with_own_names(body, own, taken))
             if node.name not in own:
                 name = unique(node.name, taken)
-                made = made if name == node.name else made.evolve(name=name)
-        rewriter.keep(node, made)
+                rebuilt = rebuilt if name == node.name else rebuilt.evolve(name=name)
+        rewriter.keep(node, rebuilt)
 
     return rewrite(graph, visit)

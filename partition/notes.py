@@ -41,7 +41,7 @@ def _touch(index: OpIndex, groups: Sequence[Sequence[int]]) -> bool:
 
 def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
     missing = {domain_and_op(name): name for name in chooser.op_names()}
-    for node in index.nodes:  # as a rule, all are met soon
+    for node in index.nodes:  # most graphs have all of these ops near their beginning
         if not missing:
             return
         missing.pop((node.domain, node.op or ""), None)

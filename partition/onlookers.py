@@ -1,4 +1,4 @@
-"""Who looks at the types of values? Where nobody does, none have to be inferred before partitioning."""
+"""Whether a property or selector looks at the types of values; where none does, none have to be inferred."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def own_hooks(subject: SubgraphProperty) -> set[str]:
 
 
 def looks_at_types(subject: SubgraphProperty) -> bool:
-    """May the property, or what it selects by, look at a type? Not if it goes by op names or affinities alone."""
+    """May the property, or its selector, look at a type? No, if it goes by op names or affinities alone."""
     if type(subject) is AffinityProperty:
         return any(not own_hooks(own).isdisjoint(SEEING) for own in subject.properties.values())
     if type(subject) is PatternProperty:

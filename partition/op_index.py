@@ -21,7 +21,7 @@ class ReadAlone:
     constant: Node
     """The constant."""
     alone: set[int] = attrs.field(factory=set)
-    """Those ops."""
+    """The ops that read the constant and nothing but constants."""
     readers: list[int] = attrs.field(factory=list)
     """All ops that read it, ascending."""
 
@@ -68,25 +68,25 @@ class OpIndex:
 
     def read_alone(self) -> list[ReadAlone]:
         """The constants that are read by ops which read nothing but constants. Linear."""
-        found: dict[Node, ReadAlone] = {}
+        constants: dict[Node, ReadAlone] = {}
         for v, node in enumerate(self.nodes):
             if not self.preds[v] or node.after:
                 reads = node.reads
                 if reads and all(entry.node.value is not None for entry in reads):
                     for entry in reads:
-                        found.setdefault(entry.node, ReadAlone(entry.node)).alone.add(v)
+                        constants.setdefault(entry.node, ReadAlone(entry.node)).alone.add(v)
         whole = self.graph.index
-        reading = {i for constant in found for i in whole.consumers[whole.number[constant]]}
+        reading = {i for constant in constants for i in whole.consumers[whole.number[constant]]}
         for i in sorted(reading):
             node = whole.nodes[i]
             for source in dict.fromkeys(entry.node for entry in node.reads):
-                if source in found:
-                    found[source].readers.append(self.number[node])
-        return list(found.values())
+                if source in constants:
+                    constants[source].readers.append(self.number[node])
+        return list(constants.values())
 
 
 def build_op_index(graph: Graph) -> OpIndex:
-    """Linear."""
+    """The index of the graph's ops. Linear."""
     whole = graph.index
     nodes = [node for node in graph.nodes if node.op is not None and node.value is None]
     if len(nodes) == len(graph.nodes):
@@ -107,23 +107,23 @@ def build_op_index(graph: Graph) -> OpIndex:
 
 def consumers(preds: Sequence[Sequence[int]]) -> list[list[int]]:
     """The edges the other way round, each once."""
-    found: list[list[int]] = [[] for _ in preds]
+    readers: list[list[int]] = [[] for _ in preds]
     for v, producers in enumerate(preds):
         for u in producers:
-            known = found[u]
+            known = readers[u]
             if not known or known[-1] != v:
                 known.append(v)
-    return found
+    return readers
 
 
 def _control_alone(nodes: list[Node], number: dict[Node, int]) -> Edges:
     """The edges from nodes that another comes after without reading anything of theirs."""
-    found: set[tuple[int, int]] = set()
+    edges: set[tuple[int, int]] = set()
     for v, node in enumerate(nodes):
         if node.after:
             read = {entry.node for entry in node.reads}
-            found.update((number[other], v) for other in node.after if other not in read and other in number)
-    return frozenset(found)
+            edges.update((number[other], v) for other in node.after if other not in read and other in number)
+    return frozenset(edges)
 
 
 def _live(graph: Graph, number: dict[Node, int], preds: Preds) -> bytearray:

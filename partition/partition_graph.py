@@ -45,24 +45,26 @@ def partition_graph(
 ) -> Graph:
     """The graph with each subgraph replaced by one call.
 
-    What decides is the property given (or several, in order), else the backend's, else `g.attrs["subgraph_property"]`, which is
-    consumed, else the affinities of the nodes. `growth` and the limits override the properties' own; other options go to their
-    `pre_partition`. Unless `infer_types` is False, selectors and hooks see the types of a graph that has none, as InferType
-    finds them. `inside` partitions bodies instead, at any depth: those of the calls that a partition made, and of If, Loop
-    and Scan (or of the nodes that it says yes to)."""
-    made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
+    The groups are chosen by the property given (or several, in order), else by the backend's, else
+    `g.attrs["subgraph_property"]`, which is consumed, else the affinities of the nodes. `growth` and the limits
+    override the properties' own; other options go to their `pre_partition`. Unless `infer_types` is False, selectors
+    and hooks see the types of a graph that has none, as InferType finds them. `inside` partitions bodies instead, at
+    any depth: those of the calls that a partition made, and of If, Loop and Scan (or of the nodes that it says yes
+    to).
+    """
+    chosen = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
     if not (isinstance(inside, bool) or callable(inside)):
         remedy = "Give True, or a function that says of a node whether its bodies are to be partitioned"
         raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
     with collector_paused():
         if not inside:
             properties = choose_properties(g, subgraph_property, backend)
-            return _partition(with_types(g, infer_types, properties), properties, made, names_in(g))
+            return _partition(with_types(g, infer_types, properties), properties, chosen, names_in(g))
         taken = names_in(g)
         typed = TypedBodies(with_types(g, infer_types))
 
         def partition(body: Graph, filled: Graph) -> Graph:
-            return _partition(typed.of(body, filled), _choose_inside(g, subgraph_property, backend), made, taken)
+            return _partition(typed.of(body, filled), _choose_inside(g, subgraph_property, backend), chosen, taken)
 
         done = partition_inside(g, inside, partition)
         return done.evolve(attrs={key: value for key, value in done.attrs.items() if key != PROPERTY})
@@ -106,8 +108,8 @@ def plan(
     properties = choose_properties(g, subgraph_property, backend)
     _check_options(properties, options)
     with collector_paused():
-        made = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
-        planner = Planner(with_types(g, infer_types, properties), made)
+        chosen = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
+        planner = Planner(with_types(g, infer_types, properties), chosen)
         with planner.witness:
             return plan_of(planner.run(properties, make_calls=False), properties)
 
@@ -172,9 +174,9 @@ def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str,
         raise PartitionError(f"there is no option {strange[0]!r}, and no property here takes options {what}", remedy=hint)
 
 
-def _takes(made: SubgraphProperty, option: str) -> bool:
+def _takes(subject: SubgraphProperty, option: str) -> bool:
     """Does the property look at this option? The class nearest to it that lists options, or defines `pre_partition`, decides."""
-    for cls in type(made).__mro__:
+    for cls in type(subject).__mro__:
         if cls is SubgraphProperty:
             break
         if vars(cls).get("options") is not None:

@@ -17,7 +17,9 @@ class PathFinder:
         self._found: dict[tuple[int, int], tuple[str, ...] | None] = {}
 
     def path(self, u: int, v: int) -> tuple[str, ...] | None:
-        """Where both ends of the edge u→v were one, the outside way that leaves and comes back: names of ops and of calls."""
+        """The way over outside nodes that leads out of and back into the two ends of the edge u→v, if they were one:
+        names of ops and calls.
+        """
         owner = self._explanation.owner
         start, goal = (x if owner[x] < 0 else ~owner[x] for x in (u, v))
         if (start, goal) not in self._found:

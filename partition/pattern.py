@@ -16,11 +16,11 @@ COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal BitwiseAnd Bi
 
 
 class Operand:
-    """What may stand at an operand's place without being part of the match."""
+    """What an operand may be without being part of the match."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """How it is printed."""
+        """The text that stands for the operand when a pattern is printed."""
 
     def __repr__(self) -> str:
         return self.name
@@ -38,18 +38,20 @@ Written = Any
 
 @attrs.frozen(eq=False)
 class Part:
-    """One place in a sequence: a node that fits, and what it reads."""
+    """One member of a sequence: which node fits, and what that node reads."""
 
     ops: frozenset[tuple[str, str]] | None
     """The (domain, op) pairs that fit; None: any op."""
     predicate: Callable[[Node], bool] | None
-    """What else the node must satisfy."""
+    """A predicate that the node must satisfy as well."""
     optional: bool
-    """May the place be skipped?"""
+    """May the part be left out of a match?"""
     operands: tuple[Operand | tuple[Part, ...], ...]
-    """What stands at its operands, the sequence's own value left out; a tuple of parts is a sequence that ends there."""
+    """What its operands must be, without the one that continues the sequence; a tuple of parts is a sequence that ends
+    there.
+    """
     text: str
-    """How it was written."""
+    """The part as the user wrote it."""
 
 
 class Pattern:

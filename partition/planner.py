@@ -1,4 +1,7 @@
-"""Which groups: each property in turn, on what the earlier ones left; every result is checked before anything is rewritten."""
+"""Chooses the groups: each property in turn takes from the nodes that the earlier ones left.
+
+Every result is checked before anything is rewritten.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from partition.with_types import Typed
 
 @attrs.frozen(slots=True, kw_only=True)
 class PartitionOptions:
-    """What holds for every property of a run; None: as the property says."""
+    """Options that hold for every property of a run; None leaves the choice to the property."""
 
     growth: str | None = None
     """How subgraphs grow."""
@@ -53,21 +56,21 @@ class Planned:
     order: list[int]
     """A topological order: v for an op outside, ~k for groups[k]."""
     maker: CallMaker
-    """What made the calls, if they were made."""
+    """The maker of the calls, if they were made."""
     witness: Witness
-    """What the graph looked like before."""
+    """The state of the graph before the hooks saw it."""
     typed: Typed
     """The graph that was given, and with types."""
 
     def notes(self) -> list[str]:
-        """What the growth has to say."""
-        found = [note for evidence in self.evidence for note in evidence.notes]
+        """The notes that growth left for the report."""
+        notes = [note for evidence in self.evidence for note in evidence.notes]
         for repair in (repair for evidence in self.evidence for repair in evidence.repairs):
             groups = [repair.replaced, *repair.by]
             first, *rest = ["{" + ", ".join(self.index.nodes[v].name for v in group) + "}" for group in groups]
             cause = "would have closed a cycle with a subgraph chosen before"
-            found.append(f"Growth seed chose {first}, which {cause}: it became {', '.join(rest)}")
-        return found
+            notes.append(f"Growth seed chose {first}, which {cause}: it became {', '.join(rest)}")
+        return notes
 
 
 class Planner:

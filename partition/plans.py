@@ -16,7 +16,7 @@ from partition.fingerprint import fingerprint
 from partition.property import SubgraphProperty
 
 VERSION = 1
-"""Of the JSON form."""
+"""The version of the JSON form."""
 
 
 @attrs.frozen(slots=True)
@@ -24,7 +24,7 @@ class Group:
     """One subgraph."""
 
     name: str
-    """What its call is called (unless the property names it otherwise)."""
+    """The name of its call, unless the property names it otherwise."""
     property: str
     """The property that chose it."""
     index: int
@@ -65,7 +65,7 @@ class Outside:
 
 
 class Reasons(Protocol):
-    """Where a plan has its reasons from: worked out when asked for, or read from a file."""
+    """The source of a plan's reasons: they are worked out when asked for, or read from a file."""
 
     def borders(self) -> Iterable[Border]: ...
     def outside(self) -> Iterable[Outside]: ...
@@ -96,7 +96,7 @@ class Plan:
     groups: tuple[Group, ...]
     """The subgraphs in order of their first nodes."""
     notes: tuple[str, ...]
-    """What else happened."""
+    """Notes about whatever else happened."""
     reasons: Reasons
     """Explains borders, when it is asked to."""
     graph: Graph | None = None
@@ -104,7 +104,7 @@ class Plan:
     properties: tuple[SubgraphProperty, ...] = ()
     """The properties that made it, unless it was read from a file."""
     dedup_inputs: Mapping[str, bool] = attrs.field(factory=dict)
-    """By call name, whether each outer value enters once."""
+    """For each call, by name, whether each outer value enters it once."""
     infer_types: bool = True
     """Are the types of a graph without any inferred before the plan is applied, as they were before it was made?"""
     written_fingerprint: str | None = None
@@ -117,7 +117,7 @@ class Plan:
 
     @lazy
     def outside(self) -> tuple[Outside, ...]:
-        """Every op in no subgraph."""
+        """Every op that is in no subgraph."""
         return tuple(self.reasons.outside())
 
     @lazy
@@ -216,7 +216,7 @@ class Plan:
         return self
 
     def __deepcopy__(self, memo: Any) -> Plan:
-        return self  # it never changes, and tells of the graph that it was made for
+        return self  # the plan never changes, and says for which graph it was made
 
     def __eq__(self, other: object) -> bool:
         return self.to_json() == other.to_json() if isinstance(other, Plan) else NotImplemented

@@ -46,7 +46,7 @@ class SubgraphProperty:
         """Called once before anything is chosen, with the graph and those options that PartitionGraph does not know itself."""
 
     def init_subgraph_inputs(self, variables: Sequence[Node], entries: Sequence[NodeEntry]) -> Sequence[Node]:
-        """The body's inputs, one for each outer value in `entries`; return them, or others in their places.
+        """The body's inputs, one for each outer value in `entries`; return them, or others in their stead.
 
         They carry the value's name and type, and the affinity of the node that makes it (None for graph inputs)."""
         return variables
@@ -81,7 +81,7 @@ class SubgraphProperty:
         return node if node.reads else node.evolve(inputs=tuple(entries))
 
     def connect_subgraph_outputs(self, node: Node, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
-        """For each of the body's outputs (`entries`) the connected node's value that takes its place outside."""
+        """For each of the body's outputs (`entries`) the connected node's value that stands for it outside."""
         return node.outputs
 
     def post_partition(self, graph: Graph) -> None:
@@ -110,7 +110,7 @@ class PatternProperty(SubgraphProperty):
                 remedy="Say `stateless = True` in its class, or write a property whose create_subgraph_selector makes a new one",
             )
         self.pattern = pattern
-        """What is looked for."""
+        """The pattern, or the selector, that finds the subgraphs."""
         self.name = name
 
     def create_subgraph_selector(self) -> SubgraphSelector | Pattern:
@@ -124,7 +124,7 @@ class AffinityProperty(SubgraphProperty):
 
     def __init__(self, properties: Mapping[str, SubgraphProperty] | None = None) -> None:
         self.properties = dict(properties or {})
-        """By device, the property that makes its calls; others get plain calls named after the device."""
+        """For each device, the property that makes its calls; other devices get plain calls named after the device."""
 
     def create_subgraph_selector(self) -> SubgraphSelector:
         return ContainOpSelector()

@@ -46,14 +46,16 @@ class PartitionReport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else happened."""
+        """Notes about whatever else happened."""
         return self.plan.notes
 
     def cycle_path(self, border: Border) -> tuple[str, ...] | None:
         """For a border of rule "cycle": the way that would leave and come back, linear to find.
 
-        Where a walk passed a node over, and its subgraph became smaller later, or the closed node joined it after all, no such
-        way is left: then it is the way between the node and the closed one. None if there is none of either."""
+        If a walk passed a node over, and its subgraph became smaller later, or the closed node joined it after all, no
+        such way is left; then the result is the way between the node and the closed one. None if the graph has no way
+        of either kind.
+        """
         return self._cycle_path(border, self._finder())
 
     def _finder(self) -> PathFinder | None:
@@ -70,7 +72,7 @@ class PartitionReport:
         return path if path is not None or passed is None else finder.path_between(*passed)
 
     def explain(self, node: str) -> str:
-        """Where the op went, and why each edge between it and what it is not together with ends at a border."""
+        """Where the op went, and why each edge from it to a node outside its subgraph ends at a border."""
         home = next((g for g in self.groups if node in g.nodes), None)
         out = next((o for o in self.outside if o.node == node), None)
         if home is None and out is None:
@@ -84,7 +86,9 @@ class PartitionReport:
         return "\n".join(lines)
 
     def _shared_constants(self, node: str, home: Group) -> Iterator[str]:
-        """Of an op that reads only constants, those that others of its subgraph read too: by them it may be there."""
+        """The constants that an op which reads only constants shares with others of its subgraph: they are why it may
+        be there.
+        """
         graph = self.plan.graph
         reads = graph[node].reads if graph is not None else ()
         if graph is None or not all(entry.node.is_constant for entry in reads):
@@ -144,10 +148,10 @@ class PartitionReport:
         rich.print(self.to_table(most))
 
     def _by_rule(self) -> dict[str, list[Outside]]:
-        found: dict[str, list[Outside]] = {}
+        rules: dict[str, list[Outside]] = {}
         for node in self.outside:
-            found.setdefault(node.rule, []).append(node)
-        return found
+            rules.setdefault(node.rule, []).append(node)
+        return rules
 
     def _headline(self) -> str:
         inside = sum(len(group.nodes) for group in self.groups)

@@ -11,7 +11,7 @@ from graph.node import Node
 from partition.errors import WrongAnswer, not_a
 
 Labeler = Callable[[Node], Hashable | None]
-"""Of a node the label of the subgraphs that it may be in (True, or a device); None: it may be in none."""
+"""Gives the label of the subgraphs that a node may be in (True, or a device); None if it may be in none."""
 
 
 QUESTIONS = ("select", "select_input", "select_output")
@@ -21,7 +21,7 @@ QUESTIONS = ("select", "select_input", "select_output")
 class SubgraphSelector:
     """Override `select`, `select_input` and `select_output`; a new selector is made for every subgraph's seed.
 
-    Offered are ops only: never variables, constants, calls that an earlier partition made, nodes that nothing needs,
+    Only ops are offered: never variables, constants, calls that an earlier partition made, nodes that nothing needs,
     or nodes that are in a subgraph already. Selectors combine: `a | b`, `a & b`, `~a`.
     """
 

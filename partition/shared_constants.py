@@ -10,7 +10,9 @@ from partition import growth
 from partition.op_index import OpIndex
 
 NEAREST = 8
-"""With how many groups on either side, in the order of their first readers, a group is joined at most for one constant."""
+"""A group is joined with at most this many groups on either side, in the order of their first readers, for one
+constant.
+"""
 
 Groups = list[list[int]]
 Label = Hashable | None
@@ -29,8 +31,11 @@ class Reader:
 
 
 def join_at_constants(index: OpIndex, groups: Groups, labels: Sequence[Label], fixed: Groups) -> Groups:
-    """The groups, those of one label merged that share a constant which an op in one of them reads, and nothing but constants,
-    where that closes no cycle. Near-linear."""
+    """Merge groups of one label that share a constant, if an op of one of them reads it and reads nothing but
+    constants, and if that closes no cycle.
+
+    Near-linear.
+    """
     bonds = _bonds(index, groups, labels)
     if not bonds:
         return groups
@@ -52,8 +57,8 @@ def _bonds(index: OpIndex, groups: Groups, labels: Sequence[Label]) -> list[tupl
             if v in home:
                 known = by_label.setdefault(labels[v], {}).setdefault(home[v][0], Reader(home[v][0], len(home[v])))
                 known.alone |= v in constant.alone
-        for found in by_label.values():
-            bonds += _nearest_pairs(list(found.values()))
+        for of_label in by_label.values():
+            bonds += _nearest_pairs(list(of_label.values()))
     return bonds
 
 

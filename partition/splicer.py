@@ -13,7 +13,7 @@ from graph.node import Node, NodeEntry
 from graph.ops.schemas import spec_of
 from graph.order import topological
 from graph.pauses import collector_paused
-from partition.calls import Chosen, Made, check_reads
+from partition.calls import BuiltCall, Chosen, check_reads
 from partition.errors import not_a
 from partition.op_index import OpIndex
 
@@ -39,12 +39,12 @@ class _Splicer:
         self.adjusted = adjusted
         self.kept: list[Node] = []
         self.foreign = bool(adjusted)  # may there be nodes that are not known?
-        self.nodes: dict[Node, Node] = {}  # what stands for a node that changed, or that is inside a call
-        self.values: dict[tuple[int, int], NodeEntry] = {}  # what stands for a value that leaves a call
-        self.value_names: set[str] | None = None  # those of the graph and of what its calls read, once they are needed
+        self.nodes: dict[Node, Node] = {}  # the new node for one that changed or that is inside a call
+        self.values: dict[tuple[int, int], NodeEntry] = {}  # the new value for one that leaves a call
+        self.value_names: set[str] | None = None  # names in the graph and in what its calls read, when needed
 
     def value(self, entry: NodeEntry) -> NodeEntry:
-        """What stands for a value of the old graph."""
+        """The new graph's value for a value of the old graph."""
         node = self.nodes.get(entry.node)
         if node is None:
             return entry
@@ -66,31 +66,31 @@ class _Splicer:
             changes["after"] = self._after(old.after)
             if any(changed.get(other, other).name != other.name for other in old.after):
                 changes["metadata"] = noted_after(base)
-        made = base.evolve(**changes) if changes else base
-        if made is not old:
-            self.nodes[old] = made
-        self.kept.append(made)
+        rebuilt = base.evolve(**changes) if changes else base
+        if rebuilt is not old:
+            self.nodes[old] = rebuilt
+        self.kept.append(rebuilt)
 
     def _after(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         return tuple(dict.fromkeys(self.nodes.get(other, other) for other in nodes))
 
     def put_call(self, chosen: Chosen) -> None:
         """A group's call, connected."""
-        assert chosen.made is not None
+        assert chosen.built is not None
         nodes = self.index.nodes
         members = [nodes[v] for v in chosen.members]
-        node = self._connect(chosen, chosen.made, members)
+        node = self._connect(chosen, chosen.built, members)
         for member in members:
             self.nodes[member] = node
         self.kept.append(node)
 
-    def _connect(self, chosen: Chosen, made: Made, members: list[Node]) -> Node:
-        hooks, draft, first = chosen.hooks, made.draft, members[0]
+    def _connect(self, chosen: Chosen, built: BuiltCall, members: list[Node]) -> Node:
+        hooks, draft, first = chosen.hooks, built.draft, members[0]
         entries = tuple([self.value(e) for e in draft.entries])
         changes: dict[str, Any] = {"place": first.place}
-        node = made.node
+        node = built.node
         if node.reads:
-            self.foreign = True  # it may have brought a constant along
+            self.foreign = True  # the node may have brought a constant along
             inputs = tuple([None if e is None else self.value(e) for e in node.inputs])
             node = node.evolve(inputs=inputs, captures=tuple(map(self.value, node.captures)))
         if hooks.overrides("connect_subgraph_inputs"):
@@ -99,18 +99,18 @@ class _Splicer:
         elif not node.reads:
             changes["inputs"] = entries
         self._check_count(chosen, node, changes.get("inputs", node.inputs), first)
-        places: Sequence[int] = range(len(draft.exits))
+        slots: Sequence[int] = range(len(draft.exits))
         if hooks.overrides("connect_subgraph_outputs"):
-            places = self._outputs(chosen, made, node, first)
+            slots = self._outputs(chosen, built, node, first)
         names, types = list(node.output_names), list(node.output_types)
-        for (v, i), place, shown in zip(draft.exits, places, made.body.outputs, strict=True):
-            names[place] = self.index.nodes[v].output_names[i]
-            types[place] = types[place] or shown.type
-        for place in sorted(set(range(len(names))).difference(places)):
-            names[place] = self._free(names[place])
+        for (v, i), slot, shown in zip(draft.exits, slots, built.body.outputs, strict=True):
+            names[slot] = self.index.nodes[v].output_names[i]
+            types[slot] = types[slot] or shown.type
+        for slot in sorted(set(range(len(names))).difference(slots)):
+            names[slot] = self._free(names[slot])
         changes["output_names"], changes["output_types"] = tuple(names), tuple(types)
-        if node.name != made.node.name:
-            changes["name"] = made.node.name
+        if node.name != built.node.name:
+            changes["name"] = built.node.name
         if node.affinity is None and chosen.device is not None:
             changes["affinity"] = chosen.device
         after = [other for member in members if member.after for other in member.after]
@@ -119,8 +119,8 @@ class _Splicer:
             after = [other for other in after if other not in inside]
             changes["after"] = self._after(after)
         final = node.evolve(**changes)
-        for (v, i), place in zip(draft.exits, places, strict=True):
-            self.values[id(self.index.nodes[v]), i] = NodeEntry(final, place)
+        for (v, i), slot in zip(draft.exits, slots, strict=True):
+            self.values[id(self.index.nodes[v]), i] = NodeEntry(final, slot)
         return final
 
     def _free(self, name: str) -> str:
@@ -128,18 +128,18 @@ class _Splicer:
         if not name:
             return name
         if self.value_names is None:
-            calls = [chosen.made.node for chosen in self.chosen if chosen.made is not None]
+            calls = [chosen.built.node for chosen in self.chosen if chosen.built is not None]
             self.value_names = {value for node in self.index.graph.nodes for value in node.output_names}
             self.value_names.update([entry.name for call in calls for entry in call.reads])
         return unique(name, self.value_names)
 
-    def _connected(self, chosen: Chosen, made: Node, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
+    def _connected(self, chosen: Chosen, created: Node, entries: tuple[NodeEntry, ...], members: list[Node]) -> Node:
         """The node as `connect_subgraph_inputs` connects it."""
         hooks, hook, first = chosen.hooks, "connect_subgraph_inputs", members[0]
-        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, made, entries)
+        node = hooks.call(hook, first, hooks.property.connect_subgraph_inputs, created, entries)
         if not isinstance(node, Node):
             raise hooks.error(hook, first, not_a("a Node", node))
-        if len(node.output_names) != len(made.output_names):
+        if len(node.output_names) != len(created.output_names):
             raise hooks.error(hook, first, "it returned a node with another number of outputs")
         check_reads(hooks, hook, first, node, set(entries), set(members))
         return node
@@ -161,20 +161,20 @@ class _Splicer:
                 remedy = "Return the op with its inputs, read from subgraph.inputs, or a call"
                 raise chosen.hooks.error(hook, first, cause, remedy)
 
-    def _outputs(self, chosen: Chosen, made: Made, node: Node, first: Node) -> list[int]:
+    def _outputs(self, chosen: Chosen, built: BuiltCall, node: Node, first: Node) -> list[int]:
         """Which of the node's outputs stands for each value that leaves."""
-        hooks, hook, wanted = chosen.hooks, "connect_subgraph_outputs", len(made.draft.exits)
+        hooks, hook, wanted = chosen.hooks, "connect_subgraph_outputs", len(built.draft.exits)
         kind = f"{wanted} values of the node"
-        entries = hooks.call_for_list(hook, first, kind, hooks.property.connect_subgraph_outputs, node, made.body.outputs)
+        entries = hooks.call_for_list(hook, first, kind, hooks.property.connect_subgraph_outputs, node, built.body.outputs)
         if len(entries) != wanted or not all(isinstance(e, NodeEntry) and e.node is node for e in entries):
             raise hooks.error(hook, first, not_a(kind, entries))
-        places = [entry.index for entry in entries]
-        beyond = [place for place in places if not 0 <= place < len(node.output_names)]
+        slots = [entry.index for entry in entries]
+        beyond = [slot for slot in slots if not 0 <= slot < len(node.output_names)]
         if beyond:
             raise hooks.error(hook, first, f"it gave output {beyond[0]} of a node that has {len(node.output_names)}")
-        if len(set(places)) < len(places):
+        if len(set(slots)) < len(slots):
             raise hooks.error(hook, first, "it gave one of the node's values for two of the subgraph's")
-        return places
+        return slots
 
     def finish(self) -> Graph:
         """The new graph. Constants that only the bodies read are no longer in it; those that nothing ever read are."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from partition.watching import Frame, Watch
 
 MOST_LINES = 300
-"""So many steps are printed."""
+"""The number of steps that are printed."""
 
 MOST_STEPS, MOST_OPS = 200, 80
 """Longer watches and larger graphs are text in a notebook too."""
@@ -59,19 +59,19 @@ def html(watch: Watch) -> str:
     mark = "w" + hashlib.sha256(text(watch).encode()).hexdigest()[:10]
     classes = _classes(watch, mark)
     drawn = layered_svg(watch.graph, lambda node: None, class_of=lambda node: classes.get(node.name))
-    inputs, labels, told, rules = [], [], [], [_layout(mark)]
+    inputs, labels, steps, rules = [], [], [], [_layout(mark)]
     for i, frame in enumerate(watch.frames):
         name = f"{mark}-{i}"
         checked = " checked" if not i else ""
         inputs.append(f'<input type="radio" name="{mark}" id="{name}"{checked} aria-label="step {i + 1}">')
         labels.append(f'<label for="{name}" title="{escape(cut(frame.text))}">{i + 1}</label>')
         sets = f"selected {_set(frame.selected)} · rejected {_set(frame.rejected)}"
-        told.append(f'<p class="{name}"><b>{i + 1}. {escape(cut(frame.text))}</b><br>{escape(cut(sets))}</p>')
+        steps.append(f'<p class="{name}"><b>{i + 1}. {escape(cut(frame.text))}</b><br>{escape(cut(sets))}</p>')
         on = f"#{name}:checked~"
         rules.append(f"{on}div p.{name}{{display:block}}{on}div label[for={name}]{{background:#333;color:white}}")
         rules.append(_rules(frame, classes, f"{on}div .layered"))
     parts = [f"<style>{''.join(rules)}</style>", *inputs, f'<div class="{mark}-steps">{"".join(labels)}</div>']
-    return f'<div class="{mark}">{"".join(parts)}<div>{"".join(told)}{_legend()}{drawn}</div></div>'
+    return f'<div class="{mark}">{"".join(parts)}<div>{"".join(steps)}{_legend()}{drawn}</div></div>'
 
 
 def _layout(mark: str) -> str:

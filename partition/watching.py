@@ -41,9 +41,9 @@ class Watch:
     """All steps. Print it, or let a notebook show it: there one goes from step to step on a picture of the graph."""
 
     graph: Graph
-    """What was watched."""
+    """The graph that was watched."""
     growth: str
-    """How subgraphs grew."""
+    """The name of the growth that was watched."""
     frames: tuple[Frame, ...]
     """The steps in order."""
     groups: tuple[tuple[str, ...], ...]
@@ -100,12 +100,12 @@ def watch(graph: Graph, selector: Watched, growth: str | None = None) -> Watch:
     steps = _Steps(index)
     watchers = Watchers(walk=_WalkSteps(steps), seed=_SeedSteps(steps))
     groups, evidence = choose_groups(hooks, index, [], how, watchers)
-    made = tuple(sorted((steps.names(group) for group in groups), key=lambda names: index.number[typed.graph[names[0]]]))
+    shown = tuple(sorted((steps.names(group) for group in groups), key=lambda names: index.number[typed.graph[names[0]]]))
     for repair in evidence.repairs:
         parts = " and ".join(map(_braces, map(steps.names, repair.by)))
-        steps.add(f"{_braces(steps.names(repair.replaced))} would close a cycle with another subgraph: it becomes {parts}", made)
-    steps.add(f"the result: {', '.join(map(_braces, made)) or 'no subgraph'}", made)
-    return Watch(graph, how, tuple(steps.frames), made)
+        steps.add(f"{_braces(steps.names(repair.replaced))} would close a cycle with another subgraph: it becomes {parts}", shown)
+    steps.add(f"the result: {', '.join(map(_braces, shown)) or 'no subgraph'}", shown)
+    return Watch(graph, how, tuple(steps.frames), shown)
 
 
 def _property(watched: Watched) -> SubgraphProperty:
@@ -210,9 +210,9 @@ class _WalkSteps(WalkObserver):
         self._steps.add(f"what filter left closes a cycle: {_braces(self._steps.names(nodes))} are cut off")
 
     def finished(self, seed: int, groups: Sequence[Sequence[int]]) -> None:
-        made = [self._steps.names(group) for group in groups]
-        self._steps.finished += made
-        self._steps.add(f"finished: {', '.join(map(_braces, made)) or 'nothing is left'}")
+        named = [self._steps.names(group) for group in groups]
+        self._steps.finished += named
+        self._steps.add(f"finished: {', '.join(map(_braces, named)) or 'nothing is left'}")
         self._steps.end()
 
     def _question(self, cur: int, new: int, direction: str) -> str:

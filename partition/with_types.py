@@ -16,19 +16,19 @@ from passes import apply_pass
 from passes.views import TypeView
 
 Notes = tuple[str, ...]
-"""What a reader of the report should know."""
+"""Notes for the report."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Typed:
-    """What is partitioned."""
+    """The typed graph that is partitioned, and what it came from."""
 
     graph: Graph
     """The graph with types."""
     source: Graph
     """The graph that was given: the same object where there was nothing to infer."""
     notes: Notes = ()
-    """What could not be inferred."""
+    """Notes on what could not be inferred."""
     inferred: bool = True
     """Were types asked for?"""
 
@@ -117,9 +117,9 @@ def _with_affinities(twin: Graph, g: Graph) -> Graph:
     wanted = {typed: node.affinity for typed, node in zip(twin.nodes, g.nodes, strict=True)}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        if made.affinity != wanted[node]:
-            made = made.evolve(affinity=wanted[node])
-        rewriter.keep(node, made)
+        rebuilt = rewriter.rebuilt(node)
+        if rebuilt.affinity != wanted[node]:
+            rebuilt = rebuilt.evolve(affinity=wanted[node])
+        rewriter.keep(node, rebuilt)
 
     return rewrite(twin, visit)

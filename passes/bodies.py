@@ -40,7 +40,10 @@ def control_targets(g: Graph) -> frozenset[Node]:
 
 
 def without_captures(node: Node, gone: Mapping[int, Node | None]) -> Node:
-    """The node without these captures, by number. In its bodies a constant stands for each; None where nothing reads it."""
+    """The node without the captures of these numbers.
+
+    In its bodies the given constant stands for each; None for a capture that nothing reads.
+    """
     count = len(node.captures)
 
     def narrowed(body: Graph) -> Graph:
@@ -50,11 +53,11 @@ def without_captures(node: Node, gone: Mapping[int, Node | None]) -> Node:
         for inner in body.nodes:
             if inner not in stand_ins:
                 rewriter.keep(inner)
-            elif (made := stand_ins[inner]) is not None:
-                made = made.evolve(
+            elif (stand_in := stand_ins[inner]) is not None:
+                stand_in = stand_in.evolve(
                     name=inner.name, output_names=inner.output_names, place=inner.place, metadata={}
                 )
-                rewriter.replace(inner[0], made[0])
+                rewriter.replace(inner[0], stand_in[0])
         return rewriter.finish(inputs=[variable for variable in body.inputs if variable not in stand_ins])
 
     captures = tuple(entry for i, entry in enumerate(node.captures) if i not in gone)

@@ -17,7 +17,7 @@ LONGEST = 1024
 """Vectors of more elements are not propagated."""
 
 RANK = 64
-"""So long is taken to be what Shape makes: the ranks of tensors are small."""
+"""The length that the result of Shape is taken to have at most: the ranks of tensors are small."""
 
 _PROPAGATED = frozenset("Add Cast Concat Gather Mul Size Slice Squeeze Sub Unsqueeze MeanVarianceNormalization".split())
 """The ops through which ONNX propagates values, and one that it takes for a body of such ops."""
@@ -29,11 +29,12 @@ _OTHER = 0
 """The bound of what is no vector: its elements are not propagated."""
 
 Bounds = dict[NodeEntry, int | None]
-"""By value, how many elements of it may be propagated at most; None where nothing bounds them."""
+"""For each value, how many of its elements may be propagated at most; None where nothing bounds them."""
 
 
 def bulky_nodes(graph: Graph) -> set[str]:
-    """The names of the nodes, in bodies too, that read vectors which are long, or of which nothing says that they are short.
+    """The names of the nodes, in bodies too, that read vectors which are long, or which nothing in the graph says to
+    be short.
 
     Linear. The types are taken for granted: ONNX reads no vector as longer than its type says."""
     return set(_bulky(graph, {}))
@@ -59,7 +60,7 @@ def _bulky(graph: Graph, outer: Mapping[Node, int | None]) -> Iterator[str]:
 
 
 def _length(node: Node, given: list[int | None]) -> int | None:
-    """How many elements the node's result may have, for the bounds of its inputs."""
+    """How many elements the node's result may have at most, computed from the bounds of its inputs."""
     known = [bound for bound in given if bound is not None]
     if len(known) < len(given):
         return None

@@ -18,15 +18,15 @@ def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
 
     def settled(body: Graph) -> Graph:
         if body not in done:
-            found = variants.get(body) or [body]
-            done[body] = through(found[0], found[1:])
+            typed = variants.get(body) or [body]
+            done[body] = through(typed[0], typed[1:])
         return done[body]
 
     def through(base: Graph, others: Sequence[Graph]) -> Graph:
         peers = {node: [other.nodes[i] for other in others] for i, node in enumerate(base.nodes)}
 
         def visit(node: Node, rewriter: Rewriter) -> None:
-            made = rewriter.rebuilt(node)
+            rebuilt = rewriter.rebuilt(node)
             types = tuple(
                 [
                     _common(t, [peer.output_types[i] for peer in peers[node]])
@@ -34,14 +34,14 @@ def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
                 ]
             )
             if types != node.output_types:
-                made = made.evolve(output_types=types)
+                rebuilt = rebuilt.evolve(output_types=types)
             if node.subgraph is not None:
                 body = settled(node.subgraph)
-                made = made if body is node.subgraph else made.evolve(subgraph=body)
+                rebuilt = rebuilt if body is node.subgraph else rebuilt.evolve(subgraph=body)
             elif node.bodies:
                 inner = {id(body): [peer.attrs[key] for peer in peers[node]] for key, body in node.bodies}
-                made = map_bodies(made, lambda body: through(body, inner[id(body)]))
-            rewriter.keep(node, made)
+                rebuilt = map_bodies(rebuilt, lambda body: through(body, inner[id(body)]))
+            rewriter.keep(node, rebuilt)
 
         return rewrite(base, visit)
 
@@ -49,7 +49,7 @@ def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:
 
 
 def _common(known: Type | None, others: Sequence[Type | None]) -> Type | None:
-    """What all these types say."""
+    """The type that says what all these types agree on."""
     for other in others:
         if known != other:
             known = _common_of_two(known, other)

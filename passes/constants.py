@@ -19,7 +19,9 @@ def as_constant(entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:
 
 
 def ints(node: Node, i: int, attribute: str) -> list[int] | None:
-    """Integers that old opsets give as an attribute and new ones as input `i`; None if they are absent or computed."""
+    """The integers that old opsets give as an attribute and new ones as input `i`; None if they are absent or not
+    constant.
+    """
     if attribute in node.attrs:
         return list(node.attrs[attribute])
     value = as_constant(node.inputs[i]) if i < len(node.inputs) else None
@@ -37,7 +39,7 @@ class Namer:
 
 
 def made_constant(array: np.ndarray[Any, Any], name: str, like: Node) -> Node:
-    """A constant that takes the place of a node in the order, and its affinity."""
+    """A constant with the place of a node in the order, and with its affinity."""
     return constant(array, name=name).evolve(place=like.place, affinity=like.affinity)
 
 

@@ -1,4 +1,6 @@
-"""Which of the complaints of ONNX's strict inference are contradictions: it also complains where a type is unknown."""
+"""Picks the contradictions among the complaints of ONNX's strict inference, which also complains where a type is
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,15 @@ class DeclaredMismatch(TypeMismatch):
 
 
 def refuted(complaints: str) -> frozenset[str] | None:
-    """The names of the nodes of which ONNX says that a declared type is not what it inferred; None if it says that of none."""
+    """The names of the nodes for which ONNX says that a declared type is not the inferred one; None if its text names
+    no such node.
+    """
     lines = [line for line in complaints.splitlines() if _CLAIM.search(line)]
     return frozenset(name for line in lines for name in _NODE.findall(line)) if lines else None
 
 
 _CLAIM = re.compile(r"differs? (in .* )?from existing|and existing shape differ|existing=|existing output type")
-"""What ONNX writes where a type was there before it inferred another one."""
+"""The text that ONNX writes where it infers another type than the one that was there."""
 
 # A Constant without a name stands in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
 _NODE = re.compile(r"\(op_type:[^,()]*, node name: (.*?)\): ")
@@ -68,11 +72,11 @@ def _is_told(proto: Any) -> bool:
 
 
 def _mismatch(text: str) -> TypeMismatch:
-    """ONNX's message, with the first node that it names as the place."""
-    found = re.search(r"\(op_type:\s*([^,)]*)(?:, node name: (.*?))?\): *(.*)", text)
-    if found is None:
+    """ONNX's message as an error whose `where` is the first node that the message names."""
+    match = re.search(r"\(op_type:\s*([^,)]*)(?:, node name: (.*?))?\): *(.*)", text)
+    if match is None:
         return TypeMismatch(f"types contradict each other: {text.strip()}", remedy=REMEDY)
-    op, name, cause = found.groups()
+    op, name, cause = match.groups()
     cause = re.sub(r"^(\[\w+\] *)+", "", cause.strip())
     return TypeMismatch(
         f"types contradict each other: {cause}", where=f"node {name or ''!r} ({op})", remedy=REMEDY

@@ -72,12 +72,12 @@ class _Conversion:
         from graph.writers.onnx import to_model
 
         opsets = {**g.opsets, "": self.opset}
-        made = [entry for entry in dict.fromkeys(g.outputs) if entry.node.is_op]
+        computed = [entry for entry in dict.fromkeys(g.outputs) if entry.node.is_op]
         if not any(node.is_op for node in g.nodes):
             return g.evolve(opsets=opsets)
         _refuse_wrong(g, self.opset)
         hidden: list[Node] = []
-        shown = hide(g.evolve(outputs=made, output_names=[entry.name for entry in made]), _is_hidden, hidden)
+        shown = hide(g.evolve(outputs=computed, output_names=[entry.name for entry in computed]), _is_hidden, hidden)
         model = to_model(shown, elide_constants_above=SHOWN)
         new, entries = self._restored(g, load_onnx(_converted(model, self.opset, g)), hidden)
         return g.evolve(
@@ -100,41 +100,41 @@ class _Conversion:
                 rewriter.keep(node, given[node.output_names[0]])
             else:
                 kept.append(rewriter.keep(node, self._node(rewriter.rebuilt(node), ops, names, hidden)))
-        found = {name: NodeEntry(node, i) for node in kept for i, name in enumerate(node.output_names)}
+        values = {name: NodeEntry(node, i) for node in kept for i, name in enumerate(node.output_names)}
 
         def entry(value: NodeEntry) -> NodeEntry:
             if not value.node.is_op:
                 return value
-            if value.name not in found:
+            if value.name not in values:
                 raise PassError(f"the converter lost the value {value.name!r}", where=f"graph {old.name!r}")
-            return found[value.name]
+            return values[value.name]
 
         return kept, entry
 
-    def _node(self, made: Node, ops: dict[str, Node], names: set[str], hidden: list[Node]) -> Node:
+    def _node(self, converted: Node, ops: dict[str, Node], names: set[str], hidden: list[Node]) -> Node:
         """One node: a hidden one again, an old one with what ONNX does not carry, or one that the converter added."""
-        if made.domain == OPAQUE_DOMAIN:
-            return self._shown(made, hidden[made.attrs["key"]])
-        origin = ops.get(made.name)
-        if origin is not None and made.is_op:
-            return made.evolve(affinity=origin.affinity, metadata=origin.metadata)
-        name = self.namer(made.name)
-        own = {made.name: name}
-        values = [v if v in names or not v else own.get(v) or self.namer(v) for v in made.output_names]
-        return made.evolve(name=name, output_names=tuple(values))
+        if converted.domain == OPAQUE_DOMAIN:
+            return self._shown(converted, hidden[converted.attrs["key"]])
+        origin = ops.get(converted.name)
+        if origin is not None and converted.is_op:
+            return converted.evolve(affinity=origin.affinity, metadata=origin.metadata)
+        name = self.namer(converted.name)
+        own = {converted.name: name}
+        values = [v if v in names or not v else own.get(v) or self.namer(v) for v in converted.output_names]
+        return converted.evolve(name=name, output_names=tuple(values))
 
-    def _shown(self, made: Node, node: Node) -> Node:
+    def _shown(self, call_node: Node, node: Node) -> Node:
         """A hidden node again, its bodies converted."""
         self._check_op(node)
         count = len(node.inputs)
         attributes = {k: self.run(v) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
-        padded = made.inputs + (None,) * (count - len(made.inputs))
+        padded = call_node.inputs + (None,) * (count - len(call_node.inputs))
         return node.evolve(
             inputs=padded[:count],
             captures=tuple(entry for entry in padded[count:] if entry is not None),
             attrs=attributes,
             subgraph=None if node.subgraph is None else self.run(node.subgraph),
-            place=made.place,
+            place=call_node.place,
         )
 
     def _check_op(self, node: Node) -> None:

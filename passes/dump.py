@@ -54,4 +54,4 @@ def folder_target(folder: Path) -> DumpTarget:
 
 
 def _nothing(stage: str, graph: Graph) -> None:
-    """Nobody asked for dumps."""
+    """Write nothing, because nobody asked for dumps."""

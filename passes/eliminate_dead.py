@@ -23,23 +23,23 @@ def _eliminate(g: Graph) -> Graph:
 
 
 def _without_idle_captures(g: Graph) -> Graph:
-    """What no body of a node reads need not be captured."""
+    """The graph without the captures that no body of the capturing node reads."""
     if not any(node.captures for node in g.nodes):
         return g
     return rewrite(g, _release)
 
 
 def _release(node: Node, rewriter: Rewriter) -> None:
-    made = rewriter.rebuilt(node)
-    if made.captures and holds_body(made):
-        idle = set.intersection(*(_idle(body, len(made.captures)) for _, body in made.bodies))
+    rebuilt = rewriter.rebuilt(node)
+    if rebuilt.captures and holds_body(rebuilt):
+        idle = set.intersection(*(_idle(body, len(rebuilt.captures)) for _, body in rebuilt.bodies))
         if idle:
-            made = without_captures(made, dict.fromkeys(idle))
-    rewriter.keep(node, made)
+            rebuilt = without_captures(rebuilt, dict.fromkeys(idle))
+    rewriter.keep(node, rebuilt)
 
 
 def _idle(body: Graph, count: int) -> set[int]:
-    """Which of the last `count` inputs nothing reads."""
+    """The numbers of those among the last `count` inputs that nothing reads."""
     bound = body.inputs[len(body.inputs) - count :]
     read = {e.node for node in body.nodes for e in node.reads} | {e.node for e in body.outputs}
     return {i for i, node in enumerate(bound) if node not in read}

@@ -55,8 +55,8 @@ def _fold_all(g: Graph, namer: Namer) -> Graph:
     def visit(node: Node, rewriter: Rewriter) -> None:
         fold = by_op.get(node)
         if fold is not None:
-            made = rewriter.keep(node, _folded(rewriter.rebuilt(node), fold, namer))
-            rewriter.replace(fold.norm[0], made[0])
+            folded = rewriter.keep(node, _folded(rewriter.rebuilt(node), fold, namer))
+            rewriter.replace(fold.norm[0], folded[0])
         elif node not in norms:
             rewriter.keep(node)
 
@@ -64,7 +64,7 @@ def _fold_all(g: Graph, namer: Namer) -> Graph:
 
 
 def _fold(norm: Node, g: Graph) -> _Fold | None:
-    """How the batch norm goes into the op before it; None if it cannot."""
+    """The new weights that take the batch norm into the op before it; None if that cannot be done."""
     x = norm.inputs[0]
     if x is None or not is_inference(norm, g) or norm.after or not is_only_reader(x, g):
         return None
@@ -78,14 +78,14 @@ def _fold(norm: Node, g: Graph) -> _Fold | None:
     if len(op.inputs) > 2 and op.inputs[2] is not None and bias is None:
         return None
     if op.op in ("Conv", "ConvTranspose"):
-        made = scaled_convolution(op, weight, bias, scale, shift)
+        parts = scaled_convolution(op, weight, bias, scale, shift)
     elif op.op in ("Gemm", "MatMul") and g.opsets.get("", 1) >= 7:
-        made = _gemm(op, weight, bias, scale, shift)
+        parts = _gemm(op, weight, bias, scale, shift)
     else:
         return None
-    if made is None or not all(np.isfinite(part).all() for part in made):
+    if parts is None or not all(np.isfinite(part).all() for part in parts):
         return None
-    return _Fold(op, norm, *made)
+    return _Fold(op, norm, *parts)
 
 
 def is_inference(norm: Node, g: Graph) -> bool:
@@ -131,15 +131,15 @@ def scaled_convolution(
         factors = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
     if scale.size != channels or (bias is not None and bias.size != channels):
         return None
-    made = wide * factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))
+    scaled = wide * factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))
     moved = shift if bias is None else bias * scale + shift
-    return made.astype(weight.dtype), moved.astype(weight.dtype)
+    return scaled.astype(weight.dtype), moved.astype(weight.dtype)
 
 
 def _gemm(
     op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array
 ) -> tuple[Array, Array] | None:
-    """The columns of the product are the channels; what is added is made beta·C again."""
+    """The columns of the product are the channels; the bias is scaled so that it is beta·C again."""
     x = op.inputs[0]
     if op.op == "MatMul" and (x is None or not isinstance(x.type, TensorType) or x.type.rank != 2):
         return None
@@ -148,9 +148,9 @@ def _gemm(
         return None
     if bias is not None and bias.ndim and bias.shape[-1] not in (1, scale.size):
         return None
-    made = weight.astype(np.float64) * (scale[:, None] if transposed else scale)
+    scaled = weight.astype(np.float64) * (scale[:, None] if transposed else scale)
     moved = shift if bias is None else op.attrs.get("beta", 1.0) * bias.astype(np.float64) * scale + shift
-    return made.astype(weight.dtype), moved.astype(weight.dtype)
+    return scaled.astype(weight.dtype), moved.astype(weight.dtype)
 
 
 def _folded(op: Node, fold: _Fold, namer: Namer) -> Node:

@@ -27,20 +27,23 @@ LIMIT = 16 << 20
 """No node is folded whose outputs take more bytes than this."""
 
 GROWTH = 1 << 20
-"""Nor one whose outputs take more bytes than what it reads and this: a file should not swell by what is cheap to compute."""
+"""A node is not folded either if its outputs take more bytes than its inputs and this number: a file should not swell
+by what is cheap to compute.
+"""
 
 
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
 def fold_constants(g: Graph, *, limit: int = LIMIT, growth: int = GROWTH) -> Graph:
     """Replace nodes whose inputs are all constant by their values, shape arithmetic on known sizes by its results, and an If
-    whose condition is constant by its branch. What bodies capture of constants becomes constants inside them.
+    whose condition is constant by its branch. Constants that bodies capture become constants inside them.
 
-    What is random, has a body, cannot be computed in numpy or gives no tensors stays, and so does a node whose outputs
-    would take more than `limit` bytes, or `growth` bytes more than what it reads. Sizes are known before anything is
-    computed: from the types, or else by inference on the node alone. Linear in nodes, plus the computing."""
-    made = _everywhere(g, limit, growth)
-    inlined = inline_calls(made, _is_branch)
-    return made if inlined is made else fold_constants(inlined, limit=limit, growth=growth)
+    A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, and so does a node whose
+    outputs would take more than `limit` bytes, or `growth` bytes more than what it reads. Sizes are known before
+    anything is computed: from the types, or else by inference on the node alone. Linear in nodes, plus the computing.
+    """
+    folded = _everywhere(g, limit, growth)
+    inlined = inline_calls(folded, _is_branch)
+    return folded if inlined is folded else fold_constants(inlined, limit=limit, growth=growth)
 
 
 def _everywhere(g: Graph, limit: int, growth: int) -> Graph:
@@ -53,15 +56,15 @@ def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
     names = {node.name for node in g.nodes}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = _decided(rewriter.rebuilt(node))
-        known = {i: e.node for i, e in enumerate(made.captures) if e.node.value is not None}
+        rebuilt = _decided(rewriter.rebuilt(node))
+        known = {i: e.node for i, e in enumerate(rebuilt.captures) if e.node.value is not None}
         if known:
-            made = map_bodies(without_captures(made, known), lambda body: _everywhere(body, limit, growth))
+            rebuilt = map_bodies(without_captures(rebuilt, known), lambda body: _everywhere(body, limit, growth))
         arrays = None
-        if made.is_op and not made.after and node not in pinned and not made.bodies:
-            arrays = _folded(made, g, shapes, limit, growth)
+        if rebuilt.is_op and not rebuilt.after and node not in pinned and not rebuilt.bodies:
+            arrays = _folded(rebuilt, g, shapes, limit, growth)
         if arrays is None:
-            rewriter.keep(node, made)
+            rewriter.keep(node, rebuilt)
             return
         for entry, array in zip(node.outputs, arrays, strict=True):
             if entry.name:
@@ -115,13 +118,13 @@ def _folded(
 
 
 def _computed(node: Node, g: Graph) -> list[np.ndarray[Any, Any]] | None:
-    """The outputs by numpy; None if it cannot compute them, or they are not what the types say."""
+    """The outputs as numpy computes them; None if it cannot, or if they are not what the types say."""
     try:
-        made = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets)
+        results = evaluate_node(node, [as_constant(entry) for entry in node.inputs], g.opsets)
     except PartitaError:
         return None
     arrays = []
-    for entry, value in zip(node.outputs, made, strict=True):
+    for entry, value in zip(node.outputs, results, strict=True):
         if entry.name and not (isinstance(value, np.ndarray) and _agrees(entry, value)):
             return None
         arrays.append(value)

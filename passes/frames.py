@@ -10,8 +10,9 @@ INFER, ANSWER, ABORT = b"I", b"A", b"X"
 """What the parent sends: a model, the types of a hidden node's outputs, or that it cannot tell them."""
 
 READY, RESULT, COMPLAINT, FAILURE, QUESTION = b"B", b"R", b"C", b"F", b"Q"
-"""What the child sends: it is there, the model with types, what ONNX's strict inference says, any other error, or the types of
-a hidden node's inputs, to be answered."""
+"""What the child sends: that it is there, the model with types, what ONNX's strict inference says, any other error, or
+the types of a hidden node's inputs, to be answered.
+"""
 
 _HEAD = struct.Struct("<cQ")
 _SIZE = struct.Struct("<q")

@@ -34,7 +34,9 @@ SHOWN = 1024
 """Constants of at most this many bytes are shown to the inference, which may compute shapes from them."""
 
 ROUNDS = 4
-"""So often declared types that contradict what follows are left out; what still contradicts then leaves out all of them."""
+"""How often inference is repeated without the declared types that contradict what it infers; after that all declared
+types are left out.
+"""
 
 
 def infer(
@@ -45,10 +47,11 @@ def infer(
 ) -> Graph:
     """The graph with the types that follow from those of its inputs, in bodies and calls too.
 
-    `shapes` gives shapes of inputs; a size given for a symbol holds wherever the symbol stands. What contradicts is an error
-    that names the node; without `strict` the types that do not follow stay unknown. A type that the graph declares for a value
-    is a claim: with `check_declared` (by default as `strict`) it is an error that another one follows, which otherwise takes
-    its place."""
+    `shapes` gives shapes of inputs; a size given for a symbol holds wherever the symbol stands. A contradiction is an
+    error that names the node; without `strict` the types that do not follow stay unknown. A type that the graph
+    declares for a value is a claim: with `check_declared` (by default as `strict`) it is an error that another one
+    follows, which otherwise takes its place.
+    """
     for inner in graphs_in(g):
         for node in inner.nodes:
             require_sound(node)
@@ -58,7 +61,7 @@ def infer(
     typed = inference.run(g)
     if not inference.variants:
         return typed
-    return with_bodies(typed, {body: list(found.values()) for body, found in inference.variants.items()})
+    return with_bodies(typed, {body: list(typed_copies.values()) for body, typed_copies in inference.variants.items()})
 
 
 def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
@@ -80,9 +83,9 @@ def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
         given = {g.inputs[i]: given[node] for i, node in enumerate(by_name.values()) if node in given}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        rebuilt = rewriter.rebuilt(node)
         changed = node in given and given[node] != node[0].type
-        rewriter.keep(node, made.evolve(output_types=(given[node],)) if changed else made)
+        rewriter.keep(node, rebuilt.evolve(output_types=(given[node],)) if changed else rebuilt)
 
     return rewrite(g, visit)
 
@@ -115,8 +118,10 @@ class _Inference:
             return self._typed(_without_declared(g, frozenset()), proto.graph, None)
 
     def _without_bulk(self, shown: Graph) -> Graph:
-        """The graph with the nodes hidden of which ONNX would propagate long vectors. Where the types that are stated do not tell
-        which those are, they are inferred first, without propagation."""
+        """The graph with those nodes hidden whose long vectors ONNX would propagate.
+
+        Where the stated types do not tell which nodes these are, types are inferred first, without propagation.
+        """
         from graph.writers.onnx import to_model
 
         if not bulky_nodes(shown):
@@ -127,8 +132,9 @@ class _Inference:
         return hide(shown, lambda node: node.name in names, self.hidden) if names else shown
 
     def _inferred(self, shown: Graph) -> tuple[Any, frozenset[str] | None]:
-        """ONNX's copy of the graph with types, and the names of the nodes whose declared types contradict what follows; None
-        where none do."""
+        """ONNX's copy of the graph with types, and the names of the nodes whose declared types contradict the inferred
+        ones; None where there are none.
+        """
         from onnx.shape_inference import InferenceError
 
         from graph.writers.onnx import to_model
@@ -178,49 +184,49 @@ class _Inference:
             else:
                 new = self._all_joined(node, (given.get(node),))
             same = new is node.output_types
-            made = rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=new)
+            rebuilt = rewriter.rebuilt(node) if same else rewriter.rebuilt(node, output_types=new)
             rewriter.keep(
-                node, self._with_bodies(node, made, protos[node.name]) if holds_body(node) else made
+                node, self._with_bodies(node, rebuilt, protos[node.name]) if holds_body(node) else rebuilt
             )
 
         return rewrite(g, visit)
 
-    def _all_joined(self, node: Node, found: tuple[Type | None, ...]) -> tuple[Type | None, ...]:
+    def _all_joined(self, node: Node, inferred: tuple[Type | None, ...]) -> tuple[Type | None, ...]:
         """The node's output types with what was found; the same tuple if that says nothing new."""
         old = node.output_types
-        if not any(found):
+        if not any(inferred):
             return old
         if not any(old):
-            return found
-        if all(a is b or b is None or a == b for a, b in zip(old, found, strict=True)):
+            return inferred
+        if all(a is b or b is None or a == b for a, b in zip(old, inferred, strict=True)):
             return old
-        return tuple([self._joined(node, i, known) for i, known in enumerate(found)])
+        return tuple([self._joined(node, i, known) for i, known in enumerate(inferred)])
 
-    def _joined(self, node: Node, i: int, found: Type | None) -> Type | None:
-        """What is declared of output `i` and what was found, together."""
+    def _joined(self, node: Node, i: int, inferred: Type | None) -> Type | None:
+        """The type that joins what is declared for output `i` and what was inferred."""
         declared = node.output_types[i]
         try:
-            return merged(declared, found)
+            return merged(declared, inferred)
         except TypeMismatch as error:
             if not self.check_declared:
-                return found
+                return inferred
             raise DeclaredMismatch(
-                f"the value {node.output_names[i]!r} is declared {declared}, and {found} follows",
+                f"the value {node.output_names[i]!r} is declared {declared}, and {inferred} follows",
                 where=f"node {node.name!r} ({node.op})",
                 remedy=DECLARED,
             ) from error
 
-    def _with_bodies(self, node: Node, made: Node, proto: Any) -> Node:
+    def _with_bodies(self, node: Node, rebuilt: Node, proto: Any) -> Node:
         protos = {attribute.name: attribute.g for attribute in proto.attribute if attribute.HasField("g")}
-        attributes = dict(made.attrs)
-        for name, body in made.bodies:
+        attributes = dict(rebuilt.attrs)
+        for name, body in rebuilt.bodies:
             inner = protos[name]
             formal = [self.reader.read(v.type, v.name) for v in inner.input]
-            known = [*formal, *(entry.type for entry in made.captures)]
+            known = [*formal, *(entry.type for entry in rebuilt.captures)]
             attributes[name] = self._typed(body, inner, dict(zip(body.inputs, known, strict=True)))
-        if all(attributes[name] is body for name, body in made.bodies):
-            return made
-        return made.evolve(attrs=attributes)
+        if all(attributes[name] is body for name, body in rebuilt.bodies):
+            return rebuilt
+        return rebuilt.evolve(attrs=attributes)
 
     def _is_ours(self, node: Node) -> bool:
         """Is the node kept from ONNX's inference?"""
@@ -295,7 +301,7 @@ class _Inference:
         return [entry.type for entry in known[key].outputs]
 
     def _bound_input(self, call: Node, variable: Node, given: Type | None) -> Type | None:
-        """What the body declares of its input and what the call gives it, together."""
+        """The type that joins what the body declares for its input and what the call gives it."""
         try:
             return merged(variable[0].type, given)
         except TypeMismatch as error:
@@ -327,10 +333,10 @@ def _without_declared(g: Graph, names: frozenset[str]) -> Graph:
     def visit(node: Node, rewriter: Rewriter) -> None:
         chosen = not names or node.name in names
         changes = {"output_types": (None,) * len(node.output_names)} if chosen and node.is_op else {}
-        made = rewriter.rebuilt(node, **changes)
+        rebuilt = rewriter.rebuilt(node, **changes)
         if node.attrs and node.bodies:
-            made = map_bodies(made, lambda body: _without_declared(body, frozenset() if chosen else names))
-        rewriter.keep(node, made)
+            rebuilt = map_bodies(rebuilt, lambda body: _without_declared(body, frozenset() if chosen else names))
+        rewriter.keep(node, rebuilt)
 
     return rewrite(g, visit)
 
@@ -355,11 +361,11 @@ def _loosened(body: Graph, count: int) -> Graph:
 def _with_constants(g: Graph, arrays: Mapping[int, np.ndarray[Any, Any]]) -> Graph:
     """The graph reading these arrays where it read inputs, which stay."""
     names = {name for node in g.nodes for name in (node.name, *node.output_names)}
-    made = {g.inputs[i]: made_constant(a, unique("known", names), g.inputs[i]) for i, a in arrays.items()}
+    constants = {g.inputs[i]: made_constant(a, unique("known", names), g.inputs[i]) for i, a in arrays.items()}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rewriter.keep(node)
-        if node in made:
-            rewriter.replace(node[0], made[node][0])
+        if node in constants:
+            rewriter.replace(node[0], constants[node][0])
 
     return rewrite(g, visit)

@@ -20,7 +20,8 @@ def infer_shape(
     check_declared: bool | None = None,
 ) -> Graph:
     """ONNX's inference with data propagation. `shapes` gives shapes of inputs by name; without `strict` a contradiction is no
-    error and leaves types unknown. With `check_declared`, by default as `strict`, a type that the graph declares and that is
-    not what follows is an error; else what follows takes its place. Linear."""
-    made = infer(g, shapes, strict, check_declared)
-    return made.evolve(attrs={**made.attrs, "shape": shape_view(made)})
+    error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that is not the
+    inferred one is an error; otherwise the inferred type replaces it. Linear.
+    """
+    typed = infer(g, shapes, strict, check_declared)
+    return typed.evolve(attrs={**typed.attrs, "shape": shape_view(typed)})

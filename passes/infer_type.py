@@ -10,6 +10,9 @@ from passes.views import dtype_view
 
 @register_pass("InferType", provides=("dtype",), keeps=("shape", "partition_report", *REQUESTS))
 def infer_type(g: Graph, *, strict: bool = True) -> Graph:
-    """The same inference as InferShape's, which finds both; after it nothing is left to infer. Linear."""
-    made = g if "shape" in g.attrs else infer(g, strict=strict)
-    return made.evolve(attrs={**made.attrs, "dtype": dtype_view(made)})
+    """Attach the dtypes of all values.
+
+    The inference is that of InferShape, which finds shapes and dtypes; it does not run twice. Linear.
+    """
+    typed = g if "shape" in g.attrs else infer(g, strict=strict)
+    return typed.evolve(attrs={**typed.attrs, "dtype": dtype_view(typed)})

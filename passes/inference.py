@@ -1,8 +1,9 @@
 """ONNX's inference of types: in this process, or in a child where a crash of it is survived.
 
-ONNX's inference takes much for granted of a file, and ends the process where that is not so. What is known to do so is refused
-before (`graph.ops.hazards`). For files that strangers made `settings.isolate_inference` has all inference run in one child
-process, started once, and again after a crash."""
+ONNX's inference assumes much about a file, and ends the process where an assumption is wrong. Files that are known to
+do so are refused before (`graph.ops.hazards`). For files that strangers made `settings.isolate_inference` has all
+inference run in one child process, started once, and again after a crash.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ LONGEST = 120.0
 REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
 
 COMMAND = [sys.executable, "-m", "passes.inference_child"]
-"""What starts the child."""
+"""The command that starts the child."""
 
 
 def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = False) -> Any:
@@ -48,7 +49,7 @@ def _infer_here(model: Any, data_prop: bool, strict_mode: bool) -> Any:
 
     try:
         return infer_here(model, data_prop=data_prop, strict_mode=strict_mode)
-    except (IndexError, ValueError) as error:  # what C++ calls out of range
+    except (IndexError, ValueError) as error:  # ONNX's C++ code raises this as "out of range"
         raise TypeMismatch(f"ONNX's inference failed: {type(error).__name__}: {error}", remedy=REMEDY) from error
 
 
@@ -99,13 +100,13 @@ class _Child:
         """Answer a question; what went wrong with that is raised once the child has heard of it."""
         key, *inputs = parts
         try:
-            made = answer_hidden(int(key or b"0"), [type_of(part, self.reader) for part in inputs])
+            types = answer_hidden(int(key or b"0"), [type_of(part, self.reader) for part in inputs])
         except Exception as error:
             if self.process.poll() is not None:
                 raise
             self.send(frames.ABORT)
             return error
-        self.send(frames.ANSWER, *map(type_bytes, made))
+        self.send(frames.ANSWER, *map(type_bytes, types))
         return None
 
     def send(self, kind: bytes, *parts: bytes | None) -> None:

@@ -51,8 +51,8 @@ class _Server:
         assert model is not None and flags is not None
         try:
             with answering(self.ask):
-                made = infer_shapes(model, data_prop=bool(flags[0]), strict_mode=bool(flags[1]))
-            frames.send(self.answers, frames.RESULT, made if isinstance(made, bytes) else made.SerializeToString())
+                inferred = infer_shapes(model, data_prop=bool(flags[0]), strict_mode=bool(flags[1]))
+            frames.send(self.answers, frames.RESULT, inferred if isinstance(inferred, bytes) else inferred.SerializeToString())
         except InferenceError as error:
             frames.send(self.answers, frames.COMPLAINT, str(error).encode())
         except (_Aborted, ValueError, RuntimeError, LookupError, TypeError, MemoryError, onnx.checker.ValidationError) as error:
@@ -70,14 +70,14 @@ class _Server:
             self.infer(parts)
 
 
-def type_bytes(made: Type | None) -> bytes | None:
+def type_bytes(value_type: Type | None) -> bytes | None:
     """The type as ONNX writes it."""
     import onnx
 
-    if made is None:
+    if value_type is None:
         return None
     proto = onnx.TypeProto()
-    write_type(proto, made)
+    write_type(proto, value_type)
     return bytes(proto.SerializeToString())
 
 

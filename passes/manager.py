@@ -47,14 +47,14 @@ def apply_pass(
     write("input", g)
     done: list[str] = []
     for info in infos:
-        made, record = _run(g, info, given[info.name], done, checked)
+        result, record = _run(g, info, given[info.name], done, checked)
         done.append(info.name)
-        write(info.name, made)
+        write(info.name, result)
         if trace is not None:
             trace.records.append(record)
         if on_pass is not None:
-            on_pass(record, g, made)
-        g = made
+            on_pass(record, g, result)
+        g = result
     return g
 
 
@@ -66,27 +66,27 @@ def _run(
     before = dict(g.attrs)
     start = time.perf_counter()
     try:
-        made = info.run(g, **options)
+        result = info.run(g, **options)
     except Exception as error:
         raise _failure(info, done, error) from error
     seconds = time.perf_counter() - start
-    _check_result(g, made, info, before, done)
-    changed = is_changed(g, made)
-    made, dropped = _with_true_attributes(g, made, info, changed)
-    _check_provided(made, info, done)
+    _check_result(g, result, info, before, done)
+    changed = is_changed(g, result)
+    result, dropped = _with_true_attributes(g, result, info, changed)
+    _check_provided(result, info, done)
     start = time.perf_counter()
     if verified and changed:
-        _verify(made, info, done)
+        _verify(result, info, done)
     record = PassRecord(
         info.name,
         seconds,
         time.perf_counter() - start if verified else 0.0,
         len(g),
-        len(made),
+        len(result),
         changed,
         dropped,
     )
-    return made, record
+    return result, record
 
 
 def is_changed(before: Graph, after: Graph) -> bool:
@@ -150,12 +150,12 @@ def _check_needs(g: Graph, info: PassInfo, done: Sequence[str]) -> None:
 
 
 def _check_result(
-    g: Graph, made: Any, info: PassInfo, before: Mapping[str, Any], done: Sequence[str]
+    g: Graph, result: Any, info: PassInfo, before: Mapping[str, Any], done: Sequence[str]
 ) -> None:
-    if not isinstance(made, Graph):
-        remedy = "End it with `return g`" if made is None else None
+    if not isinstance(result, Graph):
+        remedy = "End it with `return g`" if result is None else None
         raise PassError(
-            f"the pass returned {type(made).__name__}, not a Graph", where=_where(info, done), remedy=remedy
+            f"the pass returned {type(result).__name__}, not a Graph", where=_where(info, done), remedy=remedy
         )
     touched = [
         k for k in before.keys() | g.attrs.keys() if k not in before or before[k] is not g.attrs.get(k)
@@ -169,33 +169,33 @@ def _check_result(
 
 
 def _with_true_attributes(
-    g: Graph, made: Graph, info: PassInfo, changed: bool
+    g: Graph, result: Graph, info: PassInfo, changed: bool
 ) -> tuple[Graph, tuple[str, ...]]:
     """The graph without those attributes that were true of the one before and may not be any more."""
     stale = {
         k
-        for k, v in made.attrs.items()
+        for k, v in result.attrs.items()
         if changed and k not in info.keeps and k in g.attrs and g.attrs[k] is v
     }
     stale -= set(info.provides)
     views = {
         k: v
-        for k, v in made.attrs.items()
-        if isinstance(v, TypeView) and k not in stale and v.graph is not made
+        for k, v in result.attrs.items()
+        if isinstance(v, TypeView) and k not in stale and v.graph is not result
     }
     if not stale and not views:
-        return made, ()
-    if made is g:
+        return result, ()
+    if result is g:
         return g, ()
     for name in stale:
-        del made.attrs[name]
-    made.attrs.update((name, view.seen_on(made)) for name, view in views.items())
-    return made, tuple(sorted(stale))
+        del result.attrs[name]
+    result.attrs.update((name, view.seen_on(result)) for name, view in views.items())
+    return result, tuple(sorted(stale))
 
 
-def _check_provided(made: Graph, info: PassInfo, done: Sequence[str]) -> None:
+def _check_provided(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
     for name in info.provides:
-        if name not in made.attrs:
+        if name not in result.attrs:
             raise PassError(
                 f"the pass declares that it provides the graph attribute {name!r} and did not",
                 where=_where(info, done),
@@ -203,11 +203,11 @@ def _check_provided(made: Graph, info: PassInfo, done: Sequence[str]) -> None:
             )
 
 
-def _verify(made: Graph, info: PassInfo, done: Sequence[str]) -> None:
+def _verify(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
     from graph.verify import verify
 
     try:
-        verify(made)
+        verify(result)
     except PartitaError as error:
         raise _failure(info, done, error, "the pass returned a graph that is not well formed: ") from error
 

@@ -35,15 +35,15 @@ def _merge(g: Graph) -> Graph:
     seen: dict[Hashable, Node] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        if made.value is not None:
-            first = None if "onnx.input" in made.metadata else _equal_constant(made, arrays)
-        elif made.is_variable or made.after or node in pinned or not _is_repeatable(made, g):
+        rebuilt = rewriter.rebuilt(node)
+        if rebuilt.value is not None:
+            first = None if "onnx.input" in rebuilt.metadata else _equal_constant(rebuilt, arrays)
+        elif rebuilt.is_variable or rebuilt.after or node in pinned or not _is_repeatable(rebuilt, g):
             first = None
         else:
-            first = seen.setdefault(_key(made), made)
-        if first is None or first is made:
-            rewriter.keep(node, made)
+            first = seen.setdefault(_key(rebuilt), rebuilt)
+        if first is None or first is rebuilt:
+            rewriter.keep(node, rebuilt)
             return
         for old, new in zip(node.outputs, first.outputs, strict=True):
             rewriter.replace(old, new)

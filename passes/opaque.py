@@ -31,28 +31,30 @@ OPAQUE_DOMAIN = "partita.opaque"
 def hide(g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> Graph:
     """The graph with each such node, also in the bodies of those that stay, as an opaque op; they are appended to `hidden`.
 
-    What a hidden node captures becomes further inputs. Where nothing is to be hidden the graph itself comes back."""
+    The values that a hidden node captures become further inputs. Where nothing is to be hidden, the graph itself is
+    returned.
+    """
     opsets = {**g.opsets, OPAQUE_DOMAIN: 1}
 
     def inside(graph: Graph) -> Graph:
-        made = rewrite(graph, visit)
-        return graph if made is graph else made.evolve(opsets=opsets)
+        rewritten = rewrite(graph, visit)
+        return graph if rewritten is graph else rewritten.evolve(opsets=opsets)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        rebuilt = rewriter.rebuilt(node)
         if node.is_op and is_hidden(node):
-            made = made.evolve(
+            rebuilt = rebuilt.evolve(
                 op=OPAQUE,
                 domain=OPAQUE_DOMAIN,
-                inputs=made.inputs + made.captures,
+                inputs=rebuilt.inputs + rebuilt.captures,
                 captures=(),
                 subgraph=None,
                 attrs={"key": len(hidden)},
             )
             hidden.append(node)
         elif node.bodies:
-            made = map_bodies(made, inside)
-        rewriter.keep(node, made)
+            rebuilt = map_bodies(rebuilt, inside)
+        rewriter.keep(node, rebuilt)
 
     return inside(g) if any(map(is_hidden, g.nodes)) or has_bodies(g) else g
 
@@ -69,7 +71,7 @@ def answering(answer: Answer) -> Iterator[None]:
 
 
 def answer_hidden(key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-    """What the innermost block answers about a hidden node."""
+    """The output types that the innermost block of `answering` gives for a hidden node."""
     return _asked.stack[-1][0](key, inputs) if _asked.stack else ()
 
 
@@ -115,8 +117,8 @@ def _infer(context: Any) -> None:
     for i in range(context.get_num_inputs()):
         proto = context.get_input_type(i) if context.has_input(i) else None
         given.append(None if proto is None else reader.read(proto, f"input {i}"))
-    for i, made in enumerate(answer(context.get_attribute("key").i, given)):
-        if made is not None and context.has_output(i):
+    for i, value_type in enumerate(answer(context.get_attribute("key").i, given)):
+        if value_type is not None and context.has_output(i):
             proto = onnx.TypeProto()
-            write_type(proto, made)
+            write_type(proto, value_type)
             context.set_output_type(i, proto)

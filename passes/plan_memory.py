@@ -25,7 +25,7 @@ class MemoryPlan:
     peak: int
     """The size of the block."""
     naive: int
-    """What it would be if every value had memory of its own."""
+    """The size that the block would have if every value had memory of its own."""
     at_once: int
     """The most bytes alive at the same time: no plan can have a lower peak."""
     offsets: Mapping[str, int] = attrs.field(repr=False)
@@ -96,7 +96,7 @@ def _last_uses(g: Graph) -> dict[NodeEntry, int]:
 
 
 def _workspace(node: Node, alignment: int, known: dict[int, MemoryPlan]) -> int:
-    """What the bodies of the node need while it runs; of several only one runs at a time."""
+    """The memory that the bodies of the node need while it runs; only one of several bodies runs at a time."""
     most = 0
     for _, body in node.bodies:
         if id(body) not in known:
@@ -132,16 +132,16 @@ class Arena:
         self.most_taken = max(self.most_taken, self.taken)
         i = bisect_left(self._by_size, (size, 0))
         if i < len(self._by_size):
-            found, offset = self._by_size[i]
+            free, offset = self._by_size[i]
         elif self.size in self._ends:
             offset = self._ends[self.size]
-            found = self.size - offset
+            free = self.size - offset
         else:
-            offset, found = self.size, 0
-        if found:
-            self._forget(offset, found)
-        if found > size:
-            self._remember(offset + size, found - size)
+            offset, free = self.size, 0
+        if free:
+            self._forget(offset, free)
+        if free > size:
+            self._remember(offset + size, free - size)
         self.size = max(self.size, offset + size)
         return offset
 

@@ -27,7 +27,7 @@ class PassInfo:
     name: str
     """The name to apply it by."""
     run: PassFunction
-    """What it does; it never changes the graph that it is given."""
+    """The function that does the pass; it never changes the graph that it is given."""
     needs: tuple[str, ...] = ()
     """Graph attributes that have to be there."""
     provides: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class PassInfo:
     """The keywords it takes; None: any."""
 
     def accepts(self, option: str) -> bool:
-        """Does it take this option?"""
+        """Does the pass take this option?"""
         return self.options is None or option in self.options
 
 
@@ -114,13 +114,13 @@ def pass_names(names: str | Sequence[str]) -> list[str]:
     """The passes meant, in order: a pipeline stands for those in it."""
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise PassError(f"passes are given as a name or a list of names, not {names!r:.60}")
-    found: list[str] = []
+    listed: list[str] = []
     for name in [names] if isinstance(names, str) else names:
         if name in _pipelines:
-            found += _pipelines[name]
+            listed += _pipelines[name]
         else:
-            found.append(pass_info(name).name)
-    return found
+            listed.append(pass_info(name).name)
+    return listed
 
 
 def providers(attribute: str) -> list[str]:

@@ -9,5 +9,5 @@ from passes.registry import register_pass
 
 @register_pass("SaveJSON", provides=("json",))
 def save_json(g: Graph) -> Graph:
-    """Attach the text."""
+    """Attach the graph's JSON text."""
     return g.evolve(attrs={**g.attrs, "json": to_nnvm_json(g)})

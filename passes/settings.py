@@ -1,4 +1,4 @@
-"""What holds for every run of passes that does not say otherwise."""
+"""Settings for every run of passes that does not say otherwise."""
 
 from __future__ import annotations
 

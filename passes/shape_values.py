@@ -20,7 +20,7 @@ _LEAST = -(1 << 63)
 
 
 class ShapeValues:
-    """What is known of the integer vectors met so far; give it the nodes in order."""
+    """The known elements of the integer vectors met so far. The nodes must be given to it in order."""
 
     def __init__(self) -> None:
         self._known: dict[NodeEntry, Vector] = {}
@@ -42,7 +42,7 @@ class ShapeValues:
         return vector.astype(np.int64)
 
     def of(self, entry: NodeEntry | None) -> Vector | None:
-        """What is known of a value, constants included."""
+        """The known elements of a value, which may be a constant; None if nothing is known."""
         value = as_constant(entry)
         if value is not None:
             return value.astype(object) if value.dtype == np.int64 and value.ndim < 2 else None
@@ -50,8 +50,8 @@ class ShapeValues:
 
     def all_of(self, node: Node) -> list[Vector] | None:
         """The same for all inputs, if something is known of one and the rank of each."""
-        found = [self.of(entry) for entry in node.inputs]
-        return None if any(vector is None for vector in found) else [v for v in found if v is not None]
+        vectors = [self.of(entry) for entry in node.inputs]
+        return None if any(vector is None for vector in vectors) else [v for v in vectors if v is not None]
 
 
 def _shape(values: ShapeValues, node: Node, version: int) -> Vector | None:
@@ -79,9 +79,9 @@ def _sizes(entry: NodeEntry | None) -> list[int | None] | None:
 
 
 def _vector(items: list[Any]) -> Vector:
-    made = np.empty(len(items), object)
-    made[:] = items
-    return made
+    vector = np.empty(len(items), object)
+    vector[:] = items
+    return vector
 
 
 def _gather(values: ShapeValues, node: Node, version: int) -> Vector | None:
@@ -96,9 +96,9 @@ def _gather(values: ShapeValues, node: Node, version: int) -> Vector | None:
         return None
     if where.size and not -len(vector) <= where.min() <= where.max() < len(vector):
         return None
-    made = np.empty(where.shape, object)
-    made[...] = vector[where]
-    return made
+    gathered = np.empty(where.shape, object)
+    gathered[...] = vector[where]
+    return gathered
 
 
 def _slice(values: ShapeValues, node: Node, version: int) -> Vector | None:

@@ -31,20 +31,20 @@ def _simplify(g: Graph) -> Graph:
     returned = set(g.outputs)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        rebuilt = rewriter.rebuilt(node)
         if (
-            not made.is_op
-            or made.domain
-            or made.after
+            not rebuilt.is_op
+            or rebuilt.domain
+            or rebuilt.after
             or node in pinned
             or any(e in read for e in node.outputs[1:])
         ):
-            rewriter.keep(node, made)
+            rewriter.keep(node, rebuilt)
             return
-        made = _joined(made)
-        same = next((e for rule in _RULES.get(made.op or "", ()) if (e := rule(made, g)) is not None), None)
+        rebuilt = _joined(rebuilt)
+        same = next((e for rule in _RULES.get(rebuilt.op or "", ()) if (e := rule(rebuilt, g)) is not None), None)
         if same is None or (node[0] in returned and same.type != node[0].type):
-            rewriter.keep(node, made)
+            rewriter.keep(node, rebuilt)
         else:
             rewriter.replace(node[0], same)
 
@@ -122,7 +122,7 @@ def _slice(node: Node, g: Graph) -> NodeEntry | None:
 
 
 def _pad(node: Node, g: Graph) -> NodeEntry | None:
-    """A Pad by nothing."""
+    """The input of a Pad that adds nothing."""
     pads = ints(node, 1, "pads" if g.opsets.get("", 1) > 1 else "paddings")
     return node.inputs[0] if pads is not None and not any(pads) else None
 

@@ -13,8 +13,8 @@ def with_defaults_stated(g: Graph) -> Graph:
         return g
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = map_bodies(rewriter.rebuilt(node), with_defaults_stated)
-        rewriter.keep(node, made.evolve(attrs=frozen_attrs({**made.attrs, "onesided": 1})) if _is_silent(node) else made)
+        rebuilt = map_bodies(rewriter.rebuilt(node), with_defaults_stated)
+        rewriter.keep(node, rebuilt.evolve(attrs=frozen_attrs({**rebuilt.attrs, "onesided": 1})) if _is_silent(node) else rebuilt)
 
     return rewrite(g, visit)
 

@@ -18,7 +18,10 @@ _GENERATED = re.compile(r"unk__\d+")
 
 
 def merged(a: Type | None, b: Type | None) -> Type | None:
-    """What both say together. A size beats a symbol, the first's symbol the second's; a contradiction is an error."""
+    """The type that joins two.
+
+    A size wins over a symbol, and the first type's symbol over the second's; a contradiction is an error.
+    """
     if a is None or b is None or a == b:
         return a if b is None else b
     if isinstance(a, (TensorType, SparseTensorType)) and type(a) is type(b):
@@ -58,21 +61,21 @@ def bound(node: Node, shape: Sequence[Dim], symbols: dict[str, Dim]) -> TensorTy
     declared = node[0].type
     if not isinstance(declared, TensorType):
         raise TypeMismatch(f"a shape is given for a value of type {declared}", where=f"input {node.name!r}")
-    made = TensorType(declared.dtype, shape)
-    for old, new in zip(declared.shape or (), made.shape or (), strict=False):
+    bound_type = TensorType(declared.dtype, shape)
+    for old, new in zip(declared.shape or (), bound_type.shape or (), strict=False):
         if isinstance(old, str) and symbols.setdefault(old, new) != new:
             raise TypeMismatch(
                 f"{old!r} would be both {symbols[old]} and {new}", where=f"input {node.name!r}"
             )
     try:
-        merged(declared, made)
+        merged(declared, bound_type)
     except TypeMismatch:
         raise TypeMismatch(
-            f"the shape {made} is given for an input declared {declared}",
+            f"the shape {bound_type} is given for an input declared {declared}",
             where=f"input {node.name!r}",
             remedy="Only symbolic and unknown sizes can be given",
         ) from None
-    return made
+    return bound_type
 
 
 def map_types(g: Graph, symbols: Mapping[str, Dim]) -> Graph:
@@ -81,11 +84,11 @@ def map_types(g: Graph, symbols: Mapping[str, Dim]) -> Graph:
         return g
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        rebuilt = rewriter.rebuilt(node)
         types = tuple([_substituted(known, symbols) for known in node.output_types])
         if types != node.output_types:
-            made = made.evolve(output_types=types)
-        rewriter.keep(node, map_bodies(made, lambda body: map_types(body, symbols)) if made.bodies else made)
+            rebuilt = rebuilt.evolve(output_types=types)
+        rewriter.keep(node, map_bodies(rebuilt, lambda body: map_types(body, symbols)) if rebuilt.bodies else rebuilt)
 
     return rewrite(g, visit)
 
@@ -106,14 +109,14 @@ def _substituted(known: Type | None, symbols: Mapping[str, Dim]) -> Type | None:
 
 def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:
     """The symbols that ONNX made up in this graph: outside it they would say what is not so."""
-    found = {
+    symbols = {
         s
         for node in g.nodes
         for known in node.output_types
         for s in _symbols(known)
         if _GENERATED.fullmatch(s)
     }
-    return found - {s for known in given for s in _symbols(known)}
+    return symbols - {s for known in given for s in _symbols(known)}
 
 
 def _symbols(known: Type | None) -> Iterable[str]:

@@ -1,7 +1,9 @@
-"""The sizes of windowed ops where ONNX's inference is wrong: what is computed has other ones.
+"""The sizes of windowed ops where ONNX's inference is wrong, because the op computes other ones.
 
-In ceil mode it counts a window of a pool that would begin in the padding, and rounds up where the padding is automatic. Of a
-transposed convolution that pads by itself it adds the output padding, which is part of what the padding takes away."""
+In ceil mode ONNX counts a window of a pool that would begin in the padding, and it rounds up where the padding is
+automatic. For a transposed convolution with automatic padding it adds the output padding, which is part of what the
+padding takes away.
+"""
 
 from __future__ import annotations
 
@@ -63,24 +65,24 @@ def _spread(node: Node, given: Sequence[TensorType | None]) -> tuple[Dim, ...] |
     extra = node.attrs["output_padding"]
     if len(extra) != n:
         raise TypeMismatch(f"output_padding has {len(extra)} numbers for {n} axes")
-    made: list[Dim] = []
+    spatial: list[Dim] = []
     for size, kernel, stride, dilation, more in zip(x.shape[2:], w.shape[2:], strides, dilations, extra, strict=True):
         known = isinstance(size, int) and isinstance(kernel, int) and size > 0
         whole = (size - 1) * stride + extent(kernel, dilation) + more if known else None  # type: ignore[operator, arg-type]
-        made.append(None if whole is None else min(size * stride, whole))  # type: ignore[operator]
+        spatial.append(None if whole is None else min(size * stride, whole))  # type: ignore[operator]
     channels = w.shape[1]
     made_channels = channels * node.attrs.get("group", 1) if isinstance(channels, int) else None
-    return (x.shape[0], made_channels, *made)
+    return (x.shape[0], made_channels, *spatial)
 
 
 def _geometry(node: Node, shape: tuple[Dim, ...], n: int) -> Mapping[str, Any]:
     """Strides, dilations and padding, which have to fit the axes."""
-    found = {key: node.attrs.get(key) for key in ("strides", "dilations", "pads")}
-    if len(shape) != n + 2 or any(value and len(value) != n * (1 + (key == "pads")) for key, value in found.items()):
-        raise TypeMismatch(f"the shape {list(shape)} does not fit a kernel of {n} axes and {found}")
-    if min(found["strides"] or (1,)) < 1 or min(found["dilations"] or (1,)) < 1:
-        raise TypeMismatch(f"strides and dilations are 1 or more, not {found}")
-    return found
+    geometry = {key: node.attrs.get(key) for key in ("strides", "dilations", "pads")}
+    if len(shape) != n + 2 or any(value and len(value) != n * (1 + (key == "pads")) for key, value in geometry.items()):
+        raise TypeMismatch(f"the shape {list(shape)} does not fit a kernel of {n} axes and {geometry}")
+    if min(geometry["strides"] or (1,)) < 1 or min(geometry["dilations"] or (1,)) < 1:
+        raise TypeMismatch(f"strides and dilations are 1 or more, not {geometry}")
+    return geometry
 
 
 def _auto_pad(node: Node) -> str:

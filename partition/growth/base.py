@@ -69,7 +69,7 @@ def build(
     """Contract the components named by `first`. O(n log n) for the sorting, else linear."""
     names = [v for v, f in enumerate(first) if v == f]
     steps = max(latest, default=0) + 1
-    names.sort(key=lambda v: (earliest[v] + 1) * steps - latest[v])  # by (earliest, -latest, node)
+    names.sort(key=lambda v: (earliest[v] + 1) * steps - latest[v])  # sorted by (earliest, -latest, node)
     number = [0] * len(preds)
     for i, v in enumerate(names):
         number[v] = i

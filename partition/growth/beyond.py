@@ -1,4 +1,4 @@
-"""Which nodes lie beyond a growing set of sources? The questions that keep a walk from closing a cycle."""
+"""Answers which nodes lie beyond a growing set of sources: the questions that keep a walk from closing a cycle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Beyond:
         "_against", "_along", "_at", "_epoch", "_heap", "_intervals", "_lowest", "_marked", "_met", "_no",
         "_open", "_origin", "_position", "_sign", "_source", "_stamp", "_start", "_stop", "_whose",
         "_whose_origin", "closed_by", "quotient",
-    )  # fmt: skip
+    )
 
     def __init__(self, quotient: Quotient, sign: int, forest: Forest) -> None:
         """`forest`: of the graph's nodes, so that those below a source lie beyond it."""
@@ -60,7 +60,7 @@ class Beyond:
         if self._source[group] != self._stamp:
             self._source[group] = self._stamp
             self._met[group] = node
-            self._epoch += 1  # what was known not to lie beyond may do so now
+            self._epoch += 1  # a group that was known not to lie beyond the old sources may lie beyond the new one
             rank = self._sign * self.quotient.order.rank[group]
             if rank < self._lowest:
                 self._lowest = rank
@@ -176,6 +176,6 @@ class Beyond:
         heapq.heappush(self._heap, (rank, group))
 
     def _forget(self, seen: list[int]) -> None:
-        """These were taken for not beyond, in vain."""
+        """Forget that these groups were taken for not beyond the sources."""
         for x in seen:
             self._no[x] = 0

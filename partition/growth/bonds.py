@@ -13,7 +13,7 @@ from partition.growth.quotient import Quotient
 def join_bonded(
     preds: Preds, color: Color, groups: Groups, bonds: Iterable[tuple[int, int]], fixed: Sequence[Sequence[int]] = ()
 ) -> Groups:
-    """The groups, those merged that a bond joins; the bonds are tried in order, until none is left that closes no cycle.
+    """Merge groups that a bond joins. The bonds are tried in order, until each that is left would close a cycle.
 
     What is merged stays acyclic with all other groups and with the fixed ones. Where the groups came from `largest`, no edge
     can be contracted afterwards either: each that is left goes around another device, and no bond takes that away.

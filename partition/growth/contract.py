@@ -10,7 +10,7 @@ from partition.growth.quotient import Quotient
 
 
 class Start(enum.IntEnum):
-    """Where a run starts from, and with which edges."""
+    """The groups from which a run starts, and the edges that it may contract."""
 
     EQUAL_EARLIEST = 0
     """Groups of equal earliest labels, which are acyclic; edges by consumer."""
@@ -30,13 +30,13 @@ def contract(base: Base, start: Start, edges: Sequence[tuple[int, int]], count: 
     """
     owner, order = _beginning(base, start, edges, count)
     names = _topological(base, start, owner, count)
-    place = [0] * count
+    group_of = [0] * count
     for i, name in enumerate(names):
-        place[name] = i
-    place = [place[name] for name in owner]
-    quotient = _quotient(base, place, len(names))
-    contract_all(quotient, [base.color[name] for name in names], [(place[a], place[b]) for a, b in order])
-    return [quotient.find(x) for x in place]
+        group_of[name] = i
+    group_of = [group_of[name] for name in owner]
+    quotient = _quotient(base, group_of, len(names))
+    contract_all(quotient, [base.color[name] for name in names], [(group_of[a], group_of[b]) for a, b in order])
+    return [quotient.find(x) for x in group_of]
 
 
 def _beginning(
@@ -71,16 +71,16 @@ def _topological(base: Base, start: Start, owner: list[int], count: int) -> list
     return names
 
 
-def _quotient(base: Base, place: list[int], size: int) -> Quotient:
-    """The base contracted to the groups that `place` names, cut off behind the last of them."""
-    count = len(place)
+def _quotient(base: Base, group_of: list[int], size: int) -> Quotient:
+    """The base contracted to the groups that `group_of` names, cut off behind the last of them."""
+    count = len(group_of)
     whole = count == len(base.succ)
     succ: list[list[int]] = [[] for _ in range(size)]
     pred: list[list[int]] = [[] for _ in range(size)]
     for x in range(count):
         consumers = base.succ[x] if whole else [y for y in base.succ[x] if y < count]
         if consumers:
-            succ[place[x]] += [place[y] for y in consumers]
+            succ[group_of[x]] += [group_of[y] for y in consumers]
     for x, consumers in enumerate(succ):
         if len(consumers) > 1:
             consumers = succ[x] = list(dict.fromkeys(consumers))

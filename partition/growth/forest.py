@@ -14,9 +14,9 @@ class Forest:
     parent: list[int]
     """The parent of each node; -1 for a root."""
     start: list[int]
-    """The place of each node in preorder."""
+    """The position of each node in preorder."""
     stop: list[int]
-    """The place behind the last node below it."""
+    """The position behind the last node below each node."""
 
     @classmethod
     def of(cls, parent: list[int], top_down: Sequence[int]) -> Forest:

@@ -21,7 +21,7 @@ SHORT = 8
 
 
 def accepted_inputs(preds: Preds, color: Color, accept: Accept | None) -> list[list[int]]:
-    """Of each node, the producers that may share a group with it. Asks `accept` once for each edge."""
+    """For each node, the producers that may share a group with it. Asks `accept` once for each edge."""
     accepted: list[list[int]] = []
     for v, producers in enumerate(preds):
         c = color[v]

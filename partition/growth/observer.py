@@ -1,4 +1,4 @@
-"""What growing tells those who watch it: the report, and a notebook that goes step by step."""
+"""What growth tells its observers: the report, and a notebook that shows it step by step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WalkObserver:
 
 
 class BothObservers(WalkObserver):
-    """Tells two observers the same."""
+    """An observer that passes everything on to two others."""
 
     def __init__(self, first: WalkObserver, second: WalkObserver) -> None:
         self._first, self._second = first, second
@@ -90,7 +90,7 @@ class BothObservers(WalkObserver):
 
 
 class SeedObserver:
-    """The same for growth "seed"."""
+    """Override what you want to hear about growth "seed"; by default nothing happens."""
 
     def rooted(self, root: int) -> None:
         """A candidate begins at `root`."""

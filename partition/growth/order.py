@@ -34,8 +34,8 @@ class OrderList:
         self.following = [0] * (length + 1)
         self.preceding = [0] * (length + 1)
         before = length
-        for place, x in enumerate(order):
-            self.rank[x] = GAP * (place + 1)
+        for position, x in enumerate(order):
+            self.rank[x] = GAP * (position + 1)
             self.following[before] = x
             self.preceding[x] = before
             before = x
@@ -54,19 +54,19 @@ class OrderList:
         self.following[before] = self.preceding[after] = new
         self.rank[new] = self.rank[old]
 
-    def insert_after(self, place: int, x: int) -> None:
-        """Put `x`, which is not in the list, right behind `place` (the sentinel stands for the very front)."""
+    def insert_after(self, before: int, x: int) -> None:
+        """Put `x`, which is not in the list, right behind `before` (the sentinel stands for the very front)."""
         end, rank = self.end, self.rank
-        after = self.following[place]
+        after = self.following[before]
         while True:
-            low = rank[place] if place != end else 0
+            low = rank[before] if before != end else 0
             high = rank[after] if after != end else low + 2 * GAP
             if high - low >= 2:
                 break
-            self._spread(place if place != end else after)
+            self._spread(before if before != end else after)
         rank[x] = (low + high) // 2
-        self.preceding[x], self.following[x] = place, after
-        self.following[place] = self.preceding[after] = x
+        self.preceding[x], self.following[x] = before, after
+        self.following[before] = self.preceding[after] = x
 
     def _spread(self, x: int) -> None:
         """Renumber the smallest aligned interval around `x` that is empty enough."""

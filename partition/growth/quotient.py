@@ -23,7 +23,7 @@ class Quotient:
     """The groups of a partition, each named by one of its nodes, with a topological order that merges keep up.
 
     The neighbour lists go stale when groups merge; what is read from them is resolved by `find` (inlined in the
-    hot loops). `order.rank` gives each group its place, so that a path from a to b stays within their ranks.
+    hot loops). `order.rank` gives each group its rank, so that a path from a to b stays within their ranks.
     """
 
     __slots__ = ("_backward", "_forward", "_member", "_stamp", "order", "pred", "rep", "succ")
@@ -87,7 +87,7 @@ class Quotient:
         member, stamp = self._member, self._stamp
         for x in members:
             member[x] = stamp
-        down = [x for x in members if x != high]  # where paths start, then the outside groups met
+        down = [x for x in members if x != high]  # the starts of paths, then the outside groups that were met
         up = [x for x in members if x != low]
         starts = len(down)
         parents: dict[int, int] = {}
@@ -156,9 +156,9 @@ class Quotient:
             order.unlink(x)
         if at != into:
             order.replace(at, into)
-        place = into if forward else order.preceding[into]
+        before = into if forward else order.preceding[into]
         for x in reversed(settled):
-            order.insert_after(place, x)
+            order.insert_after(before, x)
         consumers, producers = succ[into], pred[into]
         for x in members:
             if x != into:

@@ -64,7 +64,7 @@ def _literal(
     observer: SeedObserver,
     control: Edges,
 ) -> Groups:
-    """What the document's text gives, in the order of choice."""
+    """The groups that the document's text gives, in the order in which they are chosen."""
     grower = _Grower(preds, color, accept, fixed, observer, control)
     chosen = []
     for device in dict.fromkeys(c for c in color if c is not None):
@@ -140,7 +140,7 @@ class _Grower:
                 continue
             edge = (cur, new) if new in self._outs[cur] else (new, cur)
             if self.device[new] == self.device[root] and edge in self._control:
-                continue  # it may still join over another edge
+                continue  # the node may still join over another edge
             if self._may_join(edge, new, root):
                 add(new)
                 observer.merged(new)

@@ -16,7 +16,7 @@ from partition.growth.quotient import Quotient
 
 
 class Selector(Protocol):
-    """What the walk asks; nodes are numbers."""
+    """The questions that the walk asks; nodes are numbers."""
 
     def select(self, node: int) -> bool: ...
     def select_input(self, cur: int, new: int) -> bool: ...
@@ -80,7 +80,7 @@ class _Walk:
         "_control_ins", "_control_outs",
         "_down", "_inside", "_ins", "_limit", "_lost", "_mark", "_observer", "_outs", "_questions", "_quotient",
         "_taken", "_unexpanded", "_up", "_usable", "_value_ins", "_value_outs", "groups",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -246,8 +246,9 @@ class _Walk:
     # -- making it acyclic --------------------------------------------------------------------------------
 
     def _reentered(self, members: list[int], seed: int) -> set[int]:
-        """What a set that closes a cycle has to lose: the members that a path from it over the outside re-enters;
-        if that is only the seed, those where such paths start."""
+        """The members that a set which closes a cycle has to lose: those that a path from it over the outside
+        re-enters; if that is only the seed, those where such paths start.
+        """
         lost = self._crossed(members, self._outs, self._ins, self._down) - {seed}
         return lost or self._crossed(members, self._ins, self._outs, self._up) - {seed}
 

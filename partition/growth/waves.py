@@ -44,9 +44,9 @@ def waves(
     best: list[Wave] = []
     for choose in CHOICES:
         for flow in (down, up):
-            found = _run(flow, choose)
-            if not best or len(found) < len(best):
-                best = found
+            groups_found = _run(flow, choose)
+            if not best or len(groups_found) < len(best):
+                best = groups_found
             if len(best) == bound:
                 break
         if len(best) == bound:
@@ -71,7 +71,7 @@ class _Flow:
     level: list[int]
     """How many waves of its own device are still to come at each node, itself included."""
     chains: list[int]
-    """Of each device, the most of those."""
+    """For each device, the largest number in `level`."""
     back: tuple[list[list[int]], list[list[int]]]
     """`shared` and `later` of the other direction."""
 
@@ -87,10 +87,10 @@ class _Flow:
                 shared[u].append(v)
             for u in others[v]:
                 later[u].append(v)
-        return cls.made(device, devices, (shared, later), (accepted, others), list(range(len(preds))))
+        return cls.of_edges(device, devices, (shared, later), (accepted, others), list(range(len(preds))))
 
     @classmethod
-    def made(
+    def of_edges(
         cls,
         device: list[int],
         devices: int,
@@ -104,8 +104,8 @@ class _Flow:
         return cls(device, shared, later, inputs, order, level, chains, back)
 
     def reversed(self) -> _Flow:
-        """From the outputs up."""
-        return _Flow.made(self.device, len(self.chains), self.back, (self.shared, self.later), self.order[::-1])
+        """The same flow with every edge turned round, which runs from the outputs up."""
+        return _Flow.of_edges(self.device, len(self.chains), self.back, (self.shared, self.later), self.order[::-1])
 
 
 def _levels(
@@ -142,7 +142,7 @@ class _Ready:
 
     nodes: Wave
     left: list[int]
-    """How many nodes of each level are neither run nor ready."""
+    """For each level, how many nodes are neither run nor ready."""
     top: int
     """The device's longest chain of waves to come."""
     turn: int = -1
