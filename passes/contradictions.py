@@ -24,6 +24,7 @@ def contradiction(complaints: str, graph: Any) -> TypeMismatch | None:
         if (
             line.strip()
             and "(op_type:Constant)" not in line
+            and not _UNCOUNTED.search(line)
             and not silent.intersection(_NODE.findall(line)[-1:])
         ):
             return _mismatch(line)
@@ -44,6 +45,9 @@ def refuted(complaints: str) -> frozenset[str] | None:
 
 _CLAIM = re.compile(r"differs? (in .* )?from existing|and existing shape differ|existing=|existing output type")
 """The text that ONNX writes where it infers another type than the one that was there."""
+
+_UNCOUNTED = re.compile(r"Number of elements of input '(sizes|scales)' \(0\)")
+"""What ONNX writes of a Resize whose sizes are a vector of unknown length: it takes the length for zero."""
 
 # A Constant without a name stands in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
 _NODE = re.compile(r"\(op_type:[^,()]*, node name: (.*?)\): ")

@@ -24,6 +24,7 @@ from passes.bulky import bulky_nodes
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
+from passes.heads import attention_types, is_uncounted
 from passes.inference import infer_shapes
 from passes.opaque import answering, hide
 from passes.stated import with_defaults_stated
@@ -234,6 +235,7 @@ class _Inference:
             node.subgraph is not None
             or is_fragile(node)
             or is_miscounted(node)
+            or is_uncounted(node)
             or custom_op(node.op, node.domain) is not None
         )
 
@@ -248,6 +250,8 @@ class _Inference:
                 return self._alone(node, inputs)
             if is_miscounted(node):
                 return windowed_types(node, inputs)
+            if is_uncounted(node):
+                return attention_types(node, inputs)
             mine = custom_op(node.op, node.domain)
             assert mine is not None
             return mine.infer(inputs, node.attrs, len(node.output_names))
@@ -283,7 +287,9 @@ class _Inference:
             proto = infer_shapes(model, strict_mode=self.strict)
         except InferenceError as error:
             proto = infer_shapes(model)
-            raise contradiction(str(error), proto.graph) or TypeMismatch(str(error)) from error
+            error_found = contradiction(str(error), proto.graph)
+            if error_found is not None:
+                raise error_found from error
         typed = self._typed(alone, proto.graph, None)
         return [entry.type for entry in map_types(typed, dict.fromkeys(generated(typed, inputs))).outputs]
 

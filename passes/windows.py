@@ -2,7 +2,7 @@
 
 In ceil mode ONNX counts a window of a pool that would begin in the padding, and it rounds up where the padding is
 automatic. For a transposed convolution with automatic padding it adds the output padding, which is part of what the
-padding takes away.
+padding takes away. For one with an output_shape it leaves out the last axes where the result is smaller than the data.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def is_miscounted(node: Node) -> bool:
         return False
     if node.op in _POOLS:
         return bool(node.attrs.get("ceil_mode", 0))
-    if node.op != "ConvTranspose" or node.attrs.get("output_shape"):
+    if node.op != "ConvTranspose":
         return False
-    return _auto_pad(node) in _SAME and any(node.attrs.get("output_padding") or ())
+    return bool(node.attrs.get("output_shape")) or (_auto_pad(node) in _SAME and any(node.attrs.get("output_padding") or ()))
 
 
 def windowed_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
@@ -60,6 +60,12 @@ def _spread(node: Node, given: Sequence[TensorType | None]) -> tuple[Dim, ...] |
     if w is None or w.shape is None or len(w.shape) != len(x.shape) or len(x.shape) < 3:
         return None
     n = len(x.shape) - 2
+    channels = w.shape[1] * node.attrs.get("group", 1) if isinstance(w.shape[1], int) else None
+    wanted = node.attrs.get("output_shape")
+    if wanted:
+        if len(wanted) not in (n, n + 2):
+            raise TypeMismatch(f"output_shape has {len(wanted)} numbers for {n} axes")
+        return (x.shape[0], channels, *wanted[-n:])
     rest = _geometry(node, x.shape, n)
     strides, dilations = rest["strides"] or (1,) * n, rest["dilations"] or (1,) * n
     extra = node.attrs["output_padding"]
@@ -70,9 +76,7 @@ def _spread(node: Node, given: Sequence[TensorType | None]) -> tuple[Dim, ...] |
         known = isinstance(size, int) and isinstance(kernel, int) and size > 0
         whole = (size - 1) * stride + extent(kernel, dilation) + more if known else None  # type: ignore[operator, arg-type]
         spatial.append(None if whole is None else min(size * stride, whole))  # type: ignore[operator]
-    channels = w.shape[1]
-    made_channels = channels * node.attrs.get("group", 1) if isinstance(channels, int) else None
-    return (x.shape[0], made_channels, *spatial)
+    return (x.shape[0], channels, *spatial)
 
 
 def _geometry(node: Node, shape: tuple[Dim, ...], n: int) -> Mapping[str, Any]:

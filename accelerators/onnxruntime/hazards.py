@@ -4,10 +4,12 @@ Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from accelerators.onnxruntime import windows
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
@@ -36,20 +38,6 @@ def _conv_integer(node: Node) -> str | None:
     point = node.inputs[3] if _given(node, 3) else None
     if point is not None and not (isinstance(point.type, TensorType) and point.type.shape in ((), (1,))):
         return "onnxruntime knows one zero point of ConvInteger's weights only, not one for each channel"
-    return None
-
-
-def _conv_transpose(node: Node) -> str | None:
-    """An output_shape that only negative padding reaches."""
-    wanted = node.attrs.get("output_shape")
-    data, weight = (entry.type if entry is not None else None for entry in node.inputs[:2])
-    if not (wanted and isinstance(data, TensorType) and isinstance(weight, TensorType) and data.is_static and weight.is_static):
-        return None
-    dims = len(data.shape or ()) - 2
-    strides, gaps, more = (node.attrs.get(k) or (d,) * dims for k, d in (("strides", 1), ("dilations", 1), ("output_padding", 0)))
-    rows = zip(data.shape[2:], weight.shape[2:], strides, gaps, more, wanted[-dims:], strict=True)  # type: ignore[index]
-    if any(n * s + (k - 1) * g + add < out for n, k, s, g, add, out in rows):  # type: ignore[operator]
-        return "onnxruntime does not make ConvTranspose's result larger than its windows reach"
     return None
 
 
@@ -97,21 +85,15 @@ def _scatter(node: Node) -> str | None:
     return None
 
 
-def _convolution(node: Node) -> str | None:
-    if _dilated_same(node):
-        return f"onnxruntime refuses, while it runs, {node.op} that is dilated and padded to the same size"
-    return _conv_integer(node) if node.op == "ConvInteger" else None
-
-
-def _pool(node: Node) -> str | None:
-    if _dilated_same(node):
-        return f"onnxruntime makes other sizes of {node.op} that is dilated and padded to the same size"
+def _compress(node: Node) -> str | None:
+    data, condition = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    if not (isinstance(data, TensorType) and isinstance(condition, TensorType)) or not data.shape or not condition.shape:
+        return None
+    axis = node.attrs.get("axis")
+    size = data.shape[axis] if axis is not None else math.prod(data.shape) if data.is_static else None  # type: ignore[arg-type]
+    if isinstance(size, int) and isinstance(condition.shape[0], int) and condition.shape[0] > size:
+        return "onnxruntime leaves out what a condition of Compress that is longer than the data asks for"
     return None
-
-
-def _dilated_same(node: Node) -> bool:
-    same = str(node.attrs.get("auto_pad", "")).startswith("SAME")
-    return same and any(step != 1 for step in node.attrs.get("dilations", ()))
 
 
 def _lrn(node: Node) -> str | None:
@@ -122,10 +104,10 @@ def _lrn(node: Node) -> str | None:
 
 
 def _slice(node: Node) -> str | None:
-    values = [entry.node.value for entry in node.inputs[2:5] if entry is not None]
-    if len(values) < 3 or values[2] is None or (values[2] > 0).all():
+    ends, steps = (node.inputs[place].node.value if _given(node, place) else None for place in (2, 4))  # type: ignore[union-attr]
+    if not _given(node, 4) or (steps is not None and (np.asarray(steps) > 0).all()):
         return None
-    if values[0] is None or (np.asarray(values[0]) >= np.iinfo(np.int32).max).any():
+    if ends is None or (np.asarray(ends) >= np.iinfo(np.int32).max).any():
         return "onnxruntime takes an end of 2^31 - 1 for no end, in a Slice with a negative step too"
     return None
 
@@ -136,18 +118,20 @@ def _given(node: Node, number: int) -> bool:
 
 _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
-    "AveragePool": _pool,
-    "Conv": _convolution,
-    "ConvInteger": _convolution,
-    "ConvTranspose": _conv_transpose,
+    "AveragePool": windows.pool,
+    "Compress": _compress,
+    "Conv": windows.convolution,
+    "ConvInteger": lambda node: windows.convolution(node) or _conv_integer(node),
+    "ConvTranspose": windows.transposed,
     "LRN": _lrn,
-    "LpPool": _pool,
-    "MaxPool": _pool,
+    "LpPool": windows.pool,
+    "MaxPool": windows.pool,
     "MaxUnpool": _max_unpool,
+    "MeanVarianceNormalization": lambda node: "onnxruntime makes NaN of equal numbers in MeanVarianceNormalization",
     "Mod": _mod,
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
-    "QLinearConv": _convolution,
+    "QLinearConv": windows.convolution,
     "Resize": _resize,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,

@@ -15,6 +15,7 @@ from . import (  # noqa: F401  importing a family fills the table
     elementwise,
     indexing,
     layout,
+    losses,
     matrices,
     normalization,
     optionals,

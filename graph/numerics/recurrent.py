@@ -58,6 +58,9 @@ def _run(
         initial = [None if s is None else s.swapaxes(0, 1) for s in initial]
     time, batch = x.shape[:2]
     limits = np.full(batch, time) if lengths is None else lengths
+    wrong = limits[(limits < 0) | (limits > time)]
+    if wrong.size:
+        raise ValueError(f"the length {wrong[0]} of a sequence is not between 0 and {time}")
     ys, lasts = [], []
     for i, step in enumerate(steps):
         backwards = direction == "reverse" or i == 1

@@ -10,11 +10,12 @@ from graph.interpret import interpret
 from graph.ops.schemas import newest_versions, spec_of
 from tests.fuzz.models.__main__ import Campaign
 from tests.fuzz.models.builder import Case
-from tests.fuzz.models.check import SETTINGS
+from tests.fuzz.models.check import SETTINGS, Finding
 from tests.fuzz.models.generate import generate
+from tests.fuzz.models.reasons import reason_of
 from tests.fuzz.models.recipes import LEFT_OUT, RECIPES
 from tests.fuzz.models.reduce import cut, reduced
-from tests.fuzz.models.stability import Expected, difference, expected
+from tests.fuzz.models.stability import SPECIAL, Expected, difference, expected
 
 ON_EVERYTHING = range(100, 106)
 """Seeds of models that go through all settings."""
@@ -122,3 +123,39 @@ def test_nothing_is_compared_loosely_by_accident() -> None:
                 checked += 1
                 exact += not np.isinf(right.spread).any()
     assert exact > 0.9 * checked
+
+
+def one_clip(value: float, bound: float | None) -> Case:
+    x = pt.variable("x", "float32", (2,))
+    bounds = [None if bound is None else pt.constant(np.float32(bound)), pt.constant(np.float32(9))]
+    graph = pt.Graph([pt.op("Clip", x, *bounds, name="clip")], name="g")
+    return Case(graph, [np.array([1, value], "float32")])
+
+
+def test_a_reason_holds_for_its_own_values_alone() -> None:
+    special = Finding("onnxruntime", "differs", f"clip of Clip: 1 of 2 numbers differ: 9.0 instead of inf, {SPECIAL}")
+    plain = Finding("onnxruntime", "differs", "clip of Clip: 1 of 2 numbers differ: 9.0 instead of 8.0")
+    assert "left out" in str(reason_of(one_clip(-np.inf, None), special))
+    assert reason_of(one_clip(-np.inf, None), plain) is None, "finite numbers differ"
+    assert reason_of(one_clip(-np.inf, 0), special) is None, "both bounds are given"
+    assert reason_of(one_clip(3, None), special) is None, "no number is extreme"
+
+
+def test_what_differs_on_finite_numbers_is_not_called_special() -> None:
+    wanted = Expected(np.array([1, np.nan], "float32"), np.zeros(2))
+    assert SPECIAL in str(difference(np.array([1, 2], "float32"), wanted))
+    assert SPECIAL not in str(difference(np.array([3, 2], "float32"), wanted))
+
+
+def test_sizes_that_rest_on_roundings_say_nothing() -> None:
+    x = pt.variable("x", "float32", (2, 3))
+    kept = pt.op("NonZero", pt.op("Sub", pt.op("Exp", x), pt.op("Exp", x)))
+    graph = pt.Graph([pt.op("Reshape", kept, pt.constant(np.array([2, 0], "int64")), allowzero=1)], name="g")
+    assert np.isinf(expected(graph, [np.ones((2, 3), "float32")])[0].spread)
+
+
+def test_a_loop_without_a_turn_is_computed_as_in_the_model() -> None:
+    for seed in (66542, *range(300, 400)):
+        refused: list[str] = []
+        generate(seed, refused)
+        assert not [text for text in refused if text.startswith("model")], "drawn again only for a reason"

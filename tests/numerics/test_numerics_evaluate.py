@@ -175,3 +175,31 @@ def test_a_float_attribute_is_what_a_file_would_hold() -> None:
     """In a file it has single precision, so that it would be another number after it was written and read."""
     x = np.array([-1.0])
     assert evaluate("LeakyRelu", [x], {"alpha": 0.1}, version=16, n_outputs=1)[0] == -float(np.float32(0.1))
+
+
+def test_a_loss_where_logits_lie_far_apart() -> None:
+    x, labels = np.array([[0, 65504, 65504]], np.float32), np.array([0])
+    loss, likely = evaluate("SoftmaxCrossEntropyLoss", [x, labels], {}, version=13, n_outputs=2)
+    np.testing.assert_allclose(loss, 65504 + np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(likely, [[-65504 - np.log(2), -np.log(2), -np.log(2)]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_of_no_class(op: str, reduction: str, label: int) -> None:
+    x, labels = np.zeros((2, 3), np.float32), np.array([1, label])
+    with pytest.raises(ValueError, match=f"the label {label} is none of 3 classes"):
+        evaluate(op, [x, labels], {"reduction": reduction}, version=13, n_outputs=1)
+    (loss,) = evaluate(op, [x, labels], {"reduction": reduction, "ignore_index": label}, version=13, n_outputs=1)
+    each = np.log(3) if op == "SoftmaxCrossEntropyLoss" else 0
+    np.testing.assert_allclose(loss, [each, 0] if reduction == "none" else each, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("length", [-1, 5])
+def test_a_sequence_that_is_longer_than_the_data(op: str, length: int) -> None:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    x, w, r = (np.zeros(shape, np.float32) for shape in ((4, 2, 3), (1, 2 * gates, 3), (1, 2 * gates, 2)))
+    with pytest.raises(ValueError, match=f"the length {length} of a sequence is not between 0 and 4"):
+        evaluate(op, [x, w, r, None, np.array([4, length], np.int32)], {"hidden_size": 2}, version=14, n_outputs=1)

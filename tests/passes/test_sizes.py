@@ -150,3 +150,29 @@ def test_a_spectrum_is_one_sided_unless_it_says_otherwise(onesided: int | None) 
     step, length = constant(np.array(4), "step"), constant(np.array(8), "length")
     made = sizes(Graph([op("STFT", x, step, None, length, **given)]), np.zeros((1, 16, 1), np.float32))
     assert made == ((1, 3, 8 if onesided == 0 else 5, 2),) * 2
+
+
+@pytest.mark.parametrize("wanted", [[2, 9], [14, 9], [1, 2, 2, 9]])
+def test_a_transposed_convolution_whose_result_has_given_sizes(wanted: list[int]) -> None:
+    x = variable("x", "float32", ("N", 4, 3, 5))
+    w = constant(np.ones((4, 1, 3, 2), np.float32), "w")
+    g = Graph([op("ConvTranspose", x, w, strides=[3, 2], group=2, output_shape=wanted)])
+    assert sizes(g, np.zeros((1, 4, 3, 5), np.float32)) == (("N", 2, *wanted[-2:]), (1, 2, *wanted[-2:]))
+
+
+@pytest.mark.parametrize("place", [2, 3])
+def test_a_resize_to_a_vector_of_unknown_length(place: int) -> None:
+    x = variable("x", "float32", (1, 1, 2, 4))
+    given = variable("given", "float32" if place == 2 else "int64", ("K",))
+    y = op("Resize", x, *[None] * (place - 1), given, mode="linear")
+    kind = infer(Graph([op("Relu", y)])).outputs[0].type
+    assert kind is None or not any(isinstance(size, int) for size in kind.shape or ())
+
+
+def test_heads_in_an_axis_of_unknown_size() -> None:
+    q, k, v = (variable(name, "float32", (1, 3, size)) for name, size in zip("qkv", (8, 8, "V"), strict=True))
+    y = op("Attention", q, k, v, n_outputs=4, opset=24, q_num_heads=2, kv_num_heads=2)
+    g = Graph(list(y.outputs), opsets={"": 24})
+    arrays = [np.zeros((1, 3, size), np.float32) for size in (8, 8, 4)]
+    for entry, value in zip(infer(g).outputs, interpret(g, arrays), strict=True):
+        assert isinstance(entry.type, TensorType) and says(entry.type, value), f"{entry.type} of {value.shape}"

@@ -262,7 +262,9 @@ def _log_of_sum(parts: _Parts) -> Graph | None:
     dtype = made.dtype if "float" in made.dtype else "float64"
     x = x if dtype == made.dtype else parts.op("Cast", x, to=onnx_type(dtype))
     top = parts.reduced("ReduceMax", x, axes)
-    top = parts.op("Where", parts.op("IsInf", top), parts.numbers(0, dtype), top)
+    # IsInf is younger than this op.
+    finite = parts.op("Less", parts.op("Abs", top), parts.numbers(np.inf, dtype))
+    top = parts.op("Where", finite, top, parts.numbers(0, dtype))
     keep = int(node.attrs.get("keepdims", 1))
     total = parts.reduced("ReduceSum", parts.op("Exp", parts.op("Sub", x, top)), axes, keep)
     y = parts.op("Add", parts.op("Log", total), parts.reduced("ReduceMax", top, axes, keep))

@@ -105,3 +105,12 @@ def test_a_resize_that_keeps_the_first_places(sizes: list[int]) -> None:
     x = pt.variable("x", "float32", (1, 2, 5, 7))
     same(pt.Graph([pt.op("Resize", x, None, None, pt.constant(np.array(sizes)), nearest_mode="floor",
                          coordinate_transformation_mode="asymmetric")], inputs=[x]), normal(1, 2, 5, 7))  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [9, 13])
+def test_the_logarithm_of_a_sum_takes_no_op_that_is_younger(opset: int) -> None:
+    x = pt.variable("x", "float32", (3, 4))
+    y = pt.op("ReduceLogSumExp", x, axes=[1], keepdims=0, opset=opset)
+    value = np.array([[1, 2, 3, 100], [np.inf, 0, -np.inf, 1], [-np.inf] * 4], np.float32)
+    found = compiled(pt.Graph([y], inputs=[x], opsets={"": opset})).run([value])[0]
+    np.testing.assert_allclose(found, [100, np.inf, -np.inf], rtol=1e-6)

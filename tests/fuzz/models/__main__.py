@@ -31,6 +31,8 @@ class Tally:
 
     models: int = 0
     runs: int = 0
+    refused: Counter[str] = attrs.Factory(Counter)
+    """What was drawn and is no valid model, so that another op or model was drawn, by op."""
     known: Counter[str] = attrs.Factory(Counter)
     """Differences by their written reason."""
     unknown: list[tuple[int, Finding]] = attrs.Factory(list)
@@ -68,6 +70,8 @@ class Campaign:
         question = {"seed": seed, "settings": list(settings), "keep": None if keep is None else sorted(keep)}
         answer = self.child.ask(question, self.seconds)
         if answer.last is not None:
+            if keep is None:
+                self.tally.refused.update(text.split("-")[0].split(":")[0] for text in answer.last["refused"])
             return [Finding(**finding) for finding in answer.last["findings"]], len(settings)
         setting = answer.notes[-1]["setting"] if answer.notes else "start"
         ran = list(settings).index(setting) + 1 if setting in settings else len(settings)
@@ -108,18 +112,23 @@ class Campaign:
             print(f"   written to {path}", flush=True)
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
 def main() -> int:
     """Try so many models, or for so many seconds; 1 if anything has no reason."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.models", description=__doc__)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1000, help="how many seeds")
+    parser.add_argument("--seeds", type=_numbers, help="these instead, with commas between them")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--settings", default=",".join(SETTINGS), help="some of: " + ", ".join(SETTINGS))
     parser.add_argument("--folder", type=Path, help="where models that fail are written")
     options = parser.parse_args()
     campaign = Campaign(options.settings.split(","), options.folder)
     start = time.monotonic()
-    for seed in range(options.start, options.start + options.count):
+    for seed in options.seeds or range(options.start, options.start + options.count):
         if time.monotonic() - start > options.seconds:
             break
         campaign.try_seed(seed)
@@ -128,6 +137,7 @@ def main() -> int:
     print(
         f"{tally.models} models from seed {options.start}, {tally.runs} runs, {time.monotonic() - start:.0f} s"
     )
+    print(f"  drawn again: {', '.join(f'{op} {count}' for op, count in tally.refused.most_common()) or 'none'}")
     for text, count in tally.known.most_common():
         print(f"  known, {count}: {text}")
     print(f"  without a reason: {len(tally.unknown)}")

@@ -27,13 +27,15 @@ def main() -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         request = json.loads(line)
-        findings = _findings(request, lambda note: print(json.dumps(note), file=answers))
-        print(json.dumps({"findings": [attrs.asdict(finding) for finding in findings]}), file=answers)
+        refused: list[str] = []
+        findings = _findings(request, lambda note: print(json.dumps(note), file=answers), refused)
+        told = [attrs.asdict(finding) for finding in findings]
+        print(json.dumps({"findings": told, "refused": refused}), file=answers)
 
 
-def _findings(request: dict[str, Any], tell: Any) -> list[Finding]:
+def _findings(request: dict[str, Any], tell: Any, refused: list[str]) -> list[Finding]:
     tell({"setting": "generate"})
-    case = generate(request["seed"])
+    case = generate(request["seed"], refused)
     if request.get("keep") is not None:
         small = cut(case, set(request["keep"]))
         if small is None:

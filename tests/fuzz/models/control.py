@@ -5,7 +5,7 @@ from __future__ import annotations
 import partita as pt
 from graph.node import Node, NodeEntry
 from graph.types import dtype_name
-from tests.fuzz.models.builder import Builder
+from tests.fuzz.models.builder import Builder, typed
 from tests.fuzz.models.recipes import recipe
 
 INNER = "Add Mul Sub Relu Neg Sigmoid Tanh Max Min Abs".split()
@@ -58,9 +58,9 @@ def loop(b: Builder, op: str) -> None:
     after = steps(b, [inner[0], captured[0]], b.rng.randint(1, 3))
     kept = pt.op("Identity", go, name=b.name("inner"), opset=b.opset)
     scanned = [pt.op("Tanh", after, name=b.name("inner"), opset=b.opset)] if b.chance(0.5) else []
-    body = pt.Graph(
-        [kept, after, *scanned], [turn, go, inner, captured], name=b.name("body"), opsets={"": b.opset}
-    )
+    outputs = [kept, after, *scanned]
+    # A loop without a turn leaves what the types of its body say.
+    body = typed(pt.Graph(outputs, [turn, go, inner, captured], name=b.name("body"), opsets={"": b.opset}))
     count = b.number(b.choice(0, 1, 2, 3))
     b.add(
         op,
@@ -83,7 +83,7 @@ def scan(b: Builder, op: str) -> None:
     inner, row = (pt.variable(b.name("formal"), "float32", shape) for _ in range(2))
     after = steps(b, [inner[0], row[0]], b.rng.randint(1, 3))
     seen = pt.op("Mul", after, row, name=b.name("inner"), opset=b.opset)
-    body = pt.Graph([after, seen], [inner, row], name=b.name("body"), opsets={"": b.opset})
+    body = typed(pt.Graph([after, seen], [inner, row], name=b.name("body"), opsets={"": b.opset}))
     b.add(
         op, state, rows, n_outputs=2, body=body, num_scan_inputs=1, scan_input_axes=[axis] if axis else None,
         scan_input_directions=b.choice(None, [1]), scan_output_axes=b.choice(None, [len(shape)]),

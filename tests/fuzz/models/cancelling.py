@@ -1,0 +1,63 @@
+"""Ops that may be computed as the difference of parts which are much larger than the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph.node import Node
+
+Wide = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def largest_term(node: Node, read: Sequence[Any]) -> float:
+    """The largest of the parts; 0 for an op that has none, or whose parts are not finite."""
+    measure = _TERMS.get(node.op or "")
+    if measure is None:
+        return 0.0
+    with np.errstate(all="ignore"):
+        largest = measure(node, [value.astype(np.float64) for value in read if isinstance(value, np.ndarray)])
+    return largest if np.isfinite(largest) else 0.0
+
+
+def _weighted(node: Node, read: list[Wide]) -> float:
+    """Numbers with weights that are computed, whose errors are parts of one."""
+    return _largest(node, read) * float(np.abs(read[1]).max(initial=0.0))
+
+
+def _largest(node: Node, read: list[Wide]) -> float:
+    return float(np.abs(read[0]).max(initial=0.0))
+
+
+def _instance_norm(node: Node, read: list[Wide]) -> float:
+    """Scaled and moved at once: x * scale / deviation and mean * scale / deviation."""
+    return _scaled(node, read[0], read[1], read[0].var(axis=tuple(range(2, read[0].ndim))))
+
+
+def _group_norm(node: Node, read: list[Wide]) -> float:
+    groups = node.attrs["num_groups"]
+    return _scaled(node, read[0], read[1], read[0].reshape(read[0].shape[0], groups, -1).var(axis=-1))
+
+
+def _batch_norm(node: Node, read: list[Wide]) -> float:
+    return max(_scaled(node, read[0], read[1], read[4]), _scaled(node, read[3], read[1], read[4]))
+
+
+def _scaled(node: Node, x: Wide, scale: Wide, variance: Wide) -> float:
+    deviation = np.sqrt(variance.min(initial=np.inf) + node.attrs.get("epsilon", 1e-5))
+    return float(np.abs(x).max(initial=0.0) * np.abs(scale).max(initial=0.0) / deviation)
+
+
+_TERMS: dict[str, Callable[[Node, list[Wide]], float]] = {
+    "BatchNormalization": _batch_norm,
+    "DeformConv": _weighted,
+    "GridSample": _largest,
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _instance_norm,
+    "LogSoftmax": _largest,
+    "Resize": _largest,
+    "RoiAlign": _largest,
+    "SoftmaxCrossEntropyLoss": _largest,
+}
