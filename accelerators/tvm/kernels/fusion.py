@@ -6,13 +6,16 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.attention.merging import merge_projections
 from accelerators.tvm.kernels.attention.selector import AttentionProperty
 from accelerators.tvm.kernels.convolution.selector import BlockedProperty
+from accelerators.tvm.kernels.elementwise.chain import find_chain
 from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
 from accelerators.tvm.kernels.matmul.selector import MatrixProperty
 from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
 from accelerators.tvm.kernels.rows.selector import RowProperty
+from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
@@ -54,8 +57,11 @@ class ChainProperty(SubgraphProperty):
         return ChainSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Chains that would spill are left to single kernels."""
-        return sum(node.is_op for node in subgraph.nodes) <= LONGEST_CHAIN
+        """Chains that would spill are left to single kernels, and so are those of half-precision numbers that our kernel does
+        not take: TVM's own would round them at every step."""
+        ops = [node for node in subgraph.nodes if node.is_op]
+        dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
+        return len(ops) <= LONGEST_CHAIN and (not dtypes & HALVES or find_chain(make_body(subgraph)) is not None)
 
 
 class ChainSelector(ContainOpSelector):

@@ -88,6 +88,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
+    if is_widened(node):
+        return _is_drafted(node, graph, machine) or f"TVM's {node.op} rounds half-precision numbers at every step"
     if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:
         return True
     if not _static(node):
@@ -120,8 +122,6 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} is {made}: kernels take tensors only"
         if made.dtype not in DTYPES:
             return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
-    if is_widened(node):
-        return f"TVM's {node.op} rounds half-precision numbers at every step"
     reason = takes_no_truth(node, graph) or outside(node)
     if reason is not None or not _static(node):
         return reason or _unknown_sizes(node, graph)
@@ -158,6 +158,17 @@ def _by_name(node: Node) -> bool | str:
 @cache
 def _importable() -> frozenset[str]:
     return frozenset(part("relax.frontend.onnx.onnx_frontend")._get_convert_map())
+
+
+def _is_drafted(node: Node, graph: Graph, machine: Machine) -> bool:
+    """Does a kernel of ours take the node, as large as it is?"""
+    if not _static(node):
+        return False
+    try:
+        with quiet(), refused("kernel"):
+            return draft_kernel(make_body(alone(node, graph)), machine) is not None
+    except PartitaError:
+        return False
 
 
 def _signature(node: Node, graph: Graph) -> str:

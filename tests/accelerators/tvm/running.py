@@ -17,6 +17,8 @@ from graph.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 
+REALS = ("float32", "float16", "bfloat16")
+
 
 def normals(seed: int | np.random.Generator) -> Callable[..., Array]:
     """A function of a shape: random numbers, the same in each run of the tests."""
@@ -60,7 +62,7 @@ def doubled(graph: pt.Graph) -> pt.Graph:
     from graph.types import TensorType
 
     def visit(node: pt.Node, rewriter: Any) -> None:
-        types = tuple(TensorType("float64", t.shape) if getattr(t, "dtype", "") == "float32" else t for t in node.output_types)
+        types = tuple(TensorType("float64", t.shape) if getattr(t, "dtype", "") in REALS else t for t in node.output_types)
         value = None if node.value is None else as_double(node.value)
         rewriter.keep(node, rewriter.rebuilt(node, output_types=types, value=value))
 
@@ -68,8 +70,8 @@ def doubled(graph: pt.Graph) -> pt.Graph:
 
 
 def as_double(array: Array) -> Array:
-    """float32 as float64."""
-    return array.astype(np.float64) if array.dtype == np.float32 else array
+    """float32, float16 and bfloat16 as float64."""
+    return array.astype(np.float64) if array.dtype.name in REALS else array
 
 
 def schedules(made: CompiledTvm) -> list[str]:

@@ -15,13 +15,14 @@ from contextlib import ExitStack, contextmanager
 import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, element_named
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula
+from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
+from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import for_threads
-from graph.node import Node, NodeEntry
+from graph.node import Node
 
 Shape = tuple[int, ...]
 
@@ -37,22 +38,27 @@ MOST_PIECES = 256
 
 def chain(body: Body, machine: Machine) -> Draft | None:
     """Bodies of element-wise ops whose results have one shape."""
-    version = body.graph.opsets.get("", 1)
-    formulas = {node: compute for node in body.ops if (compute := formula(node, version)) is not None}
-    arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
-    if arrays or len(formulas) < len(body.ops):
+    formulas = find_chain(body)
+    if formulas is None:
         return None
-    shapes = {shape_of(node[0]) for node in body.ops}
-    shape = shapes.pop()
-    if shapes or math.prod(shape) == 0:
-        return None
-    problem = Problem.of(body)
+    problem, shape = Problem.of(body), shape_of(body.ops[0][0])
     flat = _Flat.of([shape_of(entry) for entry in problem.inputs], shape)
     operands = dict(enumerate(flat.operands))
     kernel, inputs, outputs = problem.kernel("chain", operands, [flat.shape] * len(problem.outputs))
     writing = _Writing(problem, kernel, inputs, outputs, flat, formulas)
     writing.write(_Cut.of(problem, flat.shape, machine), for_threads(machine, _steps(body, shape)))
     return problem.draft(kernel, "chain")
+
+
+def find_chain(body: Body) -> dict[Node, Formula] | None:
+    """What each op of a chain computes; None if the body is no chain of results of one shape."""
+    version = body.graph.opsets.get("", 1)
+    formulas = {node: compute for node in body.ops if (compute := formula(node, version)) is not None}
+    arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
+    shapes = {shape_of(node[0]) for node in body.ops}
+    if arrays or len(formulas) < len(body.ops) or len(shapes) != 1 or math.prod(shapes.pop()) == 0:
+        return None
+    return formulas
 
 
 @attrs.frozen(slots=True)
@@ -99,7 +105,7 @@ class _Cut:
     def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _Cut:
         """Whole vectors where they divide the dimension; LLVM puts narrow numbers into vectors better than TVM says them."""
         extent = shape[-1]
-        sizes = [element_named(element_of(entry)).bits // 8 for entry in (*problem.inputs, *problem.outputs)]
+        sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs)]
         narrow = machine.lanes * 4 // min(sizes)
         lanes = narrow if narrow > machine.lanes and extent % narrow == 0 else machine.lanes
         if extent % lanes == 0 and max(sizes) > 2:
@@ -127,7 +133,7 @@ class _Writing:
             *outer, piece = places
             kept = {}
             for i, node in enumerate(self._kept()):
-                kept[node] = kernel.stack(f"t{i}", element_named(element_of(node[0])), (cut.lanes,))
+                kept[node] = kernel.stack(f"t{i}", computed_element(node[0]), (cut.lanes,))
             with ExitStack() as loops:
                 if cut.lanes > 1:
                     vector = loops.enter_context(kernel.unroll(cut.vectors, "v"))
@@ -162,21 +168,18 @@ class _Writing:
 
     def _numbers(self, place: tuple[Operand, ...], lane: Operand, kept: dict[Node, Buffer]) -> None:
         """The ops at one place, in order, and the results written."""
-        values: dict[NodeEntry, Value] = {}
+        values = {**constants_of(self.problem.body)}
         for position, (entry, sizes) in enumerate(zip(self.problem.inputs, self.flat.operands, strict=True)):
             at = tuple([0 if size == 1 else index for size, index in zip(sizes, place, strict=True)])
-            values[entry] = self.inputs[position][at]
-        for node in self.problem.body.graph.nodes:
-            if node.value is not None:
-                values[node[0]] = constant(node.value.item(), element_named(element_of(node[0])))
+            values[entry] = read(self.inputs[position], at)
         for node in self.problem.body.ops:
-            value = self.formulas[node](node, [None if entry is None else values[entry] for entry in node.inputs])
+            value = number_of(node, self.formulas[node], values)
             if node in kept:
                 kept[node][lane] = value
                 value = kept[node][lane]
             values[node[0]] = value
         for output, entry in zip(self.outputs, self.problem.outputs, strict=True):
-            output[place] = values[entry]
+            write(output, place, values[entry])
 
 
 def _steps(body: Body, shape: Shape) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.formulas import INTEGERS
+from accelerators.tvm.kernels.shared.numbers import INTEGERS
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.choosing import schedule

@@ -160,14 +160,31 @@ class _Emitter:
         wanted = tvm_type(value.type)
         if value.value.type.element is bfloat16:
             given = self._widened(given, value.type.lanes)
+        if value.type.element is bfloat16:
+            return self._narrowed(given, value.type.lanes)
         return self.tirx.const(given, wanted) if isinstance(given, int) else given.astype(wanted)
 
     def _widened(self, given: Any, lanes: int) -> Any:
         """A bfloat16 as float32, bit by bit: TVM's own pass forgets the casts that stand inside of named values."""
-        words, tirx = self.words, self.tirx
+        tirx = self.tirx
         halves = tirx.reinterpret(tvm_type(type_of(uint16, lanes)), given).astype(tvm_type(type_of(uint32, lanes)))
-        shift = tirx.const(16, "uint32") if lanes == 1 else words.Broadcast(tirx.const(16, "uint32"), lanes)
-        return tirx.reinterpret(tvm_type(type_of(float32, lanes)), halves << shift)
+        return tirx.reinterpret(tvm_type(type_of(float32, lanes)), halves << self._bits(16, lanes))
+
+    def _narrowed(self, given: Any, lanes: int) -> Any:
+        """A number as the nearest bfloat16, of two as near the even one; TVM's own cast makes zero of some that are no number."""
+        tirx, words = self.tirx, self.words
+        wide, narrow = tvm_type(type_of(uint32, lanes)), tvm_type(type_of(uint16, lanes))
+        bits = tirx.Var("bits", wide)
+        high = bits >> self._bits(16, lanes)
+        nearest = (bits + (high & self._bits(1, lanes)) + self._bits(0x7FFF, lanes)) >> self._bits(16, lanes)
+        is_number = (bits & self._bits(0x7FFFFFFF, lanes)) <= self._bits(0x7F800000, lanes)
+        chosen = words.Select(is_number, nearest, high | self._bits(0x40, lanes)).astype(narrow)
+        single = tirx.reinterpret(wide, given.astype(tvm_type(type_of(float32, lanes))))
+        return tirx.reinterpret(tvm_type(type_of(bfloat16, lanes)), tirx.Let(bits, single, chosen))
+
+    def _bits(self, pattern: int, lanes: int) -> Any:
+        number = self.tirx.const(pattern, "uint32")
+        return number if lanes == 1 else self.words.Broadcast(number, lanes)
 
     def bits(self, value: Bits) -> Any:
         return self.tirx.reinterpret(tvm_type(value.type), self.value(value.value))

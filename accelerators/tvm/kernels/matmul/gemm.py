@@ -12,16 +12,18 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
+from accelerators.tvm.kernels.shared.instructions import widened
 from accelerators.tvm.kernels.shared.matrices import make_following
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node, NodeEntry
 
@@ -56,14 +58,19 @@ class Product:
     after: Epilogue
     """The ops after it."""
 
+    @property
+    def dtype(self) -> str:
+        """How the numbers of both matrices are stored."""
+        return element_of(self.root[0])
+
     def matrix(self, array: Array) -> Array:
         """The constant matrix, depth by columns."""
         return array.T if self.turned else array
 
     def scaled(self, packed: Array) -> Array:
-        """The packed matrix times the Gemm's factor, flat."""
+        """The packed matrix times the Gemm's factor, flat. One that is stored narrow stays what it is."""
         alpha = np.float32(self.root.attrs.get("alpha", 1.0))
-        return (packed if alpha == 1.0 else packed * alpha).reshape(-1)
+        return (packed * alpha if self.dtype == "float32" and alpha != 1.0 else packed).reshape(-1)
 
     def kernel(self, body: Body, size: int) -> _Writing:
         """A kernel with the inputs, the packed matrix of so many numbers among them, and the outputs."""
@@ -77,7 +84,7 @@ class Product:
     def pack(self, array: Array, tile: PanelTile) -> Array:
         """The constant matrix in panels [panel, depth, column]."""
         matrix = self.matrix(array)
-        panels = np.empty((tile.across(self.columns), self.depth, tile.width), np.float32)
+        panels = np.empty((tile.across(self.columns), self.depth, tile.width), array.dtype)
         for panel, at in zip(panels, tile.starts(self.columns), strict=True):
             panel[...] = matrix[:, at : at + tile.width]
         return self.scaled(panels)
@@ -118,7 +125,7 @@ def find_product(body: Body) -> Product | None:
     if before is not None:
         given, turned = before, not turned
     left, right = positions.get(root.inputs[0]), positions.get(given)
-    shape, weight, made = float32_shape(root.inputs[0]), float32_shape(given), float32_shape(root[0])
+    shape, weight, made = real_shape(root.inputs[0]), real_shape(given), real_shape(root[0])
     if left is None or right is None or left >= body.values or right < body.values or shape is None or weight is None:
         return None
     once = sum(entry == given for node in body.ops for entry in node.reads) == 1
@@ -135,13 +142,14 @@ def find_product(body: Body) -> Product | None:
 def before_turn(node: Node) -> NodeEntry | None:
     """The matrix whose transpose the node is."""
     given = node.inputs[0] if node.op == "Transpose" and not node.domain else None
-    is_matrix = given is not None and len(float32_shape(given) or ()) == 2
+    is_matrix = given is not None and len(real_shape(given) or ()) == 2
     return given if is_matrix and tuple(node.attrs.get("perm", (1, 0))) == (1, 0) else None
 
 
 def _start(node: Node, x: Numbers) -> Value:
-    """The product's number: alpha is in the packed matrix already."""
-    total: Value = x[0]
+    """The product's number: of float32, alpha is in the packed matrix already."""
+    alpha = 1.0 if element_of(node[0]) == "float32" else float(node.attrs.get("alpha", 1.0))
+    total: Value = x[0] if alpha == 1.0 else x[0] * alpha
     if len(x) < 4 or x[3] is None:
         return total
     beta = float(node.attrs.get("beta", 1.0))
@@ -157,12 +165,14 @@ def _write(found: Product, writing: _Writing, tile: PanelTile, machine: Machine)
     tiles = math.ceil(heights / blocks)
 
     def work(pair: Value) -> Callable[[Value], None]:
+        rows_read = widened(kernel, found.dtype, tile.rows, depth)
+
         def each(t: Value) -> None:
             j = kernel.name_value("j", pair % panels)
             i = kernel.name_value("i", minimum(pair // panels * tiles + t, heights - 1))
             row, column = tile.row(i, rows), tile.column(j, columns)
             panel = Panel(writing.right, j * (depth * tile.width), tile.width)
-            acc = tile.product(kernel, depth, lambda r, k: writing.left[row + r, k], panel)
+            acc = tile.product(kernel, depth, rows_read(lambda r, k: read(writing.left, (row + r, k))), panel)
             tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), found.after.is_long)
 
         return each

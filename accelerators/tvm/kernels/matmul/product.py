@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Value, float32
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import LONG, formula
 from accelerators.tvm.kernels.shared.heads import Heads, found_in
+from accelerators.tvm.kernels.shared.instructions import widened
+from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node, NodeEntry
 
@@ -62,20 +64,20 @@ class ValueProduct:
 
 def find_value_product(root: Node, readers: Readers, version: int) -> ValueProduct | None:
     """What is around a MatMul."""
-    shape = float32_shape(root[0]) if root.op == "MatMul" and not root.domain else None
-    sides = [None if entry is None else float32_shape(entry) for entry in root.inputs]
+    shape = real_shape(root[0]) if root.op == "MatMul" and not root.domain else None
+    sides = [None if entry is None else real_shape(entry) for entry in root.inputs]
     if shape is None or 0 in shape or any(side is None or len(side) < 2 or 0 in side for side in sides):
         return None
     chain: list[Node] = []
     made = root[0]
     while len(readers.get(made, ())) == 1 and len(chain) < LONGEST:
         node = readers[made][0]
-        if node is None or formula(node, version) is None or float32_shape(node[0]) != shape:
+        if node is None or formula(node, version) is None or real_shape(node[0]) != shape:
             break
         chain.append(node)
         made = node[0]
     operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
-    if operands is None or any(float32_shape(operand.source) is None for operand in operands):
+    if operands is None or any(real_shape(operand.source) is None for operand in operands):
         return None
     left, right = operands
     return ValueProduct(left, right, root, tuple(chain), written_after(made, readers))
@@ -113,12 +115,15 @@ def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: Pan
             heads.pack(packed, 0, right, head, tile, depth, column)
             panel = Panel(packed, 0, tile.width)
 
+        rows_read = widened(kernel, element_of(found.root[0]), tile.rows, depth)
+
         def each(t: Value) -> None:
             row = tile.row(t, rows)
-            acc = tile.product(kernel, depth, lambda r, k: left.number(head, row + r, k), panel)
+            acc = tile.product(kernel, depth, rows_read(lambda r, k: left.number(head, row + r, k)), panel)
 
             def store(total: Value, r: Value, c: Value) -> None:
-                result.buffer[result.at(head, row + r, column + c)] = number(total, head, row + r, column + c)
+                place = (result.at(head, row + r, column + c),)
+                write(result.buffer, place, number(total, head, row + r, column + c))
 
             tile.finish(kernel, acc, store, any(node.op in LONG for node in found.chain))
 

@@ -10,7 +10,7 @@ from accelerators.tvm.bodies.labels import LabelProperty
 from accelerators.tvm.kernels.matmul.product import find_value_product
 from accelerators.tvm.kernels.shared.heads import found_in
 from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
 
 
@@ -23,7 +23,7 @@ class ProductProperty(LabelProperty):
         readers, version = readers_of(graph), graph.opsets.get("", 1)
         self.labels = {}
         for i, root in enumerate(graph.nodes):
-            if root.op == "MatMul" and root not in self.labels and (float32_shape(root[0]) or (0,))[-1] >= NARROWEST:
+            if root.op == "MatMul" and root not in self.labels and (real_shape(root[0]) or (0,))[-1] >= NARROWEST:
                 found = find_value_product(root, readers, version)
                 for node in () if found is None else found.nodes - self.labels.keys():
                     self.labels[node] = i

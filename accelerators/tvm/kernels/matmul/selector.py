@@ -7,7 +7,7 @@ from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
@@ -46,7 +46,7 @@ class MatrixSelector(SubgraphSelector):
             return False
         if right.node.value is None and not _is_turned_constant(right.node):
             return False
-        self.root, self.whole = node, float32_shape(node[0]) or ()
+        self.root, self.whole = node, real_shape(node[0]) or ()
         return bool(self.whole)
 
     def select_input(self, cur: Node, new: Node) -> bool:
@@ -61,11 +61,11 @@ class MatrixSelector(SubgraphSelector):
         self.taken = 0
 
     def _fits(self, new: Node) -> bool:
-        made = float32_shape(new[0]) if len(new.output_names) == 1 and not new.domain else None
+        made = real_shape(new[0]) if len(new.output_names) == 1 and not new.domain else None
         if made is None or not is_matrix_of(made, self.whole) or self.taken == LONGEST:
             return False
         if new.op not in VIEWS:
-            if formula(new, LATEST) is None or any(read_size(float32_shape(entry), made) is None for entry in new.reads):
+            if formula(new, LATEST) is None or any(read_size(real_shape(entry), made) is None for entry in new.reads):
                 return False
         self.taken += 1
         return True
@@ -77,7 +77,7 @@ class MatrixSelector(SubgraphSelector):
             for entry in waiting.pop().reads:
                 if entry.node is self.root:
                     return True
-                known = float32_shape(entry) if entry.node.is_op else None
+                known = real_shape(entry) if entry.node.is_op else None
                 if entry.node not in seen and known is not None and is_matrix_of(known, self.whole):
                     seen.add(entry.node)
                     waiting.append(entry.node)

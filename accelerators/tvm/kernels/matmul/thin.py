@@ -15,6 +15,7 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32
 from accelerators.tvm.kernels.matmul.gemm import find_product, task_count
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panels import share_out
 from accelerators.tvm.kernels.shared.row import join_lanes
 from accelerators.tvm.kernels.shared.tile import start
@@ -74,7 +75,10 @@ def thin(body: Body, machine: Machine) -> Draft | None:
             row, column = start(t, tile.rows, found.rows), start(pair, tile.columns, found.columns)
             left, right = writing.left, writing.right
             acc = tile.product(
-                kernel, found.depth, lambda r, k: left[row + r, k], lambda c, k: right[(column + c) * found.depth + k]
+                kernel,
+                found.depth,
+                lambda r, k: read(left, (row + r, k)),
+                lambda c, k: read(right, ((column + c) * found.depth + k,)),
             )
             with tile.each(kernel) as (r, c):
                 writing.writer.store(acc.lane((r, c), 0), (row + r, column + c))

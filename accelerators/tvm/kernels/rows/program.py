@@ -21,6 +21,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.rows.steps import ALONE, Program, Step, find_program
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
 from accelerators.tvm.machine.machine import Machine
@@ -99,10 +100,11 @@ class _Writing:
         self.kept: dict[Step, _Spot] = {}
 
     def _choose_place(self, step: Step, late: Collection[tuple[Step, int]]) -> None:
-        """In the row of a result that is not written before the value was last read, else aside."""
+        """In the row of a result that is not written before the value was last read, and holds all its digits; else aside."""
         last = max(level for other, level in late if other is step)
-        for i, result in enumerate(self.program.results):
-            if i not in self.lent.values() and result.is_full and (result is step or result.level >= last):
+        for i, (output, result) in enumerate(zip(self.outputs, self.program.results, strict=True)):
+            is_free = i not in self.lent.values() and output.element is float32
+            if is_free and result.is_full and (result is step or result.level >= last):
                 self.lent[step] = i
                 return
         self.aside[step] = len(self.aside)
@@ -119,7 +121,7 @@ class _Writing:
                 self._pass(level)
             for output, step in zip(self.outputs, program.results, strict=True):
                 if not step.is_full:
-                    output[r, 0] = self.m[self.rows[step]]
+                    write(output, (r, 0), self.m[self.rows[step]])
 
     def _allocate(self) -> None:
         program, kernel, lanes, r = self.program, self.kernel, self.machine.lanes, self.r
@@ -165,7 +167,7 @@ class _Writing:
                 buffer, place = sums(k)
                 buffer[place] = JOINS[step.kind].joined(buffer[place], self._read(step.reads[0], column, lane))
             for i, step in results:
-                self.outputs[i][self.r, column] = self._read(step, column, lane)
+                write(self.outputs[i], (self.r, column), self._read(step, column, lane))
 
         def partial(k: int, u: int) -> int:
             return (k * SUMS + u) * width
@@ -208,7 +210,7 @@ class _Writing:
             return constant(step.constant, float32)
         if step.source is not None:
             position, (rows, columns) = step.source
-            return self.inputs[position][0 if rows == 1 else self.r, 0 if columns == 1 else column]
+            return read(self.inputs[position], (0 if rows == 1 else self.r, 0 if columns == 1 else column))
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
     def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:

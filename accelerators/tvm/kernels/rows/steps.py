@@ -14,7 +14,7 @@ from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.matrices import Size, read_size
 from accelerators.tvm.kernels.shared.row import JOINS
-from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from graph.node import Node, NodeEntry
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
@@ -74,13 +74,13 @@ def find_program(body: Body) -> Program | None:
 
 def row_kind(node: Node, version: int) -> str | None:
     """What the op is to rows, the last dimension: "norm", "softmax", a reduction, "each" (number by number), or nothing."""
-    shape = float32_shape(node[0]) if not node.domain else None
-    first = None if not node.inputs or node.inputs[0] is None else float32_shape(node.inputs[0])
+    shape = real_shape(node[0]) if not node.domain else None
+    first = None if not node.inputs or node.inputs[0] is None else real_shape(node.inputs[0])
     if not shape or not first or 0 in shape or any(name for name in node.output_names[1:]):
         return None
     if node.op in (*NORMS, *SOFTMAXES, *REDUCTIONS):
         return _kind(node) if _trailing(node, first, version) == 1 and first[-1] > 1 and _is_kept(node) else None
-    if formula(node, version) is None or any(read_size(float32_shape(entry), shape) is None for entry in node.reads):
+    if formula(node, version) is None or any(read_size(real_shape(entry), shape) is None for entry in node.reads):
         return None
     return "each"
 
@@ -101,7 +101,7 @@ def _trailing(node: Node, shape: Shape, version: int) -> int | None:
     rank = len(shape)
     if node.op in NORMS:
         axis = node.attrs.get("axis", -1) % rank
-        beside = [float32_shape(entry) for entry in node.inputs[1:] if entry is not None]
+        beside = [real_shape(entry) for entry in node.inputs[1:] if entry is not None]
         return rank - axis if beside and all(own == shape[axis:] for own in beside) else None
     if node.op in SOFTMAXES:
         axis = node.attrs.get("axis", -1 if version >= 13 else 1) % rank
@@ -130,8 +130,8 @@ def _axes(node: Node, rank: int) -> list[int]:
 def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
     """The shapes of an op's values with all rows, and all of a row, as one dimension; None if it is no op on rows."""
     values = [entry for entry in node.reads if entry.node.value is None]
-    given = [float32_shape(entry) for entry in (*values, node[0])]
-    first = None if not node.inputs or node.inputs[0] is None else float32_shape(node.inputs[0])
+    given = [real_shape(entry) for entry in (*values, node[0])]
+    first = None if not node.inputs or node.inputs[0] is None else real_shape(node.inputs[0])
     used = [name for name in node.output_names if name]
     if node.domain or not first or 0 in first or None in given or len(used) != 1 or len(set(node.reads)) < len(node.reads):
         return None
@@ -175,7 +175,7 @@ class _Making:
         return Program(math.prod(whole[:-1]), whole[-1], self.inputs, self.steps, results)
 
     def _shape(self, entry: NodeEntry) -> Shape | None:
-        return self.shapes.get(entry) or float32_shape(entry)
+        return self.shapes.get(entry) or real_shape(entry)
 
     def _node(self, node: Node, kind: str, whole: Shape) -> bool:
         shape = self._shape(node[0])

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, element_named
-from accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import Buffer, Operand, Value
+from accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula, number_of
+from accelerators.tvm.kernels.shared.numbers import constants_of, read, write
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.node import Node, NodeEntry
@@ -45,16 +46,10 @@ class Epilogue:
         for node in self.body.ops:
             compute, first = self.formulas.get(node), node.inputs[0] if node.inputs else None
             if compute is not None:
-                values[node[0]] = compute(node, [None if entry is None else values[entry] for entry in node.inputs])
+                values[node[0]] = number_of(node, compute, values)
             elif node.op in VIEWS and first in values:
                 values[node[0]] = values[first]
         return [values[entry] for entry in self.body.graph.outputs]
-
-
-def constants_of(body: Body) -> dict[NodeEntry, Value]:
-    """The single numbers among a body's constants."""
-    single = [node for node in body.graph.nodes if node.value is not None and node.value.size == 1]
-    return {node[0]: constant(node.value.item(), element_named(element_of(node[0]))) for node in single if node.value is not None}
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -71,9 +66,9 @@ class Writer:
         given = {}
         for position, shape in self.after.operands.items():
             at = tuple([0 if size == 1 else index for size, index in zip(shape, place, strict=True)])
-            given[entries[position][0]] = self.inputs[position][at]
+            given[entries[position][0]] = read(self.inputs[position], at)
         for output, number in zip(self.outputs, self.after.numbers(total, given), strict=True):
-            output[tuple(place)] = number
+            write(output, tuple(place), number)
 
 
 def make_epilogue(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accelerators.tvm.kernels.language import (
+    Element,
     Operand,
     Value,
     boolean,
@@ -23,7 +24,16 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.shared import functions
 from accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
-from graph.node import Node
+from accelerators.tvm.kernels.shared.numbers import (
+    FLOATS,
+    HALVES,
+    INTEGERS,
+    NUMBERS,
+    REALS,
+    computed_element,
+    rounded,
+)
+from graph.node import Node, NodeEntry
 from graph.types import TensorType
 
 Numbers = Sequence[Any]
@@ -31,13 +41,7 @@ Numbers = Sequence[Any]
 
 Formula = Callable[[Node, Numbers], Value]
 
-HALVES = frozenset(("float16", "bfloat16"))
-"""What is computed in float32, and rounded after every op."""
-
-FLOAT32 = frozenset(("float32",))
-CHAINED = frozenset(("float32", "int32", "int64", "bool"))
-INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
-NUMBERS = INTEGERS | {"float32", "float64"}
+ANY = NUMBERS | {"bool"}
 
 HIGHEST = 64
 """The highest power of whole numbers that is multiplied out."""
@@ -54,19 +58,32 @@ def formula(node: Node, version: int) -> Formula | None:
         return None
     if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):
         return None
-    if node.op == "BitCast" and _element(node.reads[0]).bits != _element(node[0]).bits:
+    if node.op == "BitCast" and (_element(node.reads[0]).bits != _element(node[0]).bits or _dtype(node[0]) in HALVES):
         return None
-    read = next((dtypes for ops, dtypes in _DTYPES if node.op in ops), FLOAT32)
-    if any(_dtype(entry) not in read for entry in node.reads) or _dtype(node[0]) not in NUMBERS | {"bool", "float16"}:
+    taken = next((dtypes for ops, dtypes in _DTYPES if node.op in ops), REALS)
+    if any(_dtype(entry) not in taken for entry in node.reads) or _dtype(node[0]) not in ANY:
         return None
     return compute
+
+
+def number_of(node: Node, compute: Formula, known: Mapping[NodeEntry, Value]) -> Value:
+    """The node's number, given those that are known at the same place.
+
+    What jumps where its input changes a little reads numbers as they are stored, so that it jumps where ONNX has it."""
+    numbers: list[Value | None] = []
+    for entry in node.inputs:
+        number = None if entry is None else known[entry]
+        if number is not None and entry is not None and entry.node.is_op and node.op in JUMPS:
+            number = rounded(number, _element(entry))
+        numbers.append(number)
+    return compute(node, numbers)
 
 
 def _dtype(entry: Any) -> str:
     return str(entry.type.dtype)
 
 
-def _element(entry: Any) -> Any:
+def _element(entry: Any) -> Element:
     return element_named(_dtype(entry))
 
 
@@ -133,8 +150,7 @@ def _cast(node: Node, x: Numbers) -> Value:
     element = _element(node[0])
     if element is boolean:  # by a choice, since `!=` of floats is false for what is no number
         return select(x[0].equals(0), constant(0, boolean), constant(1, boolean))
-    cast: Value = x[0].cast(element)
-    return cast
+    return rounded(x[0], element)
 
 
 def _shift(node: Node, x: Numbers) -> Value:
@@ -151,7 +167,7 @@ def _shift(node: Node, x: Numbers) -> Value:
 
 def _power(node: Node, x: Numbers) -> Value:
     """Whole numbers to a known power as products, which count modulo the type's size; others by way of double precision."""
-    element, exponent = _element(node[0]), node.reads[1].node.value
+    element, exponent = computed_element(node[0]), node.reads[1].node.value
     if exponent is not None and exponent.size == 1 and element is float32 and exponent.item() in (2, 3):
         return x[0] * x[0] if exponent.item() == 2 else x[0] * x[0] * x[0]
     if is_whole_power(node):
@@ -214,7 +230,7 @@ _FORMULAS: dict[str, Formula] = {
     "Sub": lambda n, x: x[0] - x[1],
     "Mul": lambda n, x: x[0] * x[1],
     "Div": lambda n, x: x[0] / x[1],
-    "Neg": lambda n, x: 0.0 - x[0],
+    "Neg": lambda n, x: 0 - x[0],
     "Abs": lambda n, x: magnitude(x[0]),
     "Relu": lambda n, x: at_least(x[0], 0.0),
     "LeakyRelu": lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01)),
@@ -258,13 +274,15 @@ DEAR = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu Softsig
 LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
 """Functions that take many instructions."""
 
+JUMPS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsInf IsNaN Cast".split())
+"""Ops whose result jumps where their input changes a little."""
+
 _DTYPES = (
-    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal".split()), CHAINED),
-    (frozenset(("Cast",)), CHAINED | {"float16", "float64"}),
-    (frozenset(("Clip", "PRelu", "Relu", "Sign")), frozenset(("float32", "float64"))),
-    (frozenset(("Pow", "Max", "Min")), NUMBERS),
-    (frozenset(("BitCast",)), NUMBERS),
+    (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), ANY),
+    (frozenset("Add Sub Mul Neg Sum Pow Max Min".split()), NUMBERS),
+    (frozenset("Div Abs Sqrt Reciprocal Relu LeakyRelu PRelu ThresholdedRelu Clip Sign Softsign IsInf IsNaN".split()), FLOATS),
+    (frozenset("HardSigmoid HardSwish".split()), FLOATS),
+    (frozenset(("BitCast",)), NUMBERS - HALVES),
     (frozenset(("BitShift",)), INTEGERS - {"uint32", "uint64"}),
-    (frozenset(("IsInf", "IsNaN")), frozenset(("float32", "float64"))),
 )
-"""Ops that read other numbers than float32 here."""
+"""Ops that read other numbers here than those that are computed as float32."""

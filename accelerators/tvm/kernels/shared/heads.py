@@ -11,8 +11,8 @@ import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
-from accelerators.tvm.kernels.shared.epilogue import constants_of
-from accelerators.tvm.kernels.shared.formulas import formula
+from accelerators.tvm.kernels.shared.formulas import formula, number_of
+from accelerators.tvm.kernels.shared.numbers import constants_of, read
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
 from accelerators.tvm.kernels.shared.panels import PanelTile
 from accelerators.tvm.kernels.shared.problem import Problem
@@ -67,7 +67,7 @@ class View:
 
     def number(self, head: Head, row: Operand, column: Operand) -> Value:
         """A number of a head's matrix."""
-        return self.buffer[self.at(head, row, column)]
+        return read(self.buffer, (self.at(head, row, column),))
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -152,12 +152,12 @@ class Heads:
         formulas = {node: compute for node in nodes if (compute := formula(node, version)) is not None}
 
         def number(total: Value, head: Head, row: Operand, column: Operand) -> Value:
-            values = constants_of(self.problem.body)
+            values = {**constants_of(self.problem.body)}
             values |= {entry: view.number(head, row, column) for entry, view in zip(beside, views, strict=True)}
             values[root] = total if factor == 1.0 else total * factor
             for node in self.problem.body.ops:
                 if node in formulas:
-                    values[node[0]] = formulas[node](node, [None if entry is None else values[entry] for entry in node.inputs])
+                    values[node[0]] = number_of(node, formulas[node], values)
             return values[wanted]
 
         return number

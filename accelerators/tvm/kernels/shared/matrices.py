@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
 from accelerators.tvm.kernels.shared.formulas import Formula, formula
-from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.node import Node
 
@@ -21,21 +21,21 @@ def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int]
     """The ops of the body after `root`, a matrix product; None if one of them is more than that.
 
     `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are read at its place."""
-    whole = float32_shape(root[0])
+    whole = real_shape(root[0])
     before = {entry.node for entry in root.reads}
     others = [node for node in body.ops if node is not root and node not in before]
     formulas = {node: formula(node, body.graph.opsets.get("", 1)) for node in others if node.op not in VIEWS}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes if _is_read(node, others))
     if not whole or 0 in whole or arrays or None in formulas.values():
         return None
-    if any(not is_matrix_of(float32_shape(entry), whole) for node in others for entry in node.outputs):
+    if any(not is_matrix_of(real_shape(entry), whole) for node in others for entry in node.outputs):
         return None
-    reads = [(root.inputs[i], read_size(float32_shape(root.inputs[i]), whole)) for i in beside]
+    reads = [(root.inputs[i], read_size(real_shape(root.inputs[i]), whole)) for i in beside]
     for node in others:
-        made = float32_shape(node[0]) or ()
+        made = real_shape(node[0]) or ()
         read = node.reads if node.op not in VIEWS else node.reads[:1]
-        reads += [(entry, read_size(float32_shape(entry), made)) for entry in read]
-    if any(entry is not None and float32_shape(entry) is None for entry, _ in reads):
+        reads += [(entry, read_size(real_shape(entry), made)) for entry in read]
+    if any(entry is not None and real_shape(entry) is None for entry, _ in reads):
         return None
     return epilogue_of(body, root, start, formulas, reads, (math.prod(whole[:-1]), whole[-1]))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.strides import MOVES, VIEWS, followed, ghost, undone
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -94,12 +94,12 @@ def _moved_input(node: Node) -> NodeEntry:
 
 def _scaling(node: Node) -> float | None:
     """The number that the op multiplies by."""
-    if node.op not in ("Mul", "Div") or node.domain or float32_shape(node[0]) is None:
+    if node.op not in ("Mul", "Div") or node.domain or real_shape(node[0]) is None:
         return None
     moved = _moved_input(node)
     other = node.inputs[0] if moved is node.inputs[1] else node.inputs[1]
     number = None if other is None else other.node.value
-    if number is None or number.size != 1 or float32_shape(moved) != float32_shape(node[0]):
+    if number is None or number.size != 1 or real_shape(moved) != real_shape(node[0]):
         return None
     return float(number.item()) if node.op == "Mul" else 1.0 / float(number.item()) if number.item() else None
 
@@ -115,7 +115,7 @@ def _owned(path: list[Node], value: NodeEntry, group: set[Node], readers: Reader
 def _viewed(path: list[Node], value: NodeEntry) -> list[Node]:
     """The longest end of the path that copies nothing."""
     while path:
-        shape = float32_shape(_source(path, value))
+        shape = real_shape(_source(path, value))
         if shape is not None and 0 not in shape and followed(ghost(shape), path, value) is not None:
             return path
         path = path[1:]
@@ -140,7 +140,7 @@ def written_after(made: NodeEntry, readers: Readers) -> tuple[Node, ...]:
         path.append(node)
         node = only_reader(node[0], readers)
     while path:
-        shape = float32_shape(path[-1][0])
+        shape = real_shape(path[-1][0])
         if shape is not None and undone(ghost(shape), path) is not None:
             break
         path.pop()

@@ -14,6 +14,7 @@ import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, maximum, minimum
 from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.tile import Tile, fitting, start, starts
 from accelerators.tvm.machine.machine import Machine
 
@@ -33,6 +34,10 @@ class Panel:
     """Where it begins in the buffer."""
     apart: int
     """How far each step's numbers are from those of the step before."""
+
+    def vector(self, lanes: int, step: Operand, column: Operand) -> Value:
+        """The numbers of a step from a column on."""
+        return read(self.buffer, (self.first + step * self.apart + column,), lanes)
 
 
 @attrs.frozen(slots=True)
@@ -68,8 +73,7 @@ class PanelTile(Tile):
         acc = self.sums(kernel)
 
         def step(k: Operand) -> None:
-            at = panel.first + k * panel.apart
-            self.step(kernel, acc, lambda r: number(r, k), lambda c: panel.buffer.vector(self.lanes, at + c))
+            self.step(kernel, acc, lambda r: number(r, k), lambda c: panel.vector(self.lanes, k, c))
 
         whole, left = divmod(depth, UNROLLED)
         with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:

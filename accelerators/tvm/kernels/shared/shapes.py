@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from accelerators.tvm.kernels.shared.numbers import REALS
 from graph.node import NodeEntry
 from graph.types import TensorType
 
 Shape = tuple[int, ...]
 
+FLOAT32 = frozenset(("float32",))
+
 
 def float32_shape(entry: NodeEntry | None) -> Shape | None:
     """The sizes of a value, if it is a float32 tensor and they are all known."""
+    return _shape_of(entry, FLOAT32)
+
+
+def real_shape(entry: NodeEntry | None) -> Shape | None:
+    """The sizes of a value, if its numbers are computed with as float32, however they are stored, and the sizes are known."""
+    return _shape_of(entry, REALS)
+
+
+def _shape_of(entry: NodeEntry | None, dtypes: Collection[str]) -> Shape | None:
     known = None if entry is None else entry.type
-    if not isinstance(known, TensorType) or known.dtype != "float32" or not known.is_static or known.shape is None:
+    if not isinstance(known, TensorType) or known.dtype not in dtypes or not known.is_static or known.shape is None:
         return None
     return tuple(int(size or 0) for size in known.shape)

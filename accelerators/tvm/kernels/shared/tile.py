@@ -13,6 +13,7 @@ from typing import ClassVar
 import attrs
 
 from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.kernels.shared.instructions import FMA
 from accelerators.tvm.machine.machine import Machine
 
 LATENCY = 4.0
@@ -58,7 +59,7 @@ class Tile:
     ) -> None:
         """One product for each sum: the number of row r times the vector that begins at a column of the tile."""
         with self.each(kernel) as (r, v):
-            acc[r, v] = acc[r, v] + number(r).spread(self.lanes) * vector(v * self.lanes)
+            acc[r, v] = FMA.add(acc[r, v], number(r), vector(v * self.lanes))
 
     @contextmanager
     def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:

@@ -12,6 +12,7 @@ import partita as pt
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.machine.machine import Machine
+from graph.types import numpy_dtype
 
 pytest.importorskip("tvm")
 
@@ -19,12 +20,12 @@ FOLDER = Path(__file__).parent / "golden"
 MACHINE = Machine("cpu", "haswell", 4, 8, 16)
 
 
-def weights(*shape: int) -> pt.Node:
-    return pt.constant(np.ones(shape, "float32"))
+def weights(*shape: int, dtype: str = "float32") -> pt.Node:
+    return pt.constant(np.ones(shape, numpy_dtype(dtype)))
 
 
-def values(*shape: int, name: str = "x") -> pt.Node:
-    return pt.variable(name, "float32", shape)
+def values(*shape: int, name: str = "x", dtype: str = "float32") -> pt.Node:
+    return pt.variable(name, dtype, shape)
 
 
 def attention() -> pt.Node:
@@ -35,12 +36,18 @@ def attention() -> pt.Node:
 
 GRAPHS: dict[str, Callable[[], pt.Node]] = {
     "matmul": lambda: pt.op("Relu", pt.op("Add", pt.op("MatMul", values(20, 40), weights(40, 48)), weights(48))),
+    "matmul_of_bfloat16": lambda: pt.op(
+        "Relu", pt.op("MatMul", values(20, 40, dtype="bfloat16"), weights(40, 48, dtype="bfloat16"))
+    ),
     "product": lambda: pt.op("MatMul", values(2, 20, 24), values(2, 24, 32, name="y")),
     "thin": lambda: pt.op("MatMul", values(9, 40), weights(40, 3)),
     "attention": attention,
     "softmax": lambda: pt.op("Softmax", values(12, 40)),
     "layer_norm": lambda: pt.op("LayerNormalization", values(12, 40), weights(40), weights(40)),
     "chain": lambda: pt.op("Mul", values(6, 64), pt.op("Tanh", values(6, 64, name="y"))),
+    "chain_of_float16": lambda: pt.op(
+        "Mul", values(6, 64, dtype="float16"), pt.op("Relu", values(6, 64, name="y", dtype="float16"))
+    ),
     "convolution": lambda: pt.op("Conv", values(1, 8, 12, 12), weights(16, 8, 3, 3), pads=[1, 1, 1, 1]),
     "arg_max": lambda: pt.op("ArgMax", values(12, 40), axis=1),
     "scatter": lambda: pt.op("ScatterElements", values(8, 5), pt.variable("i", "int64", (3, 5)), values(3, 5, name="u"), axis=0),

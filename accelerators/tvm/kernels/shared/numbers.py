@@ -1,0 +1,63 @@
+"""How the numbers of a tensor are computed with.
+
+Numbers of two bytes are stored as they are and computed with as float32: they are widened where a kernel reads them, and rounded
+where it writes them, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from accelerators.tvm.bodies.body import Body, element_of
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Operand,
+    Value,
+    bfloat16,
+    constant,
+    element_named,
+    float16,
+    float32,
+)
+from graph.node import NodeEntry
+
+HALVES = frozenset(("float16", "bfloat16"))
+"""The element types that are stored in two bytes and computed with as float32."""
+
+REALS = HALVES | {"float32"}
+"""The element types that are computed with as float32."""
+
+FLOATS = REALS | {"float64"}
+INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
+NUMBERS = FLOATS | INTEGERS
+
+
+def computed_as(element: Element) -> Element:
+    """The element type in which numbers of this one are computed with."""
+    return float32 if element in (float16, bfloat16) else element
+
+
+def computed_element(entry: NodeEntry) -> Element:
+    """The element type in which a value's numbers are computed with."""
+    return computed_as(element_named(element_of(entry)))
+
+
+def read(buffer: Buffer, place: tuple[Operand, ...], lanes: int = 1) -> Value:
+    """A number of a buffer, or as many neighbours, to compute with."""
+    return buffer.vector(lanes, *place).cast(computed_as(buffer.element))
+
+
+def write(buffer: Buffer, place: tuple[Operand, ...], value: Value) -> None:
+    """Store what was computed."""
+    buffer[place] = value.cast(buffer.element)
+
+
+def rounded(value: Value, element: Element) -> Value:
+    """What is left of a computed number once it is stored as this element type."""
+    return value.cast(element).cast(computed_as(element))
+
+
+def constants_of(body: Body) -> Mapping[NodeEntry, Value]:
+    """The single numbers among a body's constants, to compute with."""
+    single = [node for node in body.graph.nodes if node.value is not None and node.value.size == 1]
+    return {node[0]: constant(node.value.item(), computed_element(node[0])) for node in single if node.value is not None}
