@@ -19,7 +19,7 @@ from benchmarks.timing import geometric_mean
 
 @attrs.frozen
 class Change:
-    """One figure, before and after."""
+    """One figure from both files, before and after."""
 
     section: str
     """The benchmark."""
@@ -45,24 +45,24 @@ class Change:
         return self.new / self.old - 1
 
     def cells(self) -> list[str]:
-        """A line of the table."""
+        """The cells of a line of the table."""
         remark = "" if self.counts else "within the spread"
         return [f"{self.section}: {self.name}", self.what, f"{self.old:.3g}", f"{self.new:.3g}", f"{self.relative:+.0%}", remark]
 
 
 def changes(old: dict[str, results.Section], new: dict[str, results.Section]) -> Iterator[Change]:
     """Every figure that both files have."""
-    for section, made in new.items():
+    for section, newer in new.items():
         before = {tables.case_key(row): row for row in old[section].rows} if section in old else {}
-        for row in made.rows:
+        for row in newer.rows:
             was = before.get(tables.case_key(row))
-            found = was and change(section, was, row)
-            if found:
-                yield found
+            difference = was and change(section, was, row)
+            if difference:
+                yield difference
 
 
 def change(section: str, old: Row, new: Row) -> Change | None:
-    """One row's; None where there is nothing to compare."""
+    """The change of one row; None where there is nothing to compare."""
     name = f"{tables.case_text(new.case)}: {new.engine}"
     if old.ratio and new.ratio and not (old.ratio.is_worthless or new.ratio.is_worthless):
         allowed = old.ratio.value * old.ratio.spread + new.ratio.value * new.ratio.spread
@@ -76,9 +76,9 @@ def change(section: str, old: Row, new: Row) -> Change | None:
 def differences(old: dict[str, results.Section], new: dict[str, results.Section]) -> list[str]:
     """Rows whose notes changed: what is wrong, cut off or missing now and was not, or the other way round."""
     said = []
-    for section, made in new.items():
+    for section, newer in new.items():
         before = {tables.case_key(row): row.note for row in old[section].rows} if section in old else {}
-        for row in made.rows:
+        for row in newer.rows:
             was = before.get(tables.case_key(row), row.note)
             if was != row.note:
                 said.append(f"{section}: {tables.case_text(row.case)}: {row.engine}: {was or 'fine'} -> {row.note or 'fine'}")
@@ -87,18 +87,18 @@ def differences(old: dict[str, results.Section], new: dict[str, results.Section]
 
 def report(old: dict[str, results.Section], new: dict[str, results.Section], everything: bool) -> str:
     """The changes, largest first, how much agrees, and the verdict."""
-    found = sorted(changes(old, new), key=lambda change: -abs(change.relative))
-    shown = [change for change in found if everything or change.counts]
+    compared = sorted(changes(old, new), key=lambda change: -abs(change.relative))
+    shown = [change for change in compared if everything or change.counts]
     lines = [c.cells() for c in shown]
     parts = [tables.markdown(["figure", "kind", "old", "new", "change", "remark"], lines)] if lines else []
     for what in ("ratio", "seconds"):
-        of_kind = [c for c in found if c.what == what]
+        of_kind = [c for c in compared if c.what == what]
         if of_kind:
             agree = sum(not c.counts for c in of_kind)
             name = "ratios" if what == "ratio" else "times"
             drift = geometric_mean([c.new / c.old for c in of_kind])
             parts.append(f"{agree} of {len(of_kind)} {name} agree within their spreads; on average they are {drift - 1:+.1%}.")
-    return "\n\n".join([*parts, *differences(old, new), verdict([c for c in found if c.what == "ratio"])])
+    return "\n\n".join([*parts, *differences(old, new), verdict([c for c in compared if c.what == "ratio"])])
 
 
 EXPECTED = 0.05
@@ -117,7 +117,7 @@ def verdict(ratios: Sequence[Change]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)

@@ -35,18 +35,18 @@ def partita_cached(path: str, folder: Path, inputs: Inputs) -> Any:
     """Compile with a cache in this folder."""
     import partita as pt
 
-    made = pt.compile(pt.load(path), "cpu", {"CACHE_DIR": str(folder / "partita")})
-    made(dict(inputs))
-    return made
+    compiled = pt.compile(pt.load(path), "cpu", {"CACHE_DIR": str(folder / "partita")})
+    compiled(dict(inputs))
+    return compiled
 
 
 def partita_import(path: str, folder: Path, inputs: Inputs) -> Any:
-    """What the first run exported."""
+    """Import the file that the first run exported."""
     import partita as pt
 
-    made = pt.import_model(folder / EXPORT)
-    made(dict(inputs))
-    return made
+    compiled = pt.import_model(folder / EXPORT)
+    compiled(dict(inputs))
+    return compiled
 
 
 def openvino_cached(path: str, folder: Path, inputs: Inputs) -> Any:
@@ -75,26 +75,26 @@ STEPS: dict[str, Callable[[str, Path, Inputs], Any]] = {
 """In the order in which they must run: what comes first fills the caches."""
 
 AGAINST = {"openvino cold": "partita cold", "openvino warm": "partita warm", "onnxruntime": "partita import"}
-"""Whose time goes over whose."""
+"""For each step, the step whose time it is compared with."""
 
 
-def once(step: str, made: Model, folder: Path) -> dict[str, float]:
+def once(step: str, case_model: Model, folder: Path) -> dict[str, float]:
     """One run in this process; the first one of Partita leaves an export."""
     __import__(step.split()[0])  # the package itself is not what is measured
-    inputs = made.inputs()
+    inputs = case_model.inputs()
     start = time.perf_counter()
-    ready = STEPS[step](str(made.path), folder, inputs)
-    found = {"seconds": time.perf_counter() - start}
+    ready = STEPS[step](str(case_model.path), folder, inputs)
+    result = {"seconds": time.perf_counter() - start}
     if step == "partita cold":
         ready.export(folder / EXPORT)
     if step == "partita import":
-        found["MiB"] = (folder / EXPORT).stat().st_size / 2**20
-    return found
+        result["MiB"] = (folder / EXPORT).stat().st_size / 2**20
+    return result
 
 
 def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.Row]:
     """A row for each step on one model; no further round begins after so many seconds."""
-    found: dict[str, list[float]] = {step: [] for step in STEPS}
+    times: dict[str, list[float]] = {step: [] for step in STEPS}
     extra: dict[str, dict[str, float]] = {step: {} for step in STEPS}
     failures: dict[str, str] = {}
     model(name, batch)
@@ -112,7 +112,7 @@ def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.
                 except (CutOff, Failed) as failed:
                     failures[step] = str(failed)
                     continue
-                found[step].append(said.pop("seconds"))
+                times[step].append(said.pop("seconds"))
                 extra[step] = said
     case = {"model": name, "batch": batch}
 
@@ -120,9 +120,9 @@ def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.
         if step in failures:
             return results.Row(case, step, note=failures[step])
         ours = AGAINST.get(step)
-        turns = list(zip(found[ours], found[step])) if ours and ours not in failures else []
+        turns = list(zip(times[ours], times[step])) if ours and ours not in failures else []
         against = ratio([[a] for a, _ in turns], [[b] for _, b in turns]) if turns else None
-        return results.Row(case, step, summary([[taken] for taken in found[step]]), against, extra=extra[step])
+        return results.Row(case, step, summary([[taken] for taken in times[step]]), against, extra=extra[step])
 
     return list(map(row, STEPS))
 
@@ -135,7 +135,7 @@ LIMIT = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, default=1)

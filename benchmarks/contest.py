@@ -29,12 +29,12 @@ CASE_LIMIT = 900.0
 
 @attrs.frozen
 class Finding:
-    """What one process found out about one engine."""
+    """The measurement of one engine in one process."""
 
     engine: str
-    """Its name."""
+    """The engine's name."""
     seconds: list[float]
-    """Of each round; none if it failed."""
+    """The seconds of each round; empty if the engine failed."""
     error: float | None
     """How far its outputs are from the reference."""
     missing: str = ""
@@ -43,7 +43,7 @@ class Finding:
 
 def compete(
     engines: Mapping[str, Engine],
-    made: Model,
+    case_model: Model,
     threads: int,
     inputs: Mapping[str, np.ndarray],
     reference: Sequence[np.ndarray],
@@ -54,7 +54,7 @@ def compete(
     """A finding for each engine on this model, in this process, as JSON. Without a reference, onnxruntime's outputs are it.
 
     Whoever was given a gate waits there once all is loaded, until no other process loads or measures."""
-    with Contest(engines, made, threads, inputs, limit) as contest:
+    with Contest(engines, case_model, threads, inputs, limit) as contest:
         contest.load()
         quick = [name for name in engines if name in contest.loaded and not engines[name].is_slow]
         slow = [name for name in contest.loaded if name not in quick]
@@ -66,7 +66,7 @@ def compete(
         if gate is not None:
             fcntl.flock(gate, fcntl.LOCK_EX)
         load = OtherLoad()
-        found = interleaved({name: contest.loaded[name].seconds for name in quick if name in contest.loaded}, seconds, fewest=1)
+        times = interleaved({name: contest.loaded[name].seconds for name in quick if name in contest.loaded}, seconds, fewest=1)
         others = load.cores()
         for name in slow:
             began = time.perf_counter()
@@ -74,9 +74,9 @@ def compete(
             taken = time.perf_counter() - began
             errors[name] = error(outputs, reference)
             if name in contest.loaded:
-                found[name] = [taken] if taken > limit / 4 else contest.loaded[name].seconds(2)
+                times[name] = [taken] if taken > limit / 4 else contest.loaded[name].seconds(2)
         missing = contest.missing
-    said = [Finding(name, found.get(name, []), errors.get(name), missing.get(name, "")) for name in contest.engines]
+    said = [Finding(name, times.get(name, []), errors.get(name), missing.get(name, "")) for name in contest.engines]
     return {"findings": list(map(attrs.asdict, said)), "others_cores": others}
 
 
@@ -92,9 +92,9 @@ def run_case(
     failed = next((one for one in said if isinstance(one, (CutOff, Failed))), None)
     if failed:
         return [results.Row(case, name, note=f"failed: {failed}") for name in engines]
-    found = [{value["engine"]: Finding(**value) for value in one["findings"]} for one in said]
+    by_process = [{value["engine"]: Finding(**value) for value in one["findings"]} for one in said]
     extra = {"others_cores": max((one["others_cores"] or 0.0 for one in said), default=0.0)}
-    return [row(case, name, found, extra) for name in engines]
+    return [row(case, name, by_process, extra) for name in engines]
 
 
 def closed_gates(count: int) -> list[int]:
@@ -106,22 +106,22 @@ def closed_gates(count: int) -> list[int]:
     return gates
 
 
-def row(case: dict[str, Any], name: str, found: Sequence[Mapping[str, Finding]], extra: dict[str, Any]) -> results.Row:
-    """What all processes found out about one engine."""
-    mine = [one[name] for one in found if name in one]
+def row(case: dict[str, Any], name: str, by_process: Sequence[Mapping[str, Finding]], extra: dict[str, Any]) -> results.Row:
+    """The row of one engine, from its measurements in all processes."""
+    mine = [one[name] for one in by_process if name in one]
     missing = next((one.missing for one in mine if one.missing), "")
     if missing:
         return results.Row(case, name, note=missing)
     far = max(one.error or 0.0 for one in mine)
     note = "" if far <= TOLERANCE else f"wrong: {far:.0e}"
-    against = None if name == OURS else over(found, name)
+    against = None if name == OURS else over(by_process, name)
     return results.Row(case, name, summary([one.seconds for one in mine]), against, far, note, extra)
 
 
-def over(found: Sequence[Mapping[str, Finding]], name: str) -> Ratio | None:
+def over(by_process: Sequence[Mapping[str, Finding]], name: str) -> Ratio | None:
     """Our time over another's; one that took no turns is compared with the median of ours."""
-    ours = [one[OURS].seconds for one in found if name in one and OURS in one and not one[OURS].missing]
-    theirs = [one[name].seconds for one in found if name in one and OURS in one and not one[OURS].missing]
+    ours = [one[OURS].seconds for one in by_process if name in one and OURS in one and not one[OURS].missing]
+    theirs = [one[name].seconds for one in by_process if name in one and OURS in one and not one[OURS].missing]
     if not ours:
         return None
     if [len(rounds) for rounds in ours] != [len(rounds) for rounds in theirs]:

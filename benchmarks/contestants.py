@@ -28,21 +28,24 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Engine:
-    """Who runs the models."""
+    """An engine that runs the models."""
 
     module: str
-    """Of `benchmarks.peers`."""
+    """The engine's module in `benchmarks.peers`."""
     alone: bool = False
     """In a process of its own: it may have to be ended, or its environment is another."""
     environment: Environment | None = None
-    """Whose Python runs it then; None for this one."""
+    """The environment whose Python runs it; None for this process's own."""
     only: tuple[str, ...] = ()
     """The models that it has; none means all."""
     is_slow: bool = False
-    """So slow that it takes no turns: it is measured in one process, after the others, on one thread, which is all it uses."""
+    """Is it so slow that it takes no turns?
+
+    It is then measured in one process, after the others, on the one thread that it uses.
+    """
 
     def runs(self, model: str, threads: int) -> bool:
-        """Is it asked at all?"""
+        """Does the engine take part with this model and these threads?"""
         return (not self.only or model in self.only) and not (self.is_slow and threads != 1)
 
 
@@ -54,20 +57,20 @@ ENGINES = {
     "torch.compile": Engine("torch_compile", True, TORCH, FROM_TORCH),
     "tvm": Engine("tvm_default", True, is_slow=True),
 }
-"""By the name in the tables."""
+"""The engines by their names in the tables."""
 
 
 class Contestant(Protocol):
     """A loaded engine."""
 
     def outputs(self) -> Sequence[np.ndarray]:
-        """What it computes of the inputs."""
+        """The outputs that it computes from the inputs."""
 
     def seconds(self, count: int) -> list[float]:
-        """How long each of so many calls takes."""
+        """The seconds that each of `count` calls takes."""
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Free the engine, which is not needed any more."""
 
 
 class Inside:
@@ -99,7 +102,7 @@ class Apart:
         self._process = subprocess.Popen(
             module_command("benchmarks.peers.worker", words, python),
             cwd=ROOT, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-        )  # fmt: skip
+        )
 
     def wait(self) -> None:
         """Until it is loaded and, unless it is slow, called once, which happens while others load."""
@@ -113,11 +116,11 @@ class Apart:
             return [held[name] for name in held]
 
     def seconds(self, count: int) -> list[float]:
-        """As its own clock says."""
+        """The seconds of each call, by the engine's own clock."""
         return self._ask(str(count))
 
     def close(self) -> None:
-        """End it."""
+        """End the engine's process."""
         end(self._process)
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
             if pipe is not None:
@@ -145,7 +148,7 @@ class Apart:
 
 
 def reason(error: Exception) -> str:
-    """On one line."""
+    """The error's message on one line."""
     name = "" if isinstance(error, (CutOff, Failed)) else f"{type(error).__name__}: "
     return f"{name}{error}".splitlines()[0][:200]
 
@@ -155,7 +158,7 @@ LOADING = 180.0
 
 
 class Contest:
-    """The engines that could be loaded, and for the others why not. Closes them at its end."""
+    """The engines that could be loaded, and the reasons for those that could not. It closes them at its end."""
 
     def __init__(
         self, engines: Mapping[str, Engine], model: Model, threads: int, inputs: Mapping[str, np.ndarray], limit: float
@@ -173,9 +176,9 @@ class Contest:
         for name in self.engines.keys() - apart:
             self.attempt(name, partial(self._load, name))
         for name in apart:
-            made = self.loaded.get(name)
-            if isinstance(made, Apart):
-                self.attempt(name, made.wait)
+            contestant = self.loaded.get(name)
+            if isinstance(contestant, Apart):
+                self.attempt(name, contestant.wait)
 
     def _start(self, name: str) -> None:
         self.loaded[name] = Apart(self.engines[name], self.model, self.threads, self.inputs, self.limit)
@@ -184,7 +187,10 @@ class Contest:
         self.loaded[name] = Inside(self.engines[name], self.model, self.threads, self.inputs)
 
     def attempt(self, name: str, work: Callable[[], T]) -> T | None:
-        """Do this for an engine. If it fails, the engine is out, which is noted, and the others go on."""
+        """Do something for an engine.
+
+        If it fails, the reason is noted and the other engines go on without this one.
+        """
         try:
             return work()
         except Exception as error:  # noqa: BLE001  any engine may fail in any way
@@ -199,5 +205,5 @@ class Contest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for made in self.loaded.values():
-            made.close()
+        for contestant in self.loaded.values():
+            contestant.close()

@@ -30,7 +30,7 @@ ON_GPU = ("partita", "onnxruntime", "torch", "torch.compile")
 
 
 def engines(names: Sequence[str]) -> dict[str, Engine]:
-    """Those that can use a GPU; torch from this environment where it is here, else from its own."""
+    """The engines that can use a GPU; torch comes from this environment if it is installed here, or else from its own."""
     here = importlib.util.find_spec("torch") is not None
     return {name: attrs.evolve(ENGINES[name], environment=None) if here else ENGINES[name] for name in names}
 
@@ -43,48 +43,48 @@ def gpu_name() -> str | None:
     return name_of(device) if exists(device) else None
 
 
-def expected(made: Model, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-    """What onnxruntime computes on the processor."""
+def expected(case_model: Model, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+    """The outputs that onnxruntime computes on the processor."""
     from benchmarks.peers.onnxruntime import load
 
-    return load(str(made.path), (made.name, made.batch), usable_cores())(inputs)
+    return load(str(case_model.path), (case_model.name, case_model.batch), usable_cores())(inputs)
 
 
-def carry(made: Model, folder: Path, arch: str) -> Path:
+def carry(case_model: Model, folder: Path, arch: str) -> Path:
     """Leave an export, the inputs and the expected outputs; the file that holds the export."""
     import partita as pt
 
-    inputs = made.inputs()
+    inputs = case_model.inputs()
     held: dict[str, Any] = {f"input {name}": array for name, array in inputs.items()}
-    held |= {f"output {i}": array for i, array in enumerate(expected(made, inputs))}
-    np.savez(carried_path(folder, made, ".npz"), **held)
-    path = carried_path(folder, made, ".partita")
-    pt.compile(pt.load(made.path), "cuda", {"ARCH": arch} if arch else None).export(path, bodies=False)
+    held |= {f"output {i}": array for i, array in enumerate(expected(case_model, inputs))}
+    np.savez(carried_path(folder, case_model, ".npz"), **held)
+    path = carried_path(folder, case_model, ".partita")
+    pt.compile(pt.load(case_model.path), "cuda", {"ARCH": arch} if arch else None).export(path, bodies=False)
     return path
 
 
-def carried_path(folder: Path, made: Model, suffix: str) -> Path:
+def carried_path(folder: Path, case_model: Model, suffix: str) -> Path:
     """A file of what was carried."""
-    return folder / f"{made.name}-{made.batch}{suffix}"
+    return folder / f"{case_model.name}-{case_model.batch}{suffix}"
 
 
-def read_carried(folder: Path, made: Model) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-    """Inputs and expected outputs."""
-    with np.load(carried_path(folder, made, ".npz")) as held:
+def read_carried(folder: Path, case_model: Model) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+    """The carried inputs and expected outputs."""
+    with np.load(carried_path(folder, case_model, ".npz")) as held:
         inputs = {name.removeprefix("input "): held[name] for name in held if name.startswith("input ")}
         return inputs, [held[name] for name in held if name.startswith("output ")]
 
 
 def one_process(args: argparse.Namespace, name: str, batch: int) -> dict[str, Any]:
-    """One model, in this process."""
+    """Measure one model in this process."""
     if args.carried:
-        made = Model(name, batch, args.carried / f"{name}-{batch}.onnx")
-        inputs, reference = read_carried(args.carried, made)
+        case_model = Model(name, batch, args.carried / f"{name}-{batch}.onnx")
+        inputs, reference = read_carried(args.carried, case_model)
     else:
-        made = model(name, batch)
-        inputs = made.inputs()
-        reference = list(expected(made, inputs))
-    return compete(engines(args.engines), made, 0, inputs, reference, args.seconds, CASE_LIMIT, args.gate)
+        case_model = model(name, batch)
+        inputs = case_model.inputs()
+        reference = list(expected(case_model, inputs))
+    return compete(engines(args.engines), case_model, 0, inputs, reference, args.seconds, CASE_LIMIT, args.gate)
 
 
 def measure(args: argparse.Namespace) -> list[results.Row]:
@@ -107,7 +107,7 @@ def measure(args: argparse.Namespace) -> list[results.Row]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
@@ -129,12 +129,12 @@ def main() -> None:
         args.carry.mkdir(parents=True, exist_ok=True)
         for name, batch in ((name, batch) for batch in args.batch for name in args.models):
             say(f"carried: {carry(model(name, batch), args.carry, args.arch)}")
-    elif (found := gpu_name()) is None:
+    elif (gpu := gpu_name()) is None:
         print("There is no GPU here, so nothing was measured. To compile here and run elsewhere: --carry, then --carried.")
     else:
         load = OtherLoad()
         rows = measure(args)
-        publish.finish("gpu", results.section(rows, gpu=found, seconds=args.seconds, others_cores=load.cores()), args, parser)
+        publish.finish("gpu", results.section(rows, gpu=gpu, seconds=args.seconds, others_cores=load.cores()), args, parser)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ def write_model(path: Path, nodes: int) -> None:
     """A chain of residual blocks of element-wise ops, one node in ten of them dead."""
     from onnx import NodeProto, TensorProto, helper
 
-    made: list[NodeProto] = []
+    nodes_made: list[NodeProto] = []
     value, i = "x", 0
-    while len(made) < nodes:
-        made += [
+    while len(nodes_made) < nodes:
+        nodes_made += [
             helper.make_node("Relu", [value], [f"a{i}"], f"relu{i}"),
             helper.make_node("Add", [f"a{i}", "w"], [f"b{i}"], f"bias{i}"),
             helper.make_node("Sigmoid", [f"b{i}"], [f"c{i}"], f"sigmoid{i}"),
@@ -34,13 +34,13 @@ def write_model(path: Path, nodes: int) -> None:
             helper.make_node("Add", [f"d{i}", value], [f"e{i}"], f"residual{i}"),
         ]
         if i % 2:
-            made[-1:] = [made[-1], helper.make_node("Neg", [f"c{i}"], [f"dead{i}"], f"dead{i}")]
+            nodes_made[-1:] = [nodes_made[-1], helper.make_node("Neg", [f"c{i}"], [f"dead{i}"], f"dead{i}")]
         value = f"e{i}"
         i += 1
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])
     y = helper.make_tensor_value_info(value, TensorProto.FLOAT, [1, 64])
     w = helper.make_tensor("w", TensorProto.FLOAT, [64], [0.5] * 64)
-    graph = helper.make_graph(made, "scale", [x], [y], [w])
+    graph = helper.make_graph(nodes_made, "scale", [x], [y], [w])
     path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
 
 
@@ -96,7 +96,7 @@ def report(sizes: list[int]) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)

@@ -59,14 +59,14 @@ def measure(cases: Sequence[dict[str, Any]], args: argparse.Namespace) -> list[r
         def command(names: Sequence[str], gate: int, words: Sequence[str] = words) -> list[str]:
             return module_command("benchmarks.latency", [*words, "--gate", str(gate), "--engines", *names])
 
-        made = {row.engine: row for row in run_case(case, asked, command, processes)} | left_out
-        rows += [made[name] for name in able]
-        say("; ".join(tables.in_short(made[name]) for name in able))
+        by_engine = {row.engine: row for row in run_case(case, asked, command, processes)} | left_out
+        rows += [by_engine[name] for name in able]
+        say("; ".join(tables.in_short(by_engine[name]) for name in able))
     return rows
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
@@ -80,9 +80,10 @@ def main() -> None:
     publish.add_options(parser)
     args = parser.parse_args()
     if args.case:
-        made = model(args.case["model"], args.case["batch"])
+        case_model = model(args.case["model"], args.case["batch"])
         engines = {name: ENGINES[name] for name in args.engines}
-        print(json.dumps(compete(engines, made, args.case["threads"], made.inputs(), [], args.seconds, args.limit, args.gate)))
+        inputs = case_model.inputs()
+        print(json.dumps(compete(engines, case_model, args.case["threads"], inputs, [], args.seconds, args.limit, args.gate)))
         return
     if args.tiny:
         args.models, args.batch, args.threads, args.seconds, args.processes = ["squeezenet"], [1], [1], 0.1, 2
@@ -90,7 +91,7 @@ def main() -> None:
     cases = [
         {"model": name, "batch": batch, "threads": threads}
         for batch in args.batch for threads in args.threads for name in args.models
-    ]  # fmt: skip
+    ]
     load = OtherLoad()
     rows = measure(cases, args)
     about = {"limit_s": args.limit, "others_cores": load.cores()}

@@ -30,18 +30,18 @@ from graph.node import Node
 
 @attrs.frozen
 class Layer:
-    """One kernel."""
+    """The measurement of one kernel."""
 
     name: str
-    """What profiles call it."""
+    """Its name in profiles."""
     nodes: tuple[Node, ...]
     """The model's ops that it computes."""
     schedule: str
     """Its template."""
     micros: float
-    """Of the fastest run."""
+    """Its microseconds in the fastest run."""
     theirs: float
-    """What onnxruntime spends on the same nodes; 0 where it fuses them into what belongs to another kernel."""
+    """The microseconds that onnxruntime spends on the same nodes; 0 where it fuses them into nodes of another kernel."""
     flops: int
     """Operations."""
     bytes: int
@@ -92,7 +92,9 @@ def measure(path: Path, inputs: Mapping[str, np.ndarray], threads: int, rounds: 
 
 
 def _nearest(node: Node, owner: Mapping[str, str]) -> str:
-    """The kernel that computes the node; of one that was folded away, that of what it reads; "" if there is none."""
+    """The kernel that computes the node, or, if the node was folded away, the one that computes what it reads; "" if
+    there is none.
+    """
     while node.name not in owner:
         reads = [entry.node for entry in node.reads if entry.node.is_op]
         if not reads:
@@ -115,7 +117,7 @@ def report(layers: Sequence[Layer], unknown: float, most: Peak, worst: int | Non
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=["squeezenet"], metavar="MODEL", help=f"{', '.join(NAMES)}; or a file")
     parser.add_argument("--threads", type=int, default=usable_cores())
@@ -133,8 +135,8 @@ def main() -> None:
 
 
 def _text(name: str, args: argparse.Namespace, most: Peak) -> str:
-    made = model(name, args.batch) if name in NAMES else Model(name, args.batch, Path(name))
-    layers, unknown = measure(made.path, made.inputs(), args.threads, 3 if args.tiny else args.rounds)
+    case_model = model(name, args.batch) if name in NAMES else Model(name, args.batch, Path(name))
+    layers, unknown = measure(case_model.path, case_model.inputs(), args.threads, 3 if args.tiny else args.rounds)
     text = report(layers, unknown, most, args.worst)
     return text if len(args.models) == 1 else f"**{name}**\n\n{text}"
 

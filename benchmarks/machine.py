@@ -1,4 +1,4 @@
-"""What a measurement was taken on: processor, memory, versions, commit, and what else ran."""
+"""The circumstances of a measurement: processor, memory, versions, commit, and what else ran."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ def usable_cores() -> int:
 
 
 def processor() -> str:
-    """Its maker's name for it."""
+    """The name that the processor's maker gives it."""
     info = Path("/proc/cpuinfo")
     if info.exists():
-        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
-        if found:
-            return found[1].strip()
+        line = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
+        if line:
+            return line[1].strip()
     return platform.processor() or platform.machine()
 
 
 def memory_bytes() -> int:
-    """The machine's memory."""
+    """The bytes of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def machine_name() -> str:
-    """Short, for a file's name: LLVM's name of the processor and the number of cores."""
+    """A short name of the machine for a file's name: LLVM's name of the processor and the number of cores."""
     from accelerators.tvm.machine.machine import host_cpu
 
     return f"{host_cpu()}-{usable_cores()}"
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of what is installed of `SHOWN`, here or in the environments of peers."""
-    found = {"python": platform.python_version()}
+    """The versions of Python and of the packages in `SHOWN` that are installed here or in the environments of peers."""
+    shown = {"python": platform.python_version()}
     elsewhere = [str(path) for peer in (TORCH, MXNET) for path in peer.folder.glob("lib/python*/site-packages")]
     for name in SHOWN:
         installed = [*importlib.metadata.distributions(name=name), *importlib.metadata.distributions(name=name, path=elsewhere)]
         if installed:
-            found[name] = installed[0].version
-    return found
+            shown[name] = installed[0].version
+    return shown
 
 
 def commit() -> str:
@@ -66,7 +66,7 @@ def commit() -> str:
 
 
 def description() -> dict[str, Any]:
-    """All of it."""
+    """The whole description of the machine and its software."""
     return {
         "processor": processor(),
         "cores": usable_cores(),
@@ -77,13 +77,15 @@ def description() -> dict[str, Any]:
 
 
 class OtherLoad:
-    """How many cores others kept busy meanwhile: what the machine did, less what this process and those it started did."""
+    """How many cores other programs kept busy: the machine's work without that of this process and of those that it
+    started.
+    """
 
     def __init__(self) -> None:
         self.start = self._now()
 
     def cores(self) -> float | None:
-        """Since it was made; None where the system does not say."""
+        """The cores that were busy since this object was made; None where the system does not say."""
         if self.start is None or (now := self._now()) is None:
             return None
         clock, busy, own = (b - a for a, b in zip(self.start, now, strict=True))
@@ -104,12 +106,12 @@ def family_seconds() -> float:
     """The processor time of this process and all that it started, those that ended too."""
     parents, ticks = {}, {}
     for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended just now
+        with contextlib.suppress(OSError):  # the process ended just now
             fields = file.read_text().rpartition(")")[2].split()
             parents[int(file.parent.name)] = int(fields[1])
             ticks[int(file.parent.name)] = sum(map(int, fields[11:15]))
     family, later = {os.getpid()}, parents.keys() - {os.getpid()}
-    while found := {process for process in later if parents[process] in family}:
-        family |= found
-        later = later - found
+    while children := {process for process in later if parents[process] in family}:
+        family |= children
+        later = later - children
     return sum(ticks.get(process, 0) for process in family) / os.sysconf("SC_CLK_TCK")

@@ -24,7 +24,7 @@ MEGA = 1 << 20
 DEVICES = ["cpu", "onnxruntime", "openvino", "HETERO:cpu,onnxruntime"]
 
 SECONDS = 3600.0
-"""How long one process may take."""
+"""The seconds that one process may take."""
 
 
 def main() -> None:
@@ -42,9 +42,9 @@ def main() -> None:
     for model in arguments.models:
         for device in arguments.devices:
             with tempfile.TemporaryDirectory(prefix="partita-memory-") as folder:
-                found = [_measured(model, device, task, folder) for task in ("compile", "compile", "import")]
-            weights = found[0]["weights"]
-            values = [f"{row[name] / weights:.2f}" for row in found for name in ("making", "running")]
+                figures = [_measured(model, device, task, folder) for task in ("compile", "compile", "import")]
+            weights = figures[0]["weights"]
+            values = [f"{row[name] / weights:.2f}" for row in figures for name in ("making", "running")]
             shown = [f"{weights / MEGA:.0f} MB", *values]
             print(f"{Path(model).stem:<16}{device:<26}" + "".join(f"{value:>17}" for value in shown), flush=True)
 
@@ -68,18 +68,18 @@ def _child(model: str, device: str, task: str, folder: str) -> dict[str, float]:
     if graph is not None:
         weights = float(sum(node.value.nbytes for node in graph.nodes if node.value is not None))
         (Path(folder) / "weights").write_text(str(weights))
-        made = pt.compile(spread(graph, device), device, config={name: {"CACHE_DIR": cache} for name in _names(device)})
+        compiled = pt.compile(spread(graph, device), device, config={name: {"CACHE_DIR": cache} for name in _names(device)})
     else:
         weights = float((Path(folder) / "weights").read_text())
-        made = pt.import_model(path)
+        compiled = pt.import_model(path)
     making = _held("VmHWM") - before
     _settle()
-    given = made.example_inputs()
+    given = compiled.example_inputs()
     for _ in range(3):
-        made(*given)
+        compiled(*given)
     running = _held("VmHWM") - before
     if task == "compile" and not path.exists():
-        made.export(path)
+        compiled.export(path)
     return {"weights": weights, "making": making, "running": running}
 
 
@@ -88,18 +88,18 @@ def _names(device: str) -> list[str]:
 
 
 def _settle() -> None:
-    """What is free goes back to the system, and the high-water mark begins anew."""
+    """Give free memory back to the system and reset the high-water mark."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def _held(field: str) -> float:
-    """VmRSS: what this process holds; VmHWM: the most that it held since the mark began."""
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    if found is None:
+    """The bytes that this process holds (VmRSS), or the most that it held since the last reset (VmHWM)."""
+    line = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    if line is None:
         sys.exit(f"this system does not tell {field}")
-    return int(found[1]) * 1024.0
+    return int(line[1]) * 1024.0
 
 
 if __name__ == "__main__":

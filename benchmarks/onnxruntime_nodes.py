@@ -1,4 +1,4 @@
-"""What onnxruntime spends on each node of a model, although it fuses them and gives what it makes names of its own."""
+"""The time that onnxruntime spends on each node of a model, although it fuses nodes and gives new names to the result."""
 
 from __future__ import annotations
 
@@ -33,37 +33,38 @@ class OnnxruntimeNodes:
         self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Once more."""
+        """Run the model once more."""
         self._session.run(None, dict(inputs))
 
     def by_node(self, graph: Graph) -> tuple[Micros, float]:
-        """The least time of the runs by the model's nodes, and what belongs to none of them. Ends the profile.
+        """The least time over the runs for each node of the model, and the time that belongs to no node. It ends the
+        profile.
 
         A kernel is named after a node of the model, or after the value that it makes, and what was done to it; those with
         names of their own are known by the values that they make in the optimized model."""
         makers = {name: node.name for node in graph.nodes if node.is_op for name in (*node.output_names, node.name) if name}
         values = self._values()
-        found: Micros = defaultdict(float)
+        micros_of: Micros = defaultdict(float)
         unknown = 0.0
         for name, micros in self._least().items():
-            made = _maker(name, makers) or next((makers[value] for value in values.get(name, ()) if value in makers), None)
-            if made is None:
+            maker = _maker(name, makers) or next((makers[value] for value in values.get(name, ()) if value in makers), None)
+            if maker is None:
                 unknown += micros
             else:
-                found[made] += micros
-        return found, unknown
+                micros_of[maker] += micros
+        return micros_of, unknown
 
     def _least(self) -> Micros:
-        """Each kernel's least time."""
-        found: Micros = {}
+        """The least time of each kernel."""
+        least: Micros = {}
         for event in json.loads(Path(self._session.end_profiling()).read_text()):
             if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
                 name = event["name"].removesuffix("_kernel_time")
-                found[name] = min(event["dur"], found.get(name, event["dur"]))
-        return found
+                least[name] = min(event["dur"], least.get(name, event["dur"]))
+        return least
 
     def _values(self) -> dict[str, list[str]]:
-        """What each kernel makes."""
+        """The values that each kernel makes."""
         import onnx
 
         return {node.name: list(node.output) for node in onnx.load(self._optimized, load_external_data=False).graph.node}

@@ -27,27 +27,27 @@ class Case:
 
     @property
     def size(self) -> int:
-        """The numbers that are read."""
+        """How many numbers the op reads."""
         return sum(spec.size if isinstance(spec, np.ndarray) else math.prod(_spec(spec)[1]) for spec in self._given)
 
     def arrays(self) -> list[np.ndarray]:
-        """What it is fed."""
+        """Random values for the op's inputs."""
         random = np.random.default_rng(0)
         return [s if isinstance(s, np.ndarray) else _array(*_spec(s), random, self._low) for s in self._given]
 
     def graph(self) -> pt.Graph:
-        """The op between inputs."""
+        """The graph of the op between its inputs and outputs."""
         inputs = []
         for i, spec in enumerate(self._given):
             dtype, shape = (str(spec.dtype), spec.shape) if isinstance(spec, np.ndarray) else _spec(spec)
             inputs.append(pt.variable(f"x{i}", dtype, shape))
-        made = self._build(*inputs)
-        outputs = list(made) if isinstance(made, Sequence) else [made]
+        result = self._build(*inputs)
+        outputs = list(result) if isinstance(result, Sequence) else [result]
         return pt.apply_pass(pt.Graph(outputs, inputs=inputs, opsets={"": self._opset}), "InferShape")
 
 
 def single(name: str, **attributes: Any) -> Callable[..., pt.Node]:
-    """The op between its inputs."""
+    """A builder of this one op with these attributes."""
     return lambda *x: pt.op(name, *x, opset=22, **attributes)
 
 

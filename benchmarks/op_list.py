@@ -91,7 +91,7 @@ def _typed() -> Iterator[Case]:
             yield case(f"Transpose {dtype} {shown(shape)}", single("Transpose"), (dtype, shape))
     for source, target in (("float32", "float16"), ("float16", "float32"), ("float32", "int64"), ("int64", "float32"),
                            ("float32", "uint8"), ("uint8", "float32"), ("bool", "float32"), ("float32", "bool"),
-                           ("float32", "float64"), ("int64", "int32")):  # fmt: skip
+                           ("float32", "float64"), ("int64", "int32")):
         for shape in (SMALL, LARGE):
             to = pt.TensorType(target, ()).dtype
             yield case(f"Cast {source} {to} {shown(shape)}", single("Cast", to=_ONNX[to]), (source, shape))
@@ -107,7 +107,7 @@ def _reductions() -> Iterator[Case]:
     ops = "Sum Mean Max Min Prod L1 L2 SumSquare LogSumExp LogSum".split()
     for op in ops:
         for shape, axes in ((SMALL, (1,)), ((512, 768), (1,)), ((512, 768), (0,)), (LARGE, (1,)), (LARGE, (1, 2)), (LARGE, (0,)),
-                            ((1, 64, 56, 56), (2, 3)), ((1000, 1001), (1,)), ((1 << 20,), (0,))):  # fmt: skip
+                            ((1, 64, 56, 56), (2, 3)), ((1000, 1001), (1,)), ((1 << 20,), (0,))):
             reduce = lambda x, op=op, axes=axes: pt.op(f"Reduce{op}", x, integers(*axes))  # noqa: E731
             yield case(f"Reduce{op} {shown(shape)} over {shown(axes)}", reduce, shape, low=0.1)
     for op in ("ArgMax", "ArgMin", "CumSum", "Softmax", "LogSoftmax", "Hardmax"):
@@ -134,7 +134,7 @@ def _moves() -> Iterator[Case]:
         ((64, 64), (1, 0)), ((1024, 1024), (1, 0)), ((2048, 2048), (1, 0)), ((1000, 1001), (1, 0)),
         ((1, 128, 12, 64), (0, 2, 1, 3)), ((1, 12, 128, 64), (0, 1, 3, 2)), ((8, 64, 56, 56), (0, 2, 3, 1)),
         ((8, 56, 56, 64), (0, 3, 1, 2)), ((64, 50, 50, 9), (3, 2, 1, 0)),
-    )  # fmt: skip
+    )
     for shape, perm in turned:
         yield case(f"Transpose {shown(shape)} by {shown(perm)}", single("Transpose", perm=list(perm)), shape)
     kept: tuple[Shape, ...] = (SMALL, (512, 512), LARGE)
@@ -170,8 +170,8 @@ def _indexed() -> Iterator[Case]:
         yield case(f"Gather {shown(data)} {count} along 1", single("Gather", axis=1), data, indices[:50])
         elements = random.integers(0, rows, (count, width))
         yield case(f"GatherElements {shown(data)} {count}", single("GatherElements"), data, elements)
-        places = np.stack([indices % rows, indices % width], 1)
-        yield case(f"GatherND {shown(data)} {count}", single("GatherND"), data, places)
+        positions = np.stack([indices % rows, indices % width], 1)
+        yield case(f"GatherND {shown(data)} {count}", single("GatherND"), data, positions)
         yield case(f"GatherND {shown(data)} rows {count}", single("GatherND"), data, indices[:, None])
         yield case(f"ScatterND {shown(data)} {count}", single("ScatterND"), data, indices[:, None], (count, width))
         yield case(f"ScatterElements {shown(data)} {count}", single("ScatterElements"), data, elements, (count, width))

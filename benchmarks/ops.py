@@ -31,7 +31,7 @@ from graph.errors import PartitaError
 from graph.writers.onnx import to_model
 
 LIMITS = {"tvm": 1.1, "onnxruntime": 1.2}
-"""By rival, how much longer than it the op may take."""
+"""For each rival, how many times its time our op may take."""
 
 SLACK_US = 0.5
 """Less than this is no difference."""
@@ -49,7 +49,7 @@ class Row:
     ours_us: float
     rival_us: float
     schedules: str
-    """How our kernels were scheduled."""
+    """The schedules of our kernels."""
 
     @property
     def ratio(self) -> float:
@@ -63,7 +63,7 @@ class Row:
 
 
 def compare(case: Case, threads: int, rivals: Iterable[str], rounds: int, milliseconds: float) -> Iterator[Row]:
-    """The case against each rival that can run it; PartitaError if ours cannot."""
+    """Compare our time on the case with each rival that can run it; PartitaError if our device cannot."""
     ours, schedules = our_call(case, threads)
     for rival in rivals:
         try:
@@ -76,11 +76,11 @@ def compare(case: Case, threads: int, rivals: Iterable[str], rounds: int, millis
 
 
 def our_call(case: Case, threads: int) -> tuple[Call, str]:
-    """What the device compiles, as TVM's machine runs it, and how it is scheduled."""
+    """A call of what our device compiles, as TVM's virtual machine runs it, and the names of its schedules."""
     device = accelerator("cpu")
-    made: Any = device.compile(case.graph(), device.full_config({"NUM_THREADS": threads}))
-    names = "+".join(kernel.schedule for kernel in made.kernels())
-    call = _vm_call(made.assembled.executable, [*case.arrays(), *made.assembled.weights])
+    compiled: Any = device.compile(case.graph(), device.full_config({"NUM_THREADS": threads}))
+    names = "+".join(kernel.schedule for kernel in compiled.kernels())
+    call = _vm_call(compiled.assembled.executable, [*case.arrays(), *compiled.assembled.weights])
     set_threads(threads)
     return call, names
 
@@ -91,9 +91,9 @@ def tvm_call(case: Case, threads: int) -> Call:
     module = part("relax.frontend.onnx").from_onnx(to_model(case.graph()))
     target = host_machine(threads).target
     with target:
-        made = part("relax").build(module, target)
+        executable = part("relax").build(module, target)
     set_tvm_threads(threads)
-    return _vm_call(made, case.arrays())
+    return _vm_call(executable, case.arrays())
 
 
 def _vm_call(executable: Any, arrays: Iterable[Any]) -> Call:
@@ -133,7 +133,7 @@ def measured(ours: Call, other: Call, rounds: int, milliseconds: float) -> tuple
 
 
 def _count(call: Call, milliseconds: float) -> int:
-    """How many calls take about so long."""
+    """How many calls together take about `seconds`."""
     call()
     start = time.perf_counter()
     call()
@@ -142,8 +142,8 @@ def _count(call: Call, milliseconds: float) -> int:
 
 def chosen(names: list[str], tiny: bool) -> Iterator[tuple[Case, tuple[str, ...]]]:
     """The cases that are asked for, each with its rivals."""
-    for made, rivals in ((cases(), ("tvm",)), (chains(), ("tvm", "onnxruntime"))):
-        for case in made:
+    for group, rivals in ((cases(), ("tvm",)), (chains(), ("tvm", "onnxruntime"))):
+        for case in group:
             wanted = not names or any(name in case.name for name in names)
             if wanted and (not tiny or case.size <= TINY):
                 yield case, rivals

@@ -49,15 +49,15 @@ def cut(graph: pt.Graph, parts: int, device: str) -> pt.Graph:
     ends = cuts(ops, parts)
     for i, node in enumerate(ops):
         node.affinity = f"part{sum(i > end for end in ends)}"
-    made = pt.apply_pass(graph, "PartitionGraph", growth="waves")
-    for node in made.nodes:
+    partitioned = pt.apply_pass(graph, "PartitionGraph", growth="waves")
+    for node in partitioned.nodes:
         if node.is_call:
             node.affinity = device
-    return made
+    return partitioned
 
 
 def cuts(ops: Sequence[pt.Node], parts: int) -> list[int]:
-    """The numbers of the ops after which to cut: `parts` - 1 of the narrow places, spread evenly."""
+    """The numbers of the ops after which to cut: `parts` - 1 of the narrow cuts, spread evenly."""
     number = {node: i for i, node in enumerate(ops)}
     reach = [0] * len(ops)
     for i, node in enumerate(ops):
@@ -65,12 +65,12 @@ def cuts(ops: Sequence[pt.Node], parts: int) -> list[int]:
             if entry.node in number:
                 reach[number[entry.node]] = i
     fused = {"Relu", "BatchNormalization", "Add", "Sum"}
-    farthest, places = 0, []
+    farthest, narrow = 0, []
     for i in range(len(ops) - 1):
         if farthest <= i and ops[i + 1].op not in fused:
-            places.append(i)
+            narrow.append(i)
         farthest = max(farthest, reach[i])
-    return [places[k * len(places) // (parts - 1)] for k in range(parts - 1)]
+    return [narrow[k * len(narrow) // (parts - 1)] for k in range(parts - 1)]
 
 
 def cut_model(name: str, parts: int, rounds: int, config: dict[str, Any]) -> tuple[float, float, float, int, float]:
@@ -100,18 +100,18 @@ class Watched(CompiledSubgraph):
         self.inner = inner
         self.alignment, self.concurrent = inner.alignment, inner.concurrent
         self.read: list[int] = []
-        self.made: list[int] = []
+        self.written: list[int] = []
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The inner one's outputs."""
-        made = self.inner.run(inputs, out)
+        """Run the inner subgraph and note the arrays that go in and out."""
+        outputs = self.inner.run(inputs, out)
         self.read += [address(array) for array in inputs]
-        self.made += [address(array) for array in made]
-        return made
+        self.written += [address(array) for array in outputs]
+        return outputs
 
 
 def address(array: np.ndarray) -> int:
-    """Where the array's first element is."""
+    """The address of the array's first element."""
     return array.__array_interface__["data"][0]
 
 
@@ -124,11 +124,11 @@ def hand_over(first: str, second: str) -> bool:
     for unit, watch in zip(model.units, watched, strict=True):
         unit.compiled = watch
     model(np.ones((512, 512), np.float32))
-    return before.made == after.read
+    return before.written == after.read
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="a small model, few rounds: shows that it works")
     parser.add_argument("--threads", type=int, default=0, help="the engine's threads; 1 disturbs least on a busy machine")

@@ -51,14 +51,14 @@ HOPELESS = 1.5
 
 @attrs.frozen
 class Engine:
-    """Who partitions."""
+    """An engine that partitions graphs."""
 
     module: str
-    """Of `benchmarks.partitioners`."""
+    """The engine's module in `benchmarks.partitioners`."""
     arguments: tuple[str, ...] = ()
     """Further words for its command line."""
     environment: Environment | None = None
-    """Whose Python runs it; None for the one that runs this."""
+    """The environment whose Python runs it; None for the Python that runs this program."""
 
 
 OURS = "partita largest"
@@ -76,7 +76,7 @@ ENGINES = {
 
 
 def interpreters(names: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
-    """For each engine its Python, or None and why there is none."""
+    """For each engine its Python, or None together with the reason why there is none."""
     for name in names:
         environment = ENGINES[name].environment
         try:
@@ -97,21 +97,21 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="partita-bench-") as folder:
         for nodes in sizes:
             tasks: list[Task] = []
-            made: list[results.Row] = []
+            new_rows: list[results.Row] = []
             for shape in shapes:
                 path, case = Path(folder) / f"{shape}.json", {"shape": shape, "nodes": nodes}
                 path.write_text(json.dumps(SHAPES[shape](nodes)))
                 out = {name: reason or given_up.get((name, shape), "") for name, (_, reason) in pythons.items()}
-                made += [results.Row(case, name, note=note) for name, note in out.items() if note]
+                new_rows += [results.Row(case, name, note=note) for name, note in out.items() if note]
                 able = [Task(case, name, str(python), path) for name, (python, _) in pythons.items() if not out[name]]
                 long = [task for task in able if is_long(task, rows)]
                 tasks += long
                 progress.step(tables.case_text(case))
-                made += take_turns([task for task in able if task not in long], limit, rounds)
-            made += side_by_side(tasks, limit)
-            new = {(row.engine, row.case["shape"]): hopeless(row, rows, sizes, limit) for row in made}
+                new_rows += take_turns([task for task in able if task not in long], limit, rounds)
+            new_rows += side_by_side(tasks, limit)
+            new = {(row.engine, row.case["shape"]): hopeless(row, rows, sizes, limit) for row in new_rows}
             given_up = {key: why for key, why in (new | given_up).items() if why}
-            rows += made
+            rows += new_rows
     order = [(shape, nodes, name) for shape in shapes for nodes in sizes for name in names]
     return with_ratios(sorted(rows, key=lambda row: order.index((row.case["shape"], row.case["nodes"], row.engine))))
 
@@ -123,24 +123,24 @@ class Task:
     case: dict[str, Any]
     """Shape and nodes."""
     engine: str
-    """Its name."""
+    """The engine's name."""
     python: str
     """Who runs it."""
     path: Path
     """The shape's file."""
 
     def command(self) -> list[str]:
-        """In a fresh process."""
+        """The command that does the task in a fresh process."""
         engine = ENGINES[self.engine]
         return module_command(f"benchmarks.partitioners.{engine.module}", [str(self.path), *engine.arguments], self.python)
 
 
 def is_long(task: Task, before: Sequence[results.Row]) -> bool:
     """Is a peer expected to take so long that what runs beside it makes no difference that counts?"""
-    found = [row for row in before if row.engine == task.engine and row.case["shape"] == task.case["shape"] and row.times]
-    if not found or task.engine.startswith("partita"):
+    earlier = [row for row in before if row.engine == task.engine and row.case["shape"] == task.case["shape"] and row.times]
+    if not earlier or task.engine.startswith("partita"):
         return False
-    return expected(task.case["nodes"], *found[-2:]) > LONG
+    return expected(task.case["nodes"], *earlier[-2:]) > LONG
 
 
 def expected(nodes: int, *known: results.Row) -> float:
@@ -154,9 +154,11 @@ def expected(nodes: int, *known: results.Row) -> float:
 
 
 def hopeless(row: results.Row, before: Sequence[results.Row], sizes: Sequence[int], limit: float) -> str:
-    """Why the engine need not be asked at the next size; "" if it is to be asked.
+    """Why the engine is not measured at the next size; "" if it is.
 
-    It was over the limit now, or would be next by far, were it to grow once more as it did from the last size to this one."""
+    It was over the limit at this size, or would be far over it at the next one if its time grew again as it did from
+    the last size to this one.
+    """
     shape, nodes = row.case["shape"], row.case["nodes"]
     if row.times is None:
         return f"{row.note} at {nodes:,} nodes already"
@@ -173,16 +175,16 @@ def hopeless(row: results.Row, before: Sequence[results.Row], sizes: Sequence[in
 
 def take_turns(tasks: Sequence[Task], limit: float, rounds: int) -> list[results.Row]:
     """Each engine once, in a fresh process; those that were quick again, a few rounds."""
-    found: dict[str, list[results.Row]] = {task.engine: [] for task in tasks}
-    spent = dict.fromkeys(found, 0.0)
+    rows_of: dict[str, list[results.Row]] = {task.engine: [] for task in tasks}
+    spent = dict.fromkeys(rows_of, 0.0)
     for _ in range(rounds):
         for task in tasks:
             if spent[task.engine] < QUICK:
                 began = time.monotonic()
-                made = side_by_side([task], limit)
-                found[task.engine] += made
-                spent[task.engine] += time.monotonic() - began if made[0].times else math.inf
-    return list(map(joined, found.values()))
+                new_rows = side_by_side([task], limit)
+                rows_of[task.engine] += new_rows
+                spent[task.engine] += time.monotonic() - began if new_rows[0].times else math.inf
+    return list(map(joined, rows_of.values()))
 
 
 def joined(rows: Sequence[results.Row]) -> results.Row:
@@ -196,23 +198,23 @@ def joined(rows: Sequence[results.Row]) -> results.Row:
 def side_by_side(tasks: Sequence[Task], limit: float) -> list[results.Row]:
     """Each task once, in a fresh process; as many at a time as leave a core free. (No engine partitions with several threads.)"""
     at_once = max(1, usable_cores() - 1)
-    made: list[results.Row] = []
+    new_rows: list[results.Row] = []
     for i in range(0, len(tasks), at_once):
         some = tasks[i : i + at_once]
         said = run_together([task.command() for task in some], limit + SETTING_UP, {**os.environ, LIMIT_VARIABLE: str(limit)})
-        made += [row(task, found, limit) for task, found in zip(some, said)]
-    return made
+        new_rows += [row(task, answer, limit) for task, answer in zip(some, said)]
+    return new_rows
 
 
-def row(task: Task, found: Any, limit: float) -> results.Row:
-    """What a process said, or why it said nothing."""
-    if isinstance(found, Failed):
-        note = f"over {limit:.0f} s" if found.code == -signal.SIGALRM else str(found)
+def row(task: Task, answer: Any, limit: float) -> results.Row:
+    """The row with what a process answered, or with the reason why it did not."""
+    if isinstance(answer, Failed):
+        note = f"over {limit:.0f} s" if answer.code == -signal.SIGALRM else str(answer)
         return results.Row(task.case, task.engine, note=note)
-    if isinstance(found, CutOff):
-        return results.Row(task.case, task.engine, note=str(found))
-    times = summary([found["seconds"]])
-    return results.Row(task.case, task.engine, times, note=found["note"], extra={"groups": found["groups"]})
+    if isinstance(answer, CutOff):
+        return results.Row(task.case, task.engine, note=str(answer))
+    times = summary([answer["seconds"]])
+    return results.Row(task.case, task.engine, times, note=answer["note"], extra={"groups": answer["groups"]})
 
 
 def with_ratios(rows: Sequence[results.Row]) -> list[results.Row]:
@@ -230,7 +232,7 @@ def with_ratios(rows: Sequence[results.Row]) -> list[results.Row]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", default=["residual", "holes", "random"], choices=list(SHAPES), metavar="SHAPE")
     parser.add_argument("--nodes", type=int, nargs="+", default=list(SIZES))

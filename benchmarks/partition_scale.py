@@ -34,7 +34,7 @@ GROWTHS = ("largest", "walk", "python", "waves", "seed")
 
 
 class PythonSelector(SubgraphSelector):
-    """What a user writes."""
+    """A selector as a user writes it, in Python."""
 
     def select(self, node: Node) -> bool:
         return node.op != HOST_OP
@@ -47,7 +47,7 @@ class PythonSelector(SubgraphSelector):
 
 
 class PythonProperty(SubgraphProperty):
-    """Its property."""
+    """The property of that selector."""
 
     def create_subgraph_selector(self) -> SubgraphSelector:
         return PythonSelector()
@@ -72,7 +72,7 @@ def graph_of(preds: Sequence[Sequence[int]], color: Sequence[int | None]) -> Gra
 
 
 def options_for(growth: str, several: bool) -> dict[str, Any]:
-    """How the pass is called."""
+    """The options that the pass is called with."""
     if growth == "python":
         return {"subgraph_property": PythonProperty()}
     selector = ContainOpSelector() if several else ContainOpSelector(DEVICE_OPS)
@@ -85,7 +85,7 @@ def measure(shape: str, nodes: int, growth: str) -> dict[str, float]:
     options = options_for(growth, len(set(color) - {None}) > 1)
     g = graph_of(preds, color)
     clock = time.perf_counter()
-    made = partition_graph(g, **options)
+    partitioned = partition_graph(g, **options)
     whole = time.perf_counter() - clock
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     g = graph_of(preds, color)
@@ -97,7 +97,7 @@ def measure(shape: str, nodes: int, growth: str) -> dict[str, float]:
     clock = time.perf_counter()
     check_partition(preds, groups, [True] * nodes, str)
     check = time.perf_counter() - clock
-    assert len(planned.groups) == sum(node.is_call for node in made.nodes)
+    assert len(planned.groups) == sum(node.is_call for node in partitioned.nodes)
     return {
         "whole": whole,
         "plan": planning - check,
@@ -134,10 +134,10 @@ def report(shapes: Sequence[str], sizes: Sequence[int], growth: str) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", nargs="+", default=["residual", "holes", "random"], choices=[*SHAPES, "all"], metavar="SHAPE",
-                        help=f"one of {', '.join(SHAPES)}; or all")  # fmt: skip
+                        help=f"one of {', '.join(SHAPES)}; or all")
     parser.add_argument("--nodes", type=int, nargs="+", default=[50_000])
     parser.add_argument("--growth", default="largest", choices=GROWTHS)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""What the machine can do at most, as far as programs that exist show it."""
+"""The machine's peak performance, as far as existing programs reach it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUMS = 12
 
 @attrs.frozen
 class Peak:
-    """Measured with so many threads."""
+    """The peak, measured with a number of threads."""
 
     gflops: float
     """Billions of floating-point operations a second, in registers."""
@@ -66,6 +66,6 @@ def _copy(threads: int, megabytes: int) -> float:
     return 2 * source.nbytes / seconds / 1e9
 
 
-def describe(found: Peak) -> str:
-    """One sentence."""
-    return f"The machine's measured peak: {found.gflops:.0f} GFLOP/s, {found.gigabytes:.1f} GB/s."
+def describe(peak: Peak) -> str:
+    """The peak in one sentence."""
+    return f"The machine's measured peak: {peak.gflops:.0f} GFLOP/s, {peak.gigabytes:.1f} GB/s."

@@ -23,18 +23,18 @@ OTHERS = ("#2c3e50", "#2980b9", "#16a085", "#8e44ad", "#7f8c8d")
 
 
 def color(engines: list[str], name: str) -> str:
-    """Each engine's own."""
+    """The engine's own color."""
     rest = [engine for engine in engines if engine not in COLORS]
     return COLORS.get(name) or OTHERS[rest.index(name) % len(OTHERS)]
 
 
-def growth(made: Section, folder: Path) -> dict[str, Path]:
+def growth(section: Section, folder: Path) -> dict[str, Path]:
     """Seconds over nodes on log axes, one picture for each shape; where a curve ends early, the engine was cut off."""
-    engines, pictures = distinct(row.engine for row in made.rows), {}
-    for (shape,), _ in tables.by_case(made.rows, "shape").items():
+    engines, pictures = distinct(row.engine for row in section.rows), {}
+    for (shape,), _ in tables.by_case(section.rows, "shape").items():
         figure, axes = pyplot.subplots(figsize=(6, 4))
         for name in engines:
-            rows = [row for row in made.rows if row.engine == name and row.case["shape"] == shape and row.times]
+            rows = [row for row in section.rows if row.engine == name and row.case["shape"] == shape and row.times]
             points = [(row.case["nodes"], row.times.median) for row in rows if row.times]
             if not points:
                 continue
@@ -49,18 +49,18 @@ def growth(made: Section, folder: Path) -> dict[str, Path]:
     return pictures
 
 
-def ratios(made: Section, folder: Path, prefix: str = "latency") -> dict[str, Path]:
+def ratios(section: Section, folder: Path, prefix: str = "latency") -> dict[str, Path]:
     """Partita's time over each engine's, one picture for each batch and number of threads; below 1 Partita is faster."""
     pictures = {}
-    for number, (setting, rows) in enumerate(tables.settings(made).items()):
-        found = tables.by_case(rows, "model")
+    for number, (setting, rows) in enumerate(tables.settings(section).items()):
+        by_model = tables.by_case(rows, "model")
         peers = distinct(row.engine for row in rows if row.ratio and not row.ratio.is_worthless and row.ratio.value > FAR)
         figure, axes = pyplot.subplots(figsize=(8, 3.5))
         width = 0.8 / max(1, len(peers))
         for i, name in enumerate(peers):
             shown = [
                 (at + i * width, row.ratio)
-                for at, engines in enumerate(found.values())
+                for at, engines in enumerate(by_model.values())
                 if (row := engines.get(name)) and row.is_sound and row.ratio and not row.ratio.is_worthless
             ]
             if not shown:
@@ -68,10 +68,10 @@ def ratios(made: Section, folder: Path, prefix: str = "latency") -> dict[str, Pa
             heights = [value.value for _, value in shown]
             errors = [value.value * value.spread for _, value in shown]
             axes.bar([at for at, _ in shown], heights, width, yerr=errors, label=f"over {name}", color=color(peers, name),
-                     error_kw={"linewidth": 0.7})  # fmt: skip
+                     error_kw={"linewidth": 0.7})
         axes.axhline(1, color="black", linewidth=0.8)
         middle = 0.4 - width / 2
-        axes.set_xticks([at + middle for at in range(len(found))], [model for (model,) in found], rotation=40, ha="right")
+        axes.set_xticks([at + middle for at in range(len(by_model))], [model for (model,) in by_model], rotation=40, ha="right")
         axes.set(title=f"Partita's time over others', {setting}: below 1 is faster", ylabel="ratio")
         if peers:
             axes.legend(fontsize=8)
@@ -95,4 +95,4 @@ PLOTS: dict[str, Callable[[Section, Path], dict[str, Path]]] = {
     "latency": ratios,
     "gpu": partial(ratios, prefix="gpu"),
 }
-"""By section."""
+"""The plotting function of each section."""

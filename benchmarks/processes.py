@@ -35,18 +35,20 @@ class Failed(Exception):
 
 
 def module_command(module: str, arguments: Sequence[str], python: Path | str = sys.executable) -> list[str]:
-    """How a module of this repository is run."""
+    """The command that runs a module of this repository."""
     return [str(python), "-m", module, *arguments]
 
 
 def run_json(command: Sequence[str], seconds: float, environment: dict[str, str] | None = None) -> Any:
-    """What the command prints as its last line of JSON. CutOff after so many seconds, or where it takes too much memory.
+    """The last line of JSON that the command prints. Raises CutOff after `seconds`, or if the command takes too much
+    memory.
 
-    Failed where it ends by itself with an error. Whatever happens, of its own processes and temporary files nothing stays."""
-    (found,) = run_together([command], seconds, environment)
-    if isinstance(found, Exception):
-        raise found
-    return found
+    Raises Failed if it ends by itself with an error. Whatever happens, none of its processes and temporary files stay.
+    """
+    (answer,) = run_together([command], seconds, environment)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def run_together(
@@ -57,7 +59,7 @@ def run_together(
 ) -> list[Any]:
     """The same for commands that run at the same time; what failed has its exception in the list.
 
-    Of the file descriptors that are `given` each process gets the one at its own place; here they are closed."""
+    Each process gets the file descriptor in `given` at its own position; here they are closed."""
     with contextlib.ExitStack() as stack:
         try:
             gifts = [given[i : i + 1] for i in range(len(commands))]
@@ -75,7 +77,7 @@ Started = tuple[subprocess.Popen[bytes], IO[str], IO[str]]
 
 @contextlib.contextmanager
 def _started(command: Sequence[str], environment: dict[str, str] | None, given: Sequence[int]) -> Iterator[Started]:
-    """It runs; at the end it, its own processes and its temporary files are gone."""
+    """A context in which the process runs; at its end the process, its children and its temporary files are gone."""
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as errors,
@@ -85,7 +87,7 @@ def _started(command: Sequence[str], environment: dict[str, str] | None, given: 
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=variables, start_new_session=True,
             pass_fds=given,
-        )  # fmt: skip
+        )
         try:
             yield process, out, errors
         finally:
@@ -136,7 +138,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End it for certain."""
+    """End the process for certain."""
     if process.poll() is None:
         process.kill()
     process.wait()

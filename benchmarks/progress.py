@@ -1,4 +1,4 @@
-"""What a long run says meanwhile, on stderr."""
+"""What a long run says on stderr while it goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Progress:
         self.steps, self.what, self.done, self.began = steps, what, 0, time.monotonic()
 
     def step(self, name: str) -> None:
-        """A step begins."""
+        """Say that a step begins."""
         taken = time.monotonic() - self.began
         left = f", about {_span(taken / self.done * (self.steps - self.done))} left" if self.done else ""
         say(f"{self.what} {self.done + 1}/{self.steps}: {name} ({_span(taken)} so far{left})")
@@ -23,7 +23,7 @@ class Progress:
 
 
 def run(main: Callable[[], None]) -> None:
-    """A benchmark's command line: Ctrl-C stops it with one line, and so does a request to end."""
+    """Run a benchmark's command line; Ctrl-C or a request to end stops it with one line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
@@ -33,7 +33,7 @@ def run(main: Callable[[], None]) -> None:
 
 
 def say(text: str) -> None:
-    """One line."""
+    """Print one line."""
     print(f"-- {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,5 @@
-"""Where results go: a file, and from the newest of each benchmark the tables and pictures of the documentation.
+"""Publishes results: into a file, and, from the newest of each benchmark, into the tables and pictures of the
+documentation.
 
     python -m benchmarks.publish      renders the documentation anew from what is in benchmarks/results
 
@@ -27,14 +28,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--publish", action="store_true", help="write the tables and pictures of the documentation too")
 
 
-def finish(name: str, made: results.Section, args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Print the table, leave the file, and publish if asked to. What is no whole run is kept only where a folder is named."""
-    print(tables.TABLES[name](made))
+def finish(name: str, section: results.Section, args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Print the table, leave the file, and publish if asked to.
+
+    A run that is not whole is kept only if a folder is named.
+    """
+    print(tables.TABLES[name](section))
     is_whole = all(getattr(args, option, None) == parser.get_default(option) for option in SELECTING)
     if is_whole or args.results:
         is_file = args.results is not None and args.results.suffix == ".json"
         path = args.results if is_file else results.fresh(args.results)
-        results.write(name, made, path)
+        results.write(name, section, path)
         say(f"results: {path}")
     else:
         say("a part of the benchmark: its results are not kept (--results FOLDER keeps them)")
@@ -50,7 +54,7 @@ SELECTING = ("models", "batch", "threads", "engines", "shapes", "nodes")
 
 def publish(folder: Path | None = None) -> None:
     """Render the newest run of each benchmark."""
-    latest = {name: made for name in tables.TABLES if (made := results.newest(name, folder))}
+    latest = {name: section for name in tables.TABLES if (section := results.newest(name, folder))}
     texts = {name: tables.TABLES[name](latest[name]) if name in latest else NOT_YET for name in tables.TABLES}
     texts["summary"] = tables.summary(latest) or NOT_YET
     pictures = draw(latest)
@@ -70,7 +74,7 @@ def draw(latest: dict[str, results.Section]) -> dict[str, dict[str, Path]]:
         say(f"no pictures: {error} (pip install matplotlib)")
         return {}
     PICTURES.mkdir(parents=True, exist_ok=True)
-    return {name: plots.PLOTS[name](made, PICTURES) for name, made in latest.items() if name in plots.PLOTS}
+    return {name: plots.PLOTS[name](section, PICTURES) for name, section in latest.items() if name in plots.PLOTS}
 
 
 def put(page: Path, texts: dict[str, str]) -> None:
@@ -82,8 +86,8 @@ def put(page: Path, texts: dict[str, str]) -> None:
     write_text(page, content)
 
 
-def _filled(text: str, found: re.Match[str]) -> str:
-    return f"{found[1]}\n{text}\n\n{found[2]}"
+def _filled(text: str, match: re.Match[str]) -> str:
+    return f"{match[1]}\n{text}\n\n{match[2]}"
 
 
 if __name__ == "__main__":

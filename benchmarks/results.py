@@ -20,20 +20,20 @@ FOLDER = Path(__file__).resolve().parent / "results"
 
 @attrs.frozen
 class Row:
-    """One engine on one case."""
+    """The result of one engine on one case."""
 
     case: dict[str, Any]
-    """What was measured: model, batch, threads; or shape and nodes."""
+    """The case that was measured: model, batch and threads, or shape and nodes."""
     engine: str
-    """Whose time it is."""
+    """The engine that was measured."""
     times: Times | None = None
-    """None where there is no time, and then `note` says why."""
+    """The times; None where there are none, and then `note` says why."""
     ratio: Ratio | None = None
     """Partita's time over this engine's."""
     error: float | None = None
     """The largest difference of its outputs from the reference's, as a part of the largest output."""
     note: str = ""
-    """What is to be known: cut off, cyclic, wrong, not installed."""
+    """A note for the reader: cut off, cyclic, wrong, not installed."""
     extra: dict[str, Any] = attrs.Factory(dict)
     """Further findings: groups, bytes."""
 
@@ -45,7 +45,7 @@ class Row:
 
 @attrs.frozen
 class Section:
-    """One benchmark's run."""
+    """The results of one run of a benchmark."""
 
     rows: tuple[Row, ...]
     """In the order of measurement."""
@@ -67,11 +67,11 @@ def fresh(folder: Path | None = None) -> Path:
     return next(path for path in itertools.chain([folder / f"{name}.json"], later) if not path.exists())
 
 
-def write(name: str, made: Section, path: Path) -> None:
+def write(name: str, section: Section, path: Path) -> None:
     """Put a section into a run's file, beside the sections that are there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = json.loads(path.read_text()) if path.exists() else {}
-    whole[name] = {"about": made.about, "rows": [attrs.asdict(row) for row in made.rows]}
+    whole[name] = {"about": section.about, "rows": [attrs.asdict(row) for row in section.rows]}
     lines = (f"  {json.dumps(key)}: {_section_text(value)}" for key, value in sorted(whole.items()))
     write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -91,16 +91,16 @@ def read(path: Path) -> dict[str, Section]:
 
 def row(value: dict[str, Any]) -> Row:
     """One row as it was read."""
-    times, found = value.pop("times"), value.pop("ratio")
+    times, ratio = value.pop("times"), value.pop("ratio")
     if times:
         times["processes"] = tuple(times.get("processes", ()))
-    return Row(**value, times=times and Times(**times), ratio=found and Ratio(**found))
+    return Row(**value, times=times and Times(**times), ratio=ratio and Ratio(**ratio))
 
 
 def newest(name: str, folder: Path | None = None) -> Section | None:
     """The latest run of that benchmark, on whichever machine."""
-    found = (read(path).get(name) for path in sorted((folder or FOLDER).glob("*.json")))
-    return max((made for made in found if made), key=lambda made: made.about["date"], default=None)
+    sections = (read(path).get(name) for path in sorted((folder or FOLDER).glob("*.json")))
+    return max((section for section in sections if section), key=lambda section: section.about["date"], default=None)
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:

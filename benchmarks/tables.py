@@ -1,4 +1,4 @@
-"""Results as Markdown."""
+"""Results as tables in Markdown."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def markdown(header: Cells, lines: Iterable[Cells]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (aligned[0], rule, *aligned[1:]))
 
 
-def about(made: Section) -> str:
+def about(section: Section) -> str:
     """One sentence on where the figures come from."""
-    said = made.about
+    said = section.about
     others = said.get("others_cores")
     versions = ", ".join(f"{name} {version}" for name, version in said["versions"].items())
     busy = "" if others is None else f"; other programs kept {others:.1f} cores busy meanwhile"
@@ -38,14 +38,14 @@ def about(made: Section) -> str:
 
 def by_case(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[str, Row]]:
     """Rows by these parts of their case, and then by engine."""
-    found: dict[tuple[Any, ...], dict[str, Row]] = {}
+    cases: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row.case[key] for key in keys), {})[row.engine] = row
-    return found
+        cases.setdefault(tuple(row.case[key] for key in keys), {})[row.engine] = row
+    return cases
 
 
 def seconds(value: float) -> str:
-    """With three digits that count."""
+    """A time in words, with three significant digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -62,14 +62,14 @@ def in_short(row: Row) -> str:
 # -- partitioning ----------------------------------------------------------------------------------------
 
 
-def partition(made: Section) -> str:
+def partition(section: Section) -> str:
     """Seconds and groups of each engine, and below them what was in the way."""
-    engines = distinct(row.engine for row in made.rows)
+    engines = distinct(row.engine for row in section.rows)
     notes = Footnotes()
     lines = []
-    for (shape, nodes), found in by_case(made.rows, "shape", "nodes").items():
-        cells = [_partition_cell(found[name], notes) if name in found else "" for name in engines]
-        peers = [row for row in found.values() if row.is_sound and row.ratio and not row.engine.startswith("partita")]
+    for (shape, nodes), row_of in by_case(section.rows, "shape", "nodes").items():
+        cells = [_partition_cell(row_of[name], notes) if name in row_of else "" for name in engines]
+        peers = [row for row in row_of.values() if row.is_sound and row.ratio and not row.engine.startswith("partita")]
         best = min(peers, key=lambda row: row.times.median if row.times else 0, default=None)
         lines.append([f"{shape} {nodes:,}", *cells, f"{best.ratio}" if best else "–"])
     table = markdown(["shape, nodes", *engines, "ratio"], lines)
@@ -77,7 +77,7 @@ def partition(made: Section) -> str:
         "Seconds of a whole partitioning pass, medians, and the number of groups in parentheses; the last column is the time of"
         f" Partita's {PARTITIONS} over that of the fastest other engine whose result is sound."
     )
-    return f"{says}\n\n{table}\n\n{notes}{about(made)}"
+    return f"{says}\n\n{table}\n\n{notes}{about(section)}"
 
 
 PARTITIONS = "`largest`"
@@ -98,7 +98,7 @@ class Footnotes:
         self.texts: list[str] = []
 
     def mark(self, text: str) -> str:
-        """What the cell shows."""
+        """The cell's text, with a mark if there is a note."""
         if len(text) <= 12:
             return text
         if text not in self.texts:
@@ -114,39 +114,39 @@ class Footnotes:
 OURS = "partita"
 
 
-def latency(made: Section) -> str:
+def latency(section: Section) -> str:
     """A table for each batch and number of threads, then the geometric means."""
-    engines = distinct(row.engine for row in made.rows)
+    engines = distinct(row.engine for row in section.rows)
     notes = Footnotes()
     parts = [
         "Milliseconds, median and least; the last column is Partita's time over the best other engine's, and how far from it"
         " the true one may be. Outputs of all engines were compared in the same run."
     ]
-    for setting, rows in settings(made).items():
+    for setting, rows in settings(section).items():
         lines = []
-        for (model,), found in by_case(rows, "model").items():
-            cells = [_latency_cell(found[name], notes) if name in found else "" for name in engines]
-            best = best_peer(found)
+        for (model,), row_of in by_case(rows, "model").items():
+            cells = [_latency_cell(row_of[name], notes) if name in row_of else "" for name in engines]
+            best = best_peer(row_of)
             lines.append([model, *cells, f"{best.ratio}" if best else "–"])
         lines.append(["geometric mean", *[""] * len(engines), _mean_cell(rows)])
         parts.append(f"**{setting}**\n\n{markdown(['model', *engines, 'ratio'], lines)}")
-    return "\n\n".join([*parts, f"{notes}{about(made)}"])
+    return "\n\n".join([*parts, f"{notes}{about(section)}"])
 
 
-def settings(made: Section) -> dict[str, list[Row]]:
-    """Rows by batch and threads."""
-    found: dict[str, list[Row]] = {}
-    for row in made.rows:
+def settings(section: Section) -> dict[str, list[Row]]:
+    """The rows by their batch and threads."""
+    rows_of: dict[str, list[Row]] = {}
+    for row in section.rows:
         batch, threads = row.case["batch"], row.case["threads"]
         where = f"batch {batch}, " + (f"{threads} thread{'s' * (threads != 1)}" if threads else "GPU")
-        found.setdefault(where, []).append(row)
-    return found
+        rows_of.setdefault(where, []).append(row)
+    return rows_of
 
 
-def best_peer(found: Mapping[str, Row]) -> Row | None:
+def best_peer(row_of: Mapping[str, Row]) -> Row | None:
     """The fastest sound engine that is not ours, if ours is sound too."""
-    ours = found.get(OURS)
-    peers = [row for row in found.values() if row.engine != OURS and row.is_sound and row.ratio]
+    ours = row_of.get(OURS)
+    peers = [row for row in row_of.values() if row.engine != OURS and row.is_sound and row.ratio]
     if ours is None or not ours.is_sound or not peers:
         return None
     return min(peers, key=lambda row: row.times.median if row.times else 0)
@@ -154,16 +154,16 @@ def best_peer(found: Mapping[str, Row]) -> Row | None:
 
 def mean_ratio(rows: Iterable[Row]) -> tuple[Ratio | None, int, int]:
     """The geometric mean of the ratios to the best peer, of how many models, of how many in all."""
-    found = by_case(rows, "model")
-    best = [best_peer(engines) for engines in found.values()]
+    by_model = by_case(rows, "model")
+    best = [best_peer(engines) for engines in by_model.values()]
     ratios = [row.ratio for row in best if row and row.ratio and not row.ratio.is_worthless]
-    return mean(ratios) if ratios else None, len(ratios), len(found)
+    return mean(ratios) if ratios else None, len(ratios), len(by_model)
 
 
 def _mean_cell(rows: Iterable[Row]) -> str:
-    found, counted, models = mean_ratio(rows)
+    ratio, counted, models = mean_ratio(rows)
     left_out = "" if counted == models else f" ({counted} of {models})"
-    return "–" if found is None else f"{found}{left_out}"
+    return "–" if ratio is None else f"{ratio}{left_out}"
 
 
 def _latency_cell(row: Row, notes: Footnotes) -> str:
@@ -176,23 +176,23 @@ def _latency_cell(row: Row, notes: Footnotes) -> str:
 # -- compiling -------------------------------------------------------------------------------------------
 
 
-def compiling(made: Section) -> str:
+def compiling(section: Section) -> str:
     """Seconds to a model that is ready to run."""
-    engines = distinct(row.engine for row in made.rows)
-    compared = distinct(row.engine for row in made.rows if row.ratio)
+    engines = distinct(row.engine for row in section.rows)
+    compared = distinct(row.engine for row in section.rows if row.ratio)
     notes = Footnotes()
     lines = []
-    for (model,), found in by_case(made.rows, "model").items():
-        cells = [_compile_cell(found[name], notes) if name in found else "" for name in engines]
-        exported = found["partita import"].extra.get("MiB") if "partita import" in found else None
-        ratios = [found[name].ratio if name in found else None for name in compared]
+    for (model,), row_of in by_case(section.rows, "model").items():
+        cells = [_compile_cell(row_of[name], notes) if name in row_of else "" for name in engines]
+        exported = row_of["partita import"].extra.get("MiB") if "partita import" in row_of else None
+        ratios = [row_of[name].ratio if name in row_of else None for name in compared]
         lines.append([model, *cells, "" if exported is None else f"{exported:.1f}", *(ratio or "–" for ratio in ratios)])
     table = markdown(["model", *engines, "export MiB", *(f"over {name}" for name in compared)], lines)
     says = (
         "Seconds from the ONNX file to the first output, in a fresh process, the package already imported. The last columns are"
         " ratios: Partita's cold time over OpenVINO's, its warm time over OpenVINO's, and that of its import over onnxruntime's."
     )
-    return f"{says}\n\n{table}\n\n{notes}{about(made)}"
+    return f"{says}\n\n{table}\n\n{notes}{about(section)}"
 
 
 def _compile_cell(row: Row, notes: Footnotes) -> str:
@@ -205,26 +205,26 @@ SLOW = 1.2
 """A process whose median is so many times that of the fastest tenth is slow: it may be in another mode."""
 
 
-def threads(made: Section) -> str:
-    """What fresh processes, a rival and several callers do to both engines."""
-    engines = distinct(row.engine for row in made.rows)
+def threads(section: Section) -> str:
+    """The table of what fresh processes, a rival and several callers do to both engines."""
+    engines = distinct(row.engine for row in section.rows)
     lines = []
-    for (model, situation), found in by_case(made.rows, "model", "situation").items():
-        known = [found[name] for name in engines]
+    for (model, situation), row_of in by_case(section.rows, "model", "situation").items():
+        known = [row_of[name] for name in engines]
         cells = [seconds(row.times.median * 1e3) if row.times else "" for row in known]
         modes = [_modes(row.times.processes) if row.times else "" for row in known]
         slower = [f"{row.extra['over_alone']:.2f}" for row in known]
-        lines.append([f"{model}, {situation}", *cells, found[engines[-1]].ratio or "–", *slower, *modes])
+        lines.append([f"{model}, {situation}", *cells, row_of[engines[-1]].ratio or "–", *slower, *modes])
     header = [
         "", *(f"{name} ms" for name in engines), "ratio",
         *(f"{name} / alone" for name in engines), *(f"{name}: worst process" for name in engines),
-    ]  # fmt: skip
+    ]
     says = (
-        f"Fresh processes ({made.about['processes']} of each model), all cores: milliseconds for each call that is answered,"
+        f"Fresh processes ({section.about['processes']} of each model), all cores: milliseconds for each call that is answered,"
         " Partita's over the other's, each over what it takes alone, and the slowest process's median over the median of all; in"
         f" parentheses how many processes took over {SLOW} times as long as the fastest tenth: with two modes there are several."
     )
-    return f"{says}\n\n{markdown(header, lines)}\n\n{about(made)}"
+    return f"{says}\n\n{markdown(header, lines)}\n\n{about(section)}"
 
 
 def _modes(processes: Sequence[float]) -> str:
@@ -244,27 +244,27 @@ TABLES: dict[str, Callable[[Section], str]] = {
     "gpu": latency,
     "threads": threads,
 }
-"""How each section is shown."""
+"""The function that shows each section."""
 
 
 def summary(latest: Mapping[str, Section]) -> str:
     """A few lines for the README."""
     parts = []
     if "latency" in latest:
-        found = {where: mean_ratio(rows) for where, rows in settings(latest["latency"]).items()}
-        lines = [[where, "–" if ratio is None else f"{ratio}", f"{n} of {of}"] for where, (ratio, n, of) in found.items()]
+        ratio_of = {where: mean_ratio(rows) for where, rows in settings(latest["latency"]).items()}
+        lines = [[where, "–" if ratio is None else f"{ratio}", f"{n} of {of}"] for where, (ratio, n, of) in ratio_of.items()]
         parts.append(
             "Partita's `cpu` against the best of onnxruntime, OpenVINO, torch and TVM's default pipeline, model by model"
             f" (time over time, geometric mean; below 1 Partita is faster):\n\n{markdown(['', 'ratio', 'models'], lines)}"
         )
     if "partition" in latest:
-        made = latest["partition"]
-        largest = max(row.case["nodes"] for row in made.rows)
-        rows = [row for row in made.rows if row.case["nodes"] == largest]
+        section = latest["partition"]
+        largest = max(row.case["nodes"] for row in section.rows)
+        rows = [row for row in section.rows if row.case["nodes"] == largest]
         engines = distinct(row.engine for row in rows)
         lines = [
-            [shape, *("" if (t := found[e].times) is None else seconds(t.median) for e in engines)]
-            for (shape,), found in by_case(rows, "shape").items()
+            [shape, *("" if (t := ratio_of[e].times) is None else seconds(t.median) for e in engines)]
+            for (shape,), ratio_of in by_case(rows, "shape").items()
         ]
         parts.append(
             f"Seconds to partition a graph of {largest:,} nodes (empty: cut off):\n\n{markdown(['shape', *engines], lines)}"
@@ -273,10 +273,10 @@ def summary(latest: Mapping[str, Section]) -> str:
 
 
 def case_text(case: Mapping[str, Any]) -> str:
-    """On one line."""
+    """The case in words, on one line."""
     return ", ".join(str(value) if isinstance(value, str) else f"{key} {value:,}" for key, value in case.items())
 
 
 def case_key(row: Row) -> str:
-    """What identifies a row."""
+    """The key that identifies a row."""
     return json.dumps([row.case, row.engine])

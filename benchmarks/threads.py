@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import publish, results, tables
 from benchmarks.machine import OtherLoad, usable_cores
 from benchmarks.models import NAMES, model
-from benchmarks.models.made import read_inputs
+from benchmarks.models.files import read_inputs
 from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run, say
 from benchmarks.timing import clocked, interleaved, ratio, summary
@@ -40,16 +40,16 @@ DEVICES = {"partita": "cpu", "onnxruntime": "onnxruntime"}
 """The engines, and Partita's devices that they are."""
 
 CALLERS = (1, 2, 4)
-"""So many callers come at once."""
+"""The numbers of callers that come at once."""
 
 WITH_CALLERS = 3
-"""So many processes are asked about callers."""
+"""The number of processes in which several callers are measured."""
 
 LIMIT = 600.0
 """Seconds after which a process is given up."""
 
 Found = dict[str, dict[str, list[float]]]
-"""By situation and engine: the seconds of each round."""
+"""The seconds of each round, by situation and engine."""
 
 
 @contextlib.contextmanager
@@ -91,17 +91,17 @@ def measured(name: str, seconds: float, callers: bool) -> Found:
 
     graph, inputs = prepared(name)
     models = {engine: pt.compile(graph, device) for engine, device in DEVICES.items()}
-    calls = {engine: functools.partial(made, dict(inputs)) for engine, made in models.items()}
+    calls = {engine: functools.partial(by_situation, dict(inputs)) for engine, by_situation in models.items()}
     for call in calls.values():
         call()
     turns = {engine: clocked(call) for engine, call in calls.items()}
-    made = {"alone": interleaved(turns, seconds)}
+    by_situation = {"alone": interleaved(turns, seconds)}
     with rival():
-        made["beside a rival"] = interleaved(turns, seconds)
+        by_situation["beside a rival"] = interleaved(turns, seconds)
     for count in CALLERS if callers else ():
-        found = {engine: [seconds_each(call, count, seconds / 2)] for engine, call in calls.items()}
-        made[f"{count} caller{'s' * (count > 1)}"] = found
-    return made
+        seconds_of = {engine: [seconds_each(call, count, seconds / 2)] for engine, call in calls.items()}
+        by_situation[f"{count} caller{'s' * (count > 1)}"] = seconds_of
+    return by_situation
 
 
 def seconds_each(call: Callable[[], Any], callers: int, seconds: float) -> float:
@@ -120,15 +120,15 @@ def seconds_each(call: Callable[[], Any], callers: int, seconds: float) -> float
     return (time.perf_counter() - began) / answered
 
 
-def rows(name: str, found: Sequence[Found]) -> Iterator[results.Row]:
-    """For each situation a row of each engine, over all processes that were in it."""
-    for situation in found[0]:
+def rows(name: str, measured_in: Sequence[Found]) -> Iterator[results.Row]:
+    """A row for each engine and situation, over all processes that measured it."""
+    for situation in measured_in[0]:
         case = {"model": name, "threads": usable_cores(), "situation": situation}
-        both = {engine: [one[situation][engine] for one in found if situation in one] for engine in DEVICES}
+        both = {engine: [one[situation][engine] for one in measured_in if situation in one] for engine in DEVICES}
         for engine, processes in both.items():
             times = summary(processes)
             against = None if engine == "partita" else ratio(both["partita"], processes)
-            alone = statistics.median(statistics.median(one["alone"][engine]) for one in found)
+            alone = statistics.median(statistics.median(one["alone"][engine]) for one in measured_in)
             extra = {"over_alone": times.median / alone}
             yield results.Row(case, engine, times, against, extra=extra)
 
@@ -136,22 +136,22 @@ def rows(name: str, found: Sequence[Found]) -> Iterator[results.Row]:
 def measure(names: Sequence[str], processes: int, seconds: float) -> list[results.Row]:
     """All models, each in so many fresh processes."""
     progress = Progress(len(names) * processes, "threads")
-    made: list[results.Row] = []
+    all_rows: list[results.Row] = []
     for name in names:
-        found: list[Found] = []
+        answers: list[Found] = []
         for number in range(processes):
             progress.step(f"{name}, process {number + 1} of {processes}")
             words = ["--one", name, "--seconds", str(seconds)] + ["--callers"] * (number < WITH_CALLERS)
-            found.append(run_json(module_command("benchmarks.threads", words), LIMIT))
-        new = list(rows(name, found))
+            answers.append(run_json(module_command("benchmarks.threads", words), LIMIT))
+        new = list(rows(name, answers))
         for row in new:
             say(f"{row.case['situation']}: {tables.in_short(row)}")
-        made += new
-    return made
+        all_rows += new
+    return all_rows
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*NAMES, "tiny"]
     parser.add_argument("--models", nargs="+", default=["resnet50", "bert"], choices=names, metavar="NAME")
@@ -168,11 +168,11 @@ def main() -> None:
         return
     load = OtherLoad()
     try:
-        made = measure(args.models, args.processes, args.seconds)
+        all_rows = measure(args.models, args.processes, args.seconds)
     except (CutOff, Failed) as failed:
         sys.exit(f"error: {failed}")
     about = {"processes": args.processes, "seconds": args.seconds, "others_cores": load.cores()}
-    publish.finish("threads", results.section(made, **about), args, parser)
+    publish.finish("threads", results.section(all_rows, **about), args, parser)
 
 
 if __name__ == "__main__":

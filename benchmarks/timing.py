@@ -38,7 +38,7 @@ Processes = Sequence[Sequence[float]]
 
 @attrs.frozen
 class Times:
-    """What repeated measurements of one thing came to."""
+    """The summary of repeated measurements of one call."""
 
     median: float
     """Seconds."""
@@ -47,7 +47,7 @@ class Times:
     spread: float
     """Half the distance between the 10th and the 90th percentile of the rounds, as a part of the median."""
     rounds: int
-    """How often it was measured."""
+    """The number of measurements."""
     processes: tuple[float, ...] = ()
     """The median of each fresh process: two modes would show here."""
 
@@ -59,7 +59,7 @@ def summary(processes: Processes) -> Times:
 
 
 def medians(processes: Processes) -> tuple[float, ...]:
-    """Of each process that had a round."""
+    """The median of each process that had a round."""
     return tuple(statistics.median(rounds) for rounds in processes if rounds)
 
 
@@ -73,12 +73,12 @@ def spread(values: Sequence[float]) -> float:
 
 @attrs.frozen
 class Ratio:
-    """One thing's time over another's."""
+    """The time of one call over that of another."""
 
     value: float
     """The median over the rounds of what the two took in one round."""
     spread: float
-    """How far from it the true value may be, as a part of it: what another run is expected to stay within."""
+    """How far the true value may be from the ratio, as a part of it: another run is expected to stay within it."""
 
     @property
     def is_worthless(self) -> bool:
@@ -112,7 +112,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     Of five values or fewer no ends are that sure; then it is the least and the largest."""
     ordered, count = sorted(values), len(values)
     allowed = (1 - CONFIDENCE) / 2 * 2**count
-    skip, below = 0, 1  # so many of the 2**count ways to fall on either side of the median leave at most `skip` below it
+    skip, below = 0, 1  # `below`: how many of the 2**count ways leave at most `skip` values below the median
     while below + math.comb(count, skip + 1) <= allowed:
         skip += 1
         below += math.comb(count, skip)
@@ -165,7 +165,7 @@ def interleaved(
     first = {name: warmed(seconds) for name, seconds in contestants.items()}
     calls = {name: max(1, min(50, round(TURN / taken))) for name, taken in first.items()}
     all_long = all(taken > WARM for taken in first.values())
-    found = {name: [taken] if all_long else [] for name, taken in first.items()}
+    seconds_of = {name: [taken] if all_long else [] for name, taken in first.items()}
     names = list(contestants)
     turn = int(all_long)
     while turn < fewest or (turn < most and time.perf_counter() < end):
@@ -174,6 +174,6 @@ def interleaved(
             settle()
             if calls[name] > 1:
                 contestants[name](1)
-            found[name].append(statistics.median(contestants[name](calls[name])))
+            seconds_of[name].append(statistics.median(contestants[name](calls[name])))
         turn += 1
-    return found
+    return seconds_of

@@ -24,12 +24,12 @@ from benchmarks.venvs import ROOT
 DATA = ROOT / "tests" / "data" / "torch"
 
 SMALL = (DATA / "bert.onnx", DATA / "vit.onnx")
-"""What the zoo has nothing like."""
+"""Models of a kind that the zoo does not have."""
 
 DEVICES = ("cpu", "onnxruntime", "openvino", "reference", "HETERO:cpu,onnxruntime", "HETERO:openvino,cpu,reference")
 
 SECONDS = 1800.0
-"""How long the process that imports may take."""
+"""The seconds that the importing process may take."""
 
 
 @attrs.frozen(slots=True)
@@ -37,11 +37,11 @@ class Journey:
     """One model on one device, exported and imported."""
 
     model: str
-    """Its name."""
+    """The model's name."""
     device: str
     """The devices asked for."""
     subgraphs: int
-    """How many there were."""
+    """The number of subgraphs."""
     megabytes: float
     """The file's size."""
     compiling: float
@@ -72,16 +72,16 @@ def main() -> None:
     for model in arguments.models:
         for device in arguments.devices:
             try:
-                journeys.append(made := travel(model, device))
+                journeys.append(journey := travel(model, device))
             except NotSupported as error:
                 print(f"{_title(model):<22}{device:<31} refused: {error.cause.splitlines()[-1].strip()}", flush=True)
                 continue
             print(
-                f"{made.model:<22}{made.device:<31}{made.subgraphs:>13}{made.megabytes:>13.1f}{made.compiling:>13.2f}"
-                f"{made.exporting:>13.2f}{made.importing:>13.2f}{made.first:>13.2f}{made.difference:>13.1e}",
+                f"{journey.model:<22}{journey.device:<31}{journey.subgraphs:>13}{journey.megabytes:>13.1f}{journey.compiling:>13.2f}"
+                f"{journey.exporting:>13.2f}{journey.importing:>13.2f}{journey.first:>13.2f}{journey.difference:>13.1e}",
                 flush=True,
             )
-    if any(made.difference > 1e-6 for made in journeys):
+    if any(journey.difference > 1e-6 for journey in journeys):
         sys.exit("answers differ")
 
 
@@ -107,12 +107,12 @@ def travel(model: str, device: str) -> Journey:
         exporting = time.perf_counter() - start
         inputs = compiled.example_inputs()
         np.savez(Path(folder) / "inputs.npz", *inputs)
-        found = run_json(module_command("benchmarks.travel", ["--child", folder]), SECONDS)
+        imported = run_json(module_command("benchmarks.travel", ["--child", folder]), SECONDS)
         with np.load(Path(folder) / "outputs.npz") as file:
             there = [file[name] for name in file.files]
         size = path.stat().st_size / 2**20
     differences = [_difference(a, b) for a, b in zip(compiled(*inputs), there, strict=True)]
-    times = compiling, exporting, found["importing"], found["first"]
+    times = compiling, exporting, imported["importing"], imported["first"]
     return Journey(_title(model), device, len(compiled.units), size, *times, max(differences))
 
 

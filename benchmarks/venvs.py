@@ -22,18 +22,18 @@ class PeerMissing(Exception):
 
 @attrs.frozen
 class Environment:
-    """What a peer needs."""
+    """The environment that a peer needs."""
 
     name: str
     """The folder is `.venv-bench-NAME`."""
     requirements: tuple[str, ...]
-    """What pip installs."""
+    """The requirements that pip installs."""
     python: str = ""
     """The interpreter's version, such as 3.8; empty: the one that runs this."""
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """The folder of the environment."""
         return ROOT / f".venv-bench-{self.name}"
 
 
@@ -42,7 +42,7 @@ MXNET = Environment("mxnet", ("mxnet ==1.9.1", "numpy ==1.23.5"), python="3.8")
 
 
 def python_of(environment: Environment) -> Path:
-    """Its interpreter; the environment is made first if it is not there as wanted."""
+    """The environment's interpreter; the environment is made first if it is not there as wanted."""
     inside = environment.folder / "bin" / "python"
     stamp = environment.folder / "installed"
     wanted = "\n".join(environment.requirements)
@@ -60,10 +60,10 @@ def _interpreter(environment: Environment) -> str:
     """A Python of the version that the environment wants: on the path, or among pyenv's."""
     if not environment.python:
         return sys.executable
-    found = shutil.which(f"python{environment.python}")
+    on_path = shutil.which(f"python{environment.python}")
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     of_pyenv = sorted(kept.glob(f"{environment.python}.*/bin/python"))
-    for candidate in [found, *map(str, of_pyenv)]:
+    for candidate in [on_path, *map(str, of_pyenv)]:
         if candidate and subprocess.run([candidate, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
             return candidate
     wanted = f"Python {environment.python}"

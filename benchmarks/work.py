@@ -1,4 +1,4 @@
-"""How much a set of nodes computes, and how many bytes it must move at least."""
+"""The work of a set of nodes: how much they compute, and how many bytes they must move at least."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def flops(nodes: Collection[Node]) -> int:
 
 
 def _of_node(node: Node) -> int:
-    made = sum(_size(entry) for entry in node.outputs)
+    size = sum(_size(entry) for entry in node.outputs)
     if node.op in ("Conv", "ConvTranspose"):
         data, weight = (_shape(entry) for entry in node.inputs[:2])
         per_element = prod(weight[1:])
-        return 2 * per_element * (made if node.op == "Conv" else prod(data))
+        return 2 * per_element * (size if node.op == "Conv" else prod(data))
     if node.op in ("MatMul", "Gemm"):
         inner = _shape(node.inputs[0])
-        return 2 * made * (inner[0] if node.attrs.get("transA") else inner[-1]) if inner else made
-    return made
+        return 2 * size * (inner[0] if node.attrs.get("transA") else inner[-1]) if inner else size
+    return size
 
 
 def traffic(graph: Graph, nodes: Collection[Node]) -> int:
@@ -33,13 +33,13 @@ def traffic(graph: Graph, nodes: Collection[Node]) -> int:
     outputs = set(graph.outputs)
     read = {entry for node in inside for entry in node.reads if entry.node not in inside}
     index = graph.index
-    made = {
+    written = {
         entry
         for node in inside
         for entry in node.outputs
         if entry in outputs or any(index.nodes[i] not in inside for i in index.consumers[index.number[node]])
     }
-    return sum(map(_bytes, read | made))
+    return sum(map(_bytes, read | written))
 
 
 def _shape(entry: NodeEntry | None) -> tuple[int, ...]:

@@ -95,8 +95,7 @@ class _Runnable:
 
     @property
     def output_types(self) -> list[tuple[Any, Any] | None]:
-        """The dtypes and shapes known of the body's outputs, which a loop that never runs needs for its empty results.
-        """
+        """The dtypes and shapes known of the body's outputs, which a loop that never runs needs for its empty results."""
         types = [entry.type for entry in self.body.outputs]
         return [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
 

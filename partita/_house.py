@@ -18,10 +18,10 @@ def check_house() -> None:
     """Raise ShadowedPackage if `import graph` and the like would bring something that is not Partita's."""
     house = Path(__file__).resolve().parent.parent
     for package in PACKAGES:
-        found = _location(package)
-        if found is not None and found.resolve() != (house / package / "__init__.py").resolve():
+        location = _location(package)
+        if location is not None and location.resolve() != (house / package / "__init__.py").resolve():
             raise ShadowedPackage(
-                f"Partita's package {package!r} is shadowed by {found}\n"
+                f"Partita's package {package!r} is shadowed by {location}\n"
                 f"  Rename that file or folder, or run Python where it is not on sys.path (ours is in {house / package})."
             )
 
@@ -29,10 +29,10 @@ def check_house() -> None:
 def _location(package: str) -> Path | None:
     module = sys.modules.get(package)
     if module is not None:
-        place = getattr(module, "__file__", None)
+        location = getattr(module, "__file__", None)
     else:
         spec = importlib.util.find_spec(package)
-        place = spec.origin if spec is not None else None
-        if spec is not None and place is None:
-            place = next(iter(spec.submodule_search_locations or ()), None)
-    return Path(place) if place else None
+        location = spec.origin if spec is not None else None
+        if spec is not None and location is None:
+            location = next(iter(spec.submodule_search_locations or ()), None)
+    return Path(location) if location else None

@@ -1,4 +1,4 @@
-"""How far a model's outputs are from what they should be."""
+"""The distance of a model's outputs from those that are expected."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ TINY = 1e-30
 
 @attrs.frozen(slots=True)
 class Difference:
-    """One output compared."""
+    """The comparison of one output."""
 
     output: str
-    """Its name."""
+    """The output's name."""
     worst: float
     """The largest |a - b|, over the largest |b|; infinite where one has NaN, an infinity or a size that the other has not."""
     where: tuple[int, ...]
-    """The place of the largest."""
+    """The position of the largest error in the output."""
     logarithms: bool
     """Were logarithms compared? A final softmax hides what went wrong before it."""
 
 
 def compare(graph: Graph, ours: Sequence[Any], expected: Sequence[Any]) -> list[Difference]:
     """The outputs of a graph, one by one."""
-    found = []
+    differences = []
     for name, entry, a, b in zip(graph.output_names, graph.outputs, ours, expected, strict=True):
         logarithms = entry.node.op == "Softmax"
         worst, where = _worst(a, b, logarithms)
-        found.append(Difference(name, worst, where, logarithms))
-    return found
+        differences.append(Difference(name, worst, where, logarithms))
+    return differences
 
 
 def _worst(a: Any, b: Any, logarithms: bool) -> tuple[float, tuple[int, ...]]:
@@ -58,8 +58,8 @@ def _worst(a: Any, b: Any, logarithms: bool) -> tuple[float, tuple[int, ...]]:
     apart = np.where(np.isnan(apart), np.inf, apart)
     finite = np.abs(b[np.isfinite(b)])
     scale = float(finite.max()) if finite.size else 0.0
-    place = np.unravel_index(int(apart.argmax()), apart.shape)
-    return float(apart[place]) / (scale or 1.0), tuple(map(int, place))
+    position = np.unravel_index(int(apart.argmax()), apart.shape)
+    return float(apart[position]) / (scale or 1.0), tuple(map(int, position))
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -18,7 +18,7 @@ from graph.summary import print_summary, summarize
 from partita.compare import compare
 
 PICTURE = Path("resnet50.svg")
-"""Where the partitioned model is drawn."""
+"""The file that shows the partitioned model."""
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def check(model: pt.CompiledModel, original: pt.Graph, image: np.ndarray) -> Non
     """Two images, two answers; within 1e-4 of the reference's, by logarithms: what the final softmax saw."""
     outputs = model(image)
     (other,), (difference,) = (
-        compare(original, found, outputs) for found in (model(-image), pt.compile(original, "reference")(image))
+        compare(original, result, outputs) for result in (model(-image), pt.compile(original, "reference")(image))
     )
     assert other.worst > 0, "another image has to give another answer"
     print(f"   error {difference.worst:.1e} (at most 1e-4); {1e3 * usual_seconds(model, image):.1f} ms an image")

@@ -126,8 +126,7 @@ def build_body(index: OpIndex, draft: Draft, name: str) -> Graph:
             stands.setdefault(outer.node, {}).setdefault(outer.index, []).append(NodeEntry(variable, 0))
 
     def inner(entry: NodeEntry | None) -> NodeEntry | None:
-        """The value that stands for an outer value inside the body; the same object where nothing else stands for it.
-        """
+        """The value that stands for an outer value inside the body; the same object where nothing else stands for it."""
         if entry is None:
             return None
         copy = copies.get(entry.node)

@@ -6,6 +6,6 @@ Nothing is downloaded but torch and transformers, for three models, into a virtu
 
 from __future__ import annotations
 
-from benchmarks.models.made import FROM_TORCH, NAMES, Model, cache_folder, check, model, read_inputs
+from benchmarks.models.files import FROM_TORCH, NAMES, Model, cache_folder, check, model, read_inputs
 
 __all__ = ["FROM_TORCH", "NAMES", "Model", "cache_folder", "check", "model", "read_inputs"]

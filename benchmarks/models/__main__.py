@@ -21,11 +21,12 @@ def main() -> None:
         if name not in models.NAMES:
             sys.exit(f"error: there is no model {name!r}\n  There are {', '.join(models.NAMES)}")
         for batch in args.batch:
-            made = models.model(name, batch)
-            print(f"{made.path} {made.path.stat().st_size / 2**20:.1f} MiB; {models.check(made)}", flush=True)
+            case_model = models.model(name, batch)
+            size = case_model.path.stat().st_size / 2**20
+            print(f"{case_model.path} {size:.1f} MiB; {models.check(case_model)}", flush=True)
             if args.to:
                 args.to.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(made.path, args.to / (f"{name}.onnx" if batch == 1 else f"{name}-{batch}.onnx"))
+                shutil.copyfile(case_model.path, args.to / (f"{name}.onnx" if batch == 1 else f"{name}-{batch}.onnx"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class Builder:
         self.count = 0
 
     def finish(self, value: Value, name: str) -> pt.Graph:
-        """The graph, with its types."""
+        """The finished graph with its types."""
         return pt.apply_pass(pt.Graph([value], [self.x], name), "InferShape")
 
     def name(self, kind: str) -> str:
@@ -39,10 +39,10 @@ class Builder:
         """A convolution without bias; `gain` is 2 behind a ReLU, 1 behind something linear."""
         name, fan_in = self.name("conv"), self.channels[x] // groups
         weight = self.weight(f"{name}.weight", (out, fan_in, kernel, kernel), (gain / (fan_in * kernel**2)) ** 0.5)
-        made = pt.op(
+        node = pt.op(
             "Conv", x, weight, name=name, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4, group=groups
         )
-        return self.note(made, out)
+        return self.note(node, out)
 
     def norm(self, x: Value, scale: float = 1.0) -> Value:
         """A batch norm as training leaves it: near one and zero, nowhere exactly."""
@@ -60,17 +60,17 @@ class Builder:
         return self.note(pt.op(op, x, *more, name=self.name(op.lower()), **attrs), self.channels[x])
 
     def relu6(self, x: Value) -> Value:
-        """Between 0 and 6."""
+        """x, clipped to lie between 0 and 6."""
         return self.unary("Clip", x, pt.constant(np.float32(0), f"{x.name}.min"), pt.constant(np.float32(6), f"{x.name}.max"))
 
     def swish(self, x: Value) -> Value:
         """x · sigmoid(x)."""
         return self.unary("Mul", x, self.unary("Sigmoid", x))
 
-    def note(self, made: Value, channels: int) -> Value:
+    def note(self, node: Value, channels: int) -> Value:
         """Remember how many channels a value has."""
-        self.channels[made] = channels
-        return made
+        self.channels[node] = channels
+        return node
 
     def classifier(self, x: Value, classes: int = 1000) -> Value:
         """The mean of each channel, then one linear layer."""
@@ -86,7 +86,7 @@ def mobilenet_v2(batch: int) -> pt.Graph:
     x = b.relu6(b.norm(b.conv(b.x, 32, 3, 2, gain=1)))
     for expand, out, repeats, stride in (
         (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
-    ):  # fmt: skip
+    ):
         for i in range(repeats):
             block, wide = x, expand * b.channels[x]
             if expand > 1:
@@ -104,7 +104,7 @@ def depthwise(batch: int) -> pt.Graph:
     for expand, kernel, out, repeats, stride in (
         (1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 5, 40, 2, 2), (6, 3, 80, 3, 2), (6, 5, 112, 3, 1), (6, 5, 192, 4, 2),
         (6, 3, 320, 1, 1),
-    ):  # fmt: skip
+    ):
         for i in range(repeats):
             block, wide, narrow = x, expand * b.channels[x], max(1, b.channels[x] // 4)
             if expand > 1:

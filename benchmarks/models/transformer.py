@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 TOKENS = 128
-"""How many the language models read."""
+"""The number of tokens that the language models read."""
 
 
 def build(name: str) -> torch.nn.Module:

@@ -1,4 +1,4 @@
-"""Who partitions, one module each; each runs in a process of its own, with its own environment's Python:
+"""The partitioners, one module each. Each runs in a process of its own, with its own environment's Python:
 
     python -m benchmarks.partitioners.NAME SHAPE.json
 
@@ -55,7 +55,7 @@ def clocked(call: Callable[[], Any]) -> Tuple[float, Any]:
     """Seconds of the call, and what it returned. At the limit, if one is set, the process ends, whatever it is in."""
     signal.setitimer(signal.ITIMER_REAL, float(os.environ.get(LIMIT, "0")))
     start = time.perf_counter()
-    made = call()
+    result = call()
     taken = time.perf_counter() - start
     signal.setitimer(signal.ITIMER_REAL, 0)
-    return taken, made
+    return taken, result

@@ -13,7 +13,7 @@ from mxnet.base import _LIB, MXNetError, SymbolHandle, c_str, c_str_array, check
 from benchmarks.partitioners import Color, Finding, Preds, clocked, read_by_nobody, report
 
 TAKEN = ("add_n",)
-"""What the backend is told to take."""
+"""The ops that the backend is told to take."""
 
 
 def symbol(preds: Preds, color: Color) -> Any:
@@ -33,16 +33,16 @@ def symbol(preds: Preds, color: Color) -> Any:
 
 
 def measure(preds: Preds, color: Color) -> Finding:
-    """One run."""
-    given, made = symbol(preds, color), SymbolHandle()
+    """Partition once and measure it."""
+    given, partitioned = symbol(preds, color), SymbolHandle()
     names = c_str_array(TAKEN)
     seconds, _ = clocked(
         lambda: check_call(
-            _LIB.MXBuildSubgraphByOpNames(given.handle, c_str("default"), mx_uint(len(TAKEN)), names, ctypes.byref(made))
+            _LIB.MXBuildSubgraphByOpNames(given.handle, c_str("default"), mx_uint(len(TAKEN)), names, ctypes.byref(partitioned))
         )
     )
     try:
-        text = mx.sym.Symbol(made).tojson()
+        text = mx.sym.Symbol(partitioned).tojson()
     except MXNetError as error:
         if "_Map_base" not in str(error):
             raise

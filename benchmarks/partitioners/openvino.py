@@ -26,10 +26,10 @@ def model(preds: Preds, color: Color) -> openvino.Model:
     values: list[openvino.Node] = []
     for v, producers in enumerate(preds):
         read = [values[u] for u in producers] or [x]
-        made = ops.add(*read) if len(read) == 2 else ops.sigmoid(read[0])
-        made.set_friendly_name(f"n{v}")
-        made.get_rt_info()["affinity"] = device(color[v])
-        values.append(made)
+        node = ops.add(*read) if len(read) == 2 else ops.sigmoid(read[0])
+        node.set_friendly_name(f"n{v}")
+        node.get_rt_info()["affinity"] = device(color[v])
+        values.append(node)
     x.get_rt_info()["affinity"] = device(color[0])
     results = []
     for v in read_by_nobody(preds):
@@ -43,31 +43,31 @@ def device(color: int | None) -> str:
     return "NONE0" if color is not None else "NONE1"
 
 
-def split(made: openvino.Model, devices: str = "NONE0,NONE1") -> None:
+def split(ov_model: openvino.Model, devices: str = "NONE0,NONE1") -> None:
     """Up to the point where the first part is to be compiled."""
     try:
-        openvino.Core().compile_model(made, f"HETERO:{devices}")
+        openvino.Core().compile_model(ov_model, f"HETERO:{devices}")
     except RuntimeError as error:
         if "is not registered" not in str(error):
             raise
 
 
-def groups_drawn(made: openvino.Model) -> list[list[int]]:
+def groups_drawn(ov_model: openvino.Model) -> list[list[int]]:
     """The groups on the first device."""
     groups: dict[str, list[int]] = defaultdict(list)
-    for node, number in re.findall(r'label="n(\d+)\\n[^"]*subgraph=(\d+)\\ndevice=NONE0', picture(made)):
+    for node, number in re.findall(r'label="n(\d+)\\n[^"]*subgraph=(\d+)\\ndevice=NONE0', picture(ov_model)):
         groups[number].append(int(node))
     return list(groups.values())
 
 
-def picture(made: openvino.Model, devices: str = "NONE0,NONE1") -> str:
-    """What HETERO draws of the split: each node with its friendly name, its subgraph and its device."""
+def picture(ov_model: openvino.Model, devices: str = "NONE0,NONE1") -> str:
+    """The DOT text in which HETERO draws the split: each node with its friendly name, its subgraph and its device."""
     with tempfile.TemporaryDirectory() as folder:
         before = Path.cwd()
         os.chdir(folder)
         os.environ[SHOW] = "1"
         try:
-            split(made, devices)
+            split(ov_model, devices)
             return next(Path(folder).glob("hetero_subgraphs*.dot")).read_text()
         finally:
             del os.environ[SHOW]

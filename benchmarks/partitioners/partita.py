@@ -10,11 +10,11 @@ from partition.partition_graph import partition_graph
 
 
 def measure(preds: Preds, color: Color) -> Finding:
-    """One run."""
+    """Partition once and measure it."""
     graph = graph_of(preds, color)
     options = options_for(sys.argv[2], several=False)
-    seconds, made = clocked(lambda: partition_graph(graph, **options))
-    return seconds, sum(node.is_call for node in made.nodes), ""
+    seconds, partitioned = clocked(lambda: partition_graph(graph, **options))
+    return seconds, sum(node.is_call for node in partitioned.nodes), ""
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ class ByColor(OperatorSupportBase):
     """Takes the nodes that the device takes."""
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
-        """As its color says."""
+        """Whether the device takes the node, as its color says."""
         return node.meta.get("color") is not None
 
 
@@ -28,21 +28,21 @@ def module(preds: Preds, color: Color) -> fx.GraphModule:
     values: list[fx.Node] = []
     for v, producers in enumerate(preds):
         read = tuple(values[u] for u in producers) or (x,)
-        made = graph.call_function(torch.add if len(read) == 2 else torch.sigmoid, read)
-        made.meta["color"] = color[v]
-        values.append(made)
+        node = graph.call_function(torch.add if len(read) == 2 else torch.sigmoid, read)
+        node.meta["color"] = color[v]
+        values.append(node)
     graph.output(tuple(values[v] for v in read_by_nobody(preds)))
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
 def measure(preds: Preds, color: Color) -> Finding:
-    """One run."""
+    """Partition once and measure it."""
     given = module(preds, color)
 
     def run() -> tuple[int, fx.GraphModule]:
         partitioner = CapabilityBasedPartitioner(given, ByColor(), allows_single_node_partition=True)
-        found = partitioner.propose_partitions()
-        return len(found), partitioner.fuse_partitions(found)
+        partitions = partitioner.propose_partitions()
+        return len(partitions), partitioner.fuse_partitions(partitions)
 
     seconds, (groups, fused) = clocked(run)
     return seconds, groups, "" if _in_order(fused.graph) else "cyclic"
@@ -50,11 +50,11 @@ def measure(preds: Preds, color: Color) -> Finding:
 
 def _in_order(graph: fx.Graph) -> bool:
     """Is each node made before it is read?"""
-    made: set[Any] = set()
+    ready: set[Any] = set()
     for node in graph.nodes:
-        if any(read not in made for read in node.all_input_nodes):
+        if any(read not in ready for read in node.all_input_nodes):
             return False
-        made.add(node)
+        ready.add(node)
     return True
 
 

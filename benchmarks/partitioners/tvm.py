@@ -34,7 +34,7 @@ def _op(inputs: int, is_taken: bool) -> Any:
 
 
 def measure(preds: Preds, color: Color) -> Finding:
-    """One run."""
+    """Partition once and measure it."""
     given = module(preds, color)
     patterns = [
         ("device.sigmoid", is_op("relax.sigmoid")(wildcard())),
@@ -48,18 +48,18 @@ def measure(preds: Preds, color: Color) -> Finding:
         except InternalError as error:
             if "was used before its definition" not in str(error):
                 raise
-            return None  # its own check of what it made
+            return None  # TVM's own check of the module that it made
 
-    seconds, made = clocked(run)
-    if made is None or not _in_order(made["main"]):
-        return seconds, _groups(made) if made else 0, "cyclic"
-    return seconds, _groups(made), ""
+    seconds, partitioned = clocked(run)
+    if partitioned is None or not _in_order(partitioned["main"]):
+        return seconds, _groups(partitioned) if partitioned else 0, "cyclic"
+    return seconds, _groups(partitioned), ""
 
 
-def _groups(made: IRModule) -> int:
+def _groups(partitioned: IRModule) -> int:
     """How many calls of merged functions there are; equal groups share one function."""
-    merged = {name for name, function in made.functions.items() if "Codegen" in (function.attrs or {})}
-    bindings = (binding for block in made["main"].body.blocks for binding in block.bindings)
+    merged = {name for name, function in partitioned.functions.items() if "Codegen" in (function.attrs or {})}
+    bindings = (binding for block in partitioned["main"].body.blocks for binding in block.bindings)
     return sum(isinstance(binding.value, relax.Call) and binding.value.op in merged for binding in bindings)
 
 

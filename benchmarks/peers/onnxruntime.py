@@ -9,7 +9,7 @@ import onnxruntime
 
 
 def load(path: str, model: tuple[str, int], threads: int) -> Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]:
-    """A session."""
+    """Load the model into a session."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads

@@ -14,9 +14,9 @@ def load(path: str, model: tuple[str, int], threads: int) -> Callable[[Mapping[s
 
     exported = Path(path).with_suffix(".partita")
     if threads:
-        made = pt.compile(pt.load(path), "cpu", {"NUM_THREADS": threads})
+        compiled = pt.compile(pt.load(path), "cpu", {"NUM_THREADS": threads})
     elif exported.exists():
-        made = pt.import_model(exported)
+        compiled = pt.import_model(exported)
     else:
-        made = pt.compile(pt.load(path), "cuda")
-    return lambda inputs: list(made(dict(inputs)))
+        compiled = pt.compile(pt.load(path), "cuda")
+    return lambda inputs: list(compiled(dict(inputs)))

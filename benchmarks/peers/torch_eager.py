@@ -13,12 +13,12 @@ Call = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]
 
 
 def load(path: str, model: tuple[str, int], threads: int) -> Call:
-    """The module in inference mode."""
+    """Load the module in inference mode."""
     return of_module(build(model[0]), threads)
 
 
 def of_module(module: Callable[..., torch.Tensor], threads: int) -> Call:
-    """Its call with arrays."""
+    """A function that calls the module with arrays."""
     if threads:
         torch.set_num_threads(threads)
     device = "cpu" if threads else "cuda"

@@ -23,7 +23,7 @@ def load(path: str, model: tuple[str, int], threads: int) -> Callable[[Mapping[s
     machine = relax.VirtualMachine(tvm.compile(module, tvm.target.Target({"kind": "llvm", "mcpu": str(host)})), tvm.cpu())
 
     def call(inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-        made = machine["main"](*(tvm.runtime.tensor(inputs[name]) for name in names))
-        return [made.numpy()] if isinstance(made, tvm.runtime.Tensor) else [array.numpy() for array in made]
+        outputs = machine["main"](*(tvm.runtime.tensor(inputs[name]) for name in names))
+        return [outputs.numpy()] if isinstance(outputs, tvm.runtime.Tensor) else [array.numpy() for array in outputs]
 
     return call

@@ -20,8 +20,8 @@ from benchmarks.timing import clocked
 
 def main() -> None:
     """Load, say so, and answer until the input ends."""
-    engine, path, model, batch, threads, place, *options = sys.argv[1:]
-    folder = Path(place)
+    engine, path, model, batch, threads, folder_name, *options = sys.argv[1:]
+    folder = Path(folder_name)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an engine prints must not mix with the answers
 
@@ -40,7 +40,7 @@ def main() -> None:
             answer("done")
             continue
         taken = clocked(lambda: call(inputs))(int(line))
-        settle()  # its threads are no concern of who comes next
+        settle()  # ends the engine's threads, so that they do not disturb the next one
         answer(taken)
 
 

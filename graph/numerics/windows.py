@@ -34,8 +34,7 @@ class Window:
         return np.pad(x, [(0, 0), (0, 0), *widths], constant_values=np.asarray(value, x.dtype))
 
     def taps(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-        """For each position in the kernel, the pixels of all windows there: a strided view of shape (N, C, *outputs).
-        """
+        """For each position in the kernel, the pixels of all windows there: a strided view of shape (N, C, *outputs)."""
         for tap in np.ndindex(*self.kernel):
             slices = [
                 slice(t * d, t * d + (o - 1) * s + 1, s)

@@ -52,7 +52,7 @@ def add_placing(group: argparse._ArgumentGroup) -> None:
 
 
 def add_inputs(group: argparse._ArgumentGroup) -> None:
-    """What the model is given to run on."""
+    """Add the options that say what the model is run on."""
     add_repeated(group, "--input", str, "[NAME=]FILE", ".npy, .npz (by name) or an image; again for each input")
     group.add_argument(
         "--normalize",
@@ -94,7 +94,7 @@ def setting(text: str) -> tuple[str, str, Any]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """NAMES=DEVICE."""
+    """Parse NAMES=DEVICE."""
     names, equals, device = text.rpartition("=")
     if not equals or not names or not device:
         raise argparse.ArgumentTypeError(f"{text!r} is no rule: write NAMES=DEVICE")
@@ -102,11 +102,11 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def names(text: str) -> list[str]:
-    """A list with commas."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    if not found:
+    """Parse names with commas between them."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
         raise argparse.ArgumentTypeError("the list is empty")
-    return found
+    return parts
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -122,7 +122,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def positive(text: str) -> float:
-    """A number above zero."""
+    """Parse a number above zero."""
     number = float(text)
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is no positive number")
@@ -131,12 +131,12 @@ def positive(text: str) -> float:
 
 def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = None) -> dict[str, Any]:
     """The configuration as `compile` takes it; KEY=VALUE goes to each of the devices that has such a key."""
-    made: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     shared: dict[str, Any] = {}
     for device, key, value in settings:
-        (made.setdefault(device, {}) if device else shared)[key] = value
+        (config.setdefault(device, {}) if device else shared)[key] = value
     if not shared:
-        return made
+        return config
     from accelerators.interface.device_list import asked_devices
     from accelerators.interface.settings import HETERO_KEYS
 
@@ -147,14 +147,14 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
     for key, value in shared.items():
         having = [label for label, keys in asked.items() if key.removeprefix("KEY_") in keys]
         for label in having:
-            made.setdefault(label, {}).setdefault(key, value)
+            config.setdefault(label, {}).setdefault(key, value)
         if key.removeprefix("KEY_") in HETERO_KEYS:
-            made[key] = value
+            config[key] = value
         elif not having:
             known = {known for keys in asked.values() for known in keys} | set(HETERO_KEYS)
             remedy = did_you_mean(key, known) or f"There are {', '.join(sorted(known))}"
             raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=remedy)
-    return made
+    return config
 
 
 def placing_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -39,7 +39,7 @@ EXAMPLE = """\
 """
 
 BLOCK_SECONDS = 0.03
-"""So long each contender runs in a round, or once."""
+"""The seconds that each contender runs in a round, or once if one run takes longer."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -47,18 +47,18 @@ class Contender:
     """One model on its devices."""
 
     devices: str
-    """As they were named."""
+    """The devices, as the user named them."""
     model: pt.CompiledModel
-    """It, compiled."""
+    """The compiled model."""
     compile_seconds: float
-    """How long that took; little where the cache had it."""
+    """The seconds that compiling took; few where the cache had the model."""
     difference: float = 0.0
     """From the outputs of the first contender."""
     rounds: list[list[float]] = attrs.field(factory=list)
     """The milliseconds of each run, round by round."""
 
     def as_data(self, first: Contender) -> dict[str, Any]:
-        """Its row."""
+        """The contender's row of the table, as data."""
         every = [taken for one in self.rounds for taken in one]
         ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(self.rounds, first.rounds)]
         tenths = statistics.quantiles(ratios, n=10, method="inclusive")
@@ -76,7 +76,7 @@ class Contender:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser, package=True)
     add_devices(parser)
     group = parser.add_argument_group("measuring")
@@ -98,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Compile all, measure in turns."""
+    """Compile the model for all contenders and measure them in turns."""
     start = time.perf_counter()
     graph, model = load_model(arguments, screen, _with_threads(arguments.devices, arguments))
     contenders = [Contender(_named(graph, model, arguments), model, time.perf_counter() - start)]
@@ -143,15 +143,15 @@ def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], seconds:
 def _block(model: pt.CompiledModel, inputs: Mapping[str, Any]) -> list[float]:
     """The milliseconds of some runs in a row, after one that is not measured."""
     model(inputs)
-    found: list[float] = []
+    milliseconds: list[float] = []
     last = time.perf_counter()
     stop = last + BLOCK_SECONDS
     while last < stop:
         model(inputs)
         now = time.perf_counter()
-        found.append(1e3 * (now - last))
+        milliseconds.append(1e3 * (now - last))
         last = now
-    return found
+    return milliseconds
 
 
 def _rivals(text: str) -> list[str]:
@@ -160,7 +160,9 @@ def _rivals(text: str) -> list[str]:
 
 
 def _named(graph: pt.Graph | None, model: pt.CompiledModel, arguments: argparse.Namespace) -> str:
-    """What the first contender is called: the devices asked for; of a file, those that it was compiled for."""
+    """The name of the first contender: the devices that were asked for, or those that a compiled file was compiled
+    for.
+    """
     if graph is not None:
         return arguments.devices or DEFAULT
     devices = model.properties.devices
@@ -176,22 +178,22 @@ def _rival(graph: pt.Graph, devices: str, arguments: argparse.Namespace, screen:
 
 def _with_threads(devices: str | None, arguments: argparse.Namespace, own: bool = True) -> dict[str, Any]:
     """The configuration, with the number of threads for each device that has such a key."""
-    made: dict[str, Any] = config_of(arguments.config, devices) if own else {}
+    config: dict[str, Any] = config_of(arguments.config, devices) if own else {}
     if arguments.threads is None:
-        return made
+        return config
     from accelerators.interface.device_list import asked_devices
 
     for device in asked_devices(devices):
         if "NUM_THREADS" in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):
-            made.setdefault(device.label, {}).setdefault("NUM_THREADS", arguments.threads)
-    return made
+            config.setdefault(device.label, {}).setdefault("NUM_THREADS", arguments.threads)
+    return config
 
 
 def _differences(contenders: list[Contender], inputs: Mapping[str, Any]) -> None:
     expected = contenders[0].model(inputs)
     for one in contenders[1:]:
-        found = compare(one.model.graph, one.model(inputs), expected)
-        one.difference = max((difference.worst for difference in found), default=0.0)
+        outputs_compared = compare(one.model.graph, one.model(inputs), expected)
+        one.difference = max((difference.worst for difference in outputs_compared), default=0.0)
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

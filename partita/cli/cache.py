@@ -22,11 +22,11 @@ EXAMPLE = """\
 """
 
 SHOWN = 30
-"""So many entries are listed unless --all is given."""
+"""The number of entries that are listed unless --all is given."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     parser.add_argument(
         "action",
         metavar="ls|explain|clear|path",
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """One of the actions."""
+    """Do what the user asks of the cache: list, clear, or tell where it is."""
     folder = arguments.folder or str(default_folder())
     if arguments.folder and not (Path(folder) / "entries").is_dir():
         raise ReadError("this is no cache folder", where=folder, remedy="Name one that a CACHE_DIR named")

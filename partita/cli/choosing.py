@@ -21,13 +21,13 @@ class Partitioned:
     graph: pt.Graph
     """The graph with its calls."""
     report: pt.PartitionReport
-    """What was taken and what was refused."""
+    """The report of what was taken and what was refused."""
     placement: pt.Placement | None
-    """Where the nodes are, if devices were asked."""
+    """The device of each node, if devices were asked."""
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options that choose how a graph is partitioned."""
     group = parser.add_argument_group("what goes together (default: --devices HETERO:cpu,reference)")
     one = group.add_mutually_exclusive_group()
     one.add_argument("--devices", metavar="D", help="what each device runs: HETERO:first,second")
@@ -83,18 +83,18 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
             placement = pt.query(graph, arguments.devices, **placing_of(arguments))
         graph = placement.apply(graph)
     with blaming(arguments.plugin):
-        made = pt.apply_pass(graph, "PartitionGraph", **options)
-    return Partitioned(made, made.attrs["partition_report"], placement)
+        partitioned = pt.apply_pass(graph, "PartitionGraph", **options)
+    return Partitioned(partitioned, partitioned.attrs["partition_report"], placement)
 
 
 def _property(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.SubgraphProperty | None:
     """The property of --select or --pattern."""
     if arguments.pattern:
-        made = pt.PatternProperty(pt.Pattern(*arguments.pattern), "pattern")
+        by_pattern = pt.PatternProperty(pt.Pattern(*arguments.pattern), "pattern")
         _warn_of_absent(
             [op for part in arguments.pattern for op in part.rstrip("?").split("|")], graph, screen
         )
-        return made
+        return by_pattern
     if not arguments.select:
         return None
     _warn_of_absent(arguments.select, graph, screen)

@@ -25,7 +25,7 @@ EXAMPLE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser)
     add_devices(parser)
     parser.add_argument("-o", "--output", metavar="OUT.partita", required=True, help="the file to write")
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Compile and write."""
+    """Compile the model and write it into a file."""
     target = writable(arguments.output, arguments.model)
     assert target is not None
     key = Path(arguments.key).read_bytes() if arguments.key else None

@@ -19,17 +19,17 @@ EXAMPLE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="one device")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """All devices, or one."""
+    """Show all devices, or one in detail."""
     if arguments.name is not None:
         return _one(arguments.name, screen)
-    found = pt.devices()
-    screen.write_json({"devices": [attrs.asdict(device) for device in found]})
-    rows = [(device.name, "yes" if device.usable else "no", device.detail, device.source) for device in found]
+    known = pt.devices()
+    screen.write_json({"devices": [attrs.asdict(device) for device in known]})
+    rows = [(device.name, "yes" if device.usable else "no", device.detail, device.source) for device in known]
     screen.show(table("devices", ("device", "usable", "what it is, or why not", "from"), rows))
     return exits.OK
 

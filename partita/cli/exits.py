@@ -1,4 +1,4 @@
-"""What the exit status says; scripts may rely on it."""
+"""The exit statuses of the command line; scripts may rely on them."""
 
 from __future__ import annotations
 

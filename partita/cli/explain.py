@@ -22,24 +22,24 @@ EXAMPLE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser, package=True)
     parser.add_argument("node", metavar="NODE", help="a node's name, or a value's")
     add_choice(parser)
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """One node's story."""
+    """Show where one node is and why."""
     if is_package(arguments.model):
         return _package(arguments, screen)
     graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
     node = find_node(graph, arguments.node)
-    made = partition(graph, arguments, screen)
-    screen.write_json(_as_data(node, made))
+    partitioned = partition(graph, arguments, screen)
+    screen.write_json(_as_data(node, partitioned))
     screen.show(_described(node))
-    if made.placement is not None:
-        screen.show(made.placement.why(node.name))
-    screen.show(made.report.explain(node.name), *_ways(node.name, made.report))
+    if partitioned.placement is not None:
+        screen.show(partitioned.placement.why(node.name))
+    screen.show(partitioned.report.explain(node.name), *_ways(node.name, partitioned.report))
     return exits.OK
 
 
@@ -73,26 +73,26 @@ def find_node(graph: pt.Graph, name: str) -> pt.Node:
 
 def _described(node: pt.Node) -> str:
     read = ", ".join(f"{entry.name}: {entry.type}" for entry in node.reads if not entry.node.is_constant)
-    made = ", ".join(f"{entry.name}: {entry.type}" for entry in node.outputs if entry.name)
-    return f"{node.name} ({node.op}): ({read}) -> ({made})"
+    results = ", ".join(f"{entry.name}: {entry.type}" for entry in node.outputs if entry.name)
+    return f"{node.name} ({node.op}): ({read}) -> ({results})"
 
 
 def _ways(name: str, report: pt.PartitionReport) -> list[str]:
-    """How each cycle at the node would go."""
+    """The way of each cycle that a border at the node avoids."""
     borders = [border for border in report.borders if name in (border.producer, border.consumer)]
     paths = [(border, report.cycle_path(border)) for border in borders]
     return [f"  the cycle of {b.producer} -> {b.consumer}: {' -> '.join(path)}" for b, path in paths if path]
 
 
-def _as_data(node: pt.Node, made: Partitioned) -> dict[str, object]:
-    report, name = made.report, node.name
+def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
+    report, name = partitioned.report, node.name
     home = next((call for group, call in zip(report.groups, report.calls) if name in group.nodes), None)
     data: dict[str, object] = {"node": name, "op": node.op, "subgraph": home}
     data["outside"] = next(
         ({"rule": row.rule, "text": row.text} for row in report.outside if row.node == name), None
     )
-    if made.placement is not None:
-        data |= {"device": made.placement[name], "refusals": made.placement.refusals(name)}
+    if partitioned.placement is not None:
+        data |= {"device": partitioned.placement[name], "refusals": partitioned.placement.refusals(name)}
     path = report.cycle_path
     borders = [border for border in report.borders if name in (border.producer, border.consumer)]
     data["borders"] = [

@@ -12,7 +12,7 @@ from graph.errors import MissingDependency, ReadError
 from graph.types import TensorType, Type
 
 IMAGES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""How the names of image files end."""
+"""The endings of the names of image files."""
 
 NORMALIZE = ("imagenet", "unit", "none")
 """imagenet: (v/255 - mean) / deviation by channel, as torchvision does; unit: v/255; none: v as it is, 0 to 255."""
@@ -26,7 +26,7 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 @attrs.frozen(slots=True)
 class _Plan:
-    """How an image has to lie in memory."""
+    """The layout of an image in memory, as an input wants it."""
 
     channels: int
     height: int | None
@@ -75,11 +75,11 @@ def _pixels(path: str, plan: _Plan) -> Any:
         raise MissingDependency("pillow", "image", f"reading the image {path!r}") from None
     try:
         with Image.open(path) as image:
-            made = image.convert("L" if plan.channels == 1 else "RGB")
+            picture = image.convert("L" if plan.channels == 1 else "RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ReadError(f"no image can be read from it: {error}", where=path) from error
-    size = (plan.width or made.width, plan.height or made.height)
-    return np.asarray(made.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], plan.channels)
+    size = (plan.width or picture.width, plan.height or picture.height)
+    return np.asarray(picture.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], plan.channels)
 
 
 def _normalized(pixels: Any, normalize: str) -> Any:

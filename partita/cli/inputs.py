@@ -22,18 +22,19 @@ Specs = Sequence[tuple[str, Type | None]]
 
 
 def read_inputs(texts: Sequence[str], specs: Specs, normalize: str) -> dict[str, Any]:
-    """By input name, the arrays of FILE or NAME=FILE: .npy for one input, .npz for several by name, an image for one.
+    """The arrays of FILE or NAME=FILE by the names of the inputs: .npy for one input, .npz for several by name, an
+    image for one.
 
-    Files without a name go to the inputs that are left, in order."""
-    found: dict[str, Any] = {}
+    Files without a name are given to the remaining inputs, in order."""
+    by_name: dict[str, Any] = {}
     for text in texts:
         name, path = _split(text, specs)
-        made = _read(path, name, specs, found, normalize)
-        for key, array in made.items():
-            if key in found:
+        arrays = _read(path, name, specs, by_name, normalize)
+        for key, array in arrays.items():
+            if key in by_name:
                 raise InputError(f"input {key!r} is given twice", where=path)
-            found[key] = _fitted(array, dict(specs)[key])
-    return found
+            by_name[key] = _fitted(array, dict(specs)[key])
+    return by_name
 
 
 def _split(text: str, specs: Specs) -> tuple[str | None, str]:
@@ -45,7 +46,7 @@ def _split(text: str, specs: Specs) -> tuple[str | None, str]:
 
 
 def _read(
-    path: str, name: str | None, specs: Specs, found: Mapping[str, Any], normalize: str
+    path: str, name: str | None, specs: Specs, taken: Mapping[str, Any], normalize: str
 ) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
@@ -53,17 +54,17 @@ def _read(
         raise ReadError(cause, where=path, remedy="Give FILE or NAME=FILE with a .npy, .npz or image file")
     if file.suffix == ".npz" and name is None:
         return _by_name(path, _numpy(path), specs)
-    target = name or next((other for other, _ in specs if other not in found), None)
+    target = name or next((other for other, _ in specs if other not in taken), None)
     if target is None:
         raise InputError("there is no input left for it", where=path, remedy=_listed(specs))
     if file.suffix.lower() in IMAGES:
         return {target: read_image(path, target, dict(specs)[target], normalize)}
-    made = _numpy(path)
-    if isinstance(made, Mapping):
-        if len(made) != 1:
-            raise ReadError(f"it holds {len(made)} arrays, and one is wanted for {target!r}", where=path)
-        made = next(iter(made.values()))
-    return {target: made}
+    content = _numpy(path)
+    if isinstance(content, Mapping):
+        if len(content) != 1:
+            raise ReadError(f"it holds {len(content)} arrays, and one is wanted for {target!r}", where=path)
+        content = next(iter(content.values()))
+    return {target: content}
 
 
 def _numpy(path: str) -> Any:

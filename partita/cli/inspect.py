@@ -30,17 +30,20 @@ EXAMPLE = """\
 
 
 MEASURES = ("InferShape", "PlanMemory")
-"""What is found out before anything is told; neither changes what the graph computes, so that nothing has to be verified."""
+"""The passes that run before the tables are made.
+
+Neither changes what the graph computes, so nothing has to be verified.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser, package=True)
     parser.add_argument("--nodes", action="store_true", help="a row for each node too")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """The model in numbers."""
+    """Show the model in numbers."""
     if is_package(arguments.model):
         return _package(arguments.model, screen)
     with collector_paused():
@@ -89,11 +92,11 @@ def _tables(ops: list[dict[str, Any]], nodes: list[dict[str, Any]] | None, flops
         (row["op"], f"{row['count']:,}", f"{row['parameters']:,}", count_text(row["flops"]), f"{row['flops'] / (flops or 1):.1%}")
         for row in ops
     ]
-    made = [table("by op", columns, rows, right=columns[1:])]
+    tables = [table("by op", columns, rows, right=columns[1:])]
     if nodes is not None:
         cells = [(row["node"], row["op"], ", ".join(row["types"]), count_text(row["flops"])) for row in nodes]
-        made.append(table("by node", ("node", "op", "types", "FLOP"), cells, right=("FLOP",)))
-    return made
+        tables.append(table("by node", ("node", "op", "types", "FLOP"), cells, right=("FLOP",)))
+    return tables
 
 
 def _ops(graph: pt.Graph, summary: Summary, flops: Flops) -> list[dict[str, Any]]:
@@ -143,7 +146,7 @@ def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _package(path: str, screen: Screen) -> int:
-    """What a compiled model says of itself."""
+    """The devices, inputs, outputs and subgraphs of a compiled model."""
     with reading_package(path) as package:
         manifest = package.manifest
         units = [

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Run the verb. Models may be anybody's: a crash of ONNX's inference is an error like another."""
+    """Run the verb. Models may come from anybody, so a crash of ONNX's inference is an error like any other."""
     from passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True
@@ -154,7 +154,7 @@ def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> Non
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal, the options' names in one column."""
+    """Help that is as wide as the terminal, with the options' names in one column."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
@@ -162,7 +162,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """What is wrong, and where to read how it is right."""
+        """Print what is wrong and which help to read, then exit."""
         from partita.cli.arguments import Usage
 
         raise Usage(message, remedy=f"See {self.prog} --help")

@@ -27,20 +27,23 @@ if TYPE_CHECKING:
     from accelerators.package.container import Package
 
 PACKAGE = ".partita"
-"""What the name of a file ends with that `partita compile` wrote."""
+"""The ending of the names of files that `partita compile` writes."""
 
 COMPILED = "partita.package"
 """The domain of what stands for a subgraph in a file that was exported without its bodies."""
 
 SYMBOL = "-symbol.json"
-"""What the name of an MXNet symbol ends with; its parameters are in PREFIX-0000.params, where the number is the epoch."""
+"""The ending of the name of an MXNet symbol; its parameters are in PREFIX-0000.params, where the number is the epoch."""
 
 ZIP = b"PK\x03\x04"
-"""How a compiled model begins."""
+"""The first bytes of a compiled model."""
 
 
 def is_package(model: str) -> bool:
-    """Is it a compiled model? Under another name it is known by how it begins: no model that is read here is a zip archive."""
+    """Is the file a compiled model?
+
+    Under another name it is known by its first bytes: no other model that is read here is a zip archive.
+    """
     if model.endswith(PACKAGE):
         return True
     try:
@@ -81,17 +84,17 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
 
 
 def unplaced(graph: pt.Graph, remedy: str = "Give the model itself") -> pt.Graph:
-    """What the graph computes as if nobody had partitioned it: calls taken apart, no affinities."""
+    """The graph as if nobody had partitioned it: calls are inlined and affinities removed."""
     inlined = pt.apply_pass(graph, "InlineSubgraphs")
     if any(node.domain == COMPILED for node in inlined.nodes):
         raise ReadError("it holds machine code alone, and not what that computes", remedy=remedy)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = map_bodies(rewriter.rebuilt(node), unplaced)
-        if made.affinity is not None:
-            made = made.evolve()
-            made.affinity = None
-        rewriter.keep(node, made)
+        changed = map_bodies(rewriter.rebuilt(node), unplaced)
+        if changed.affinity is not None:
+            changed = changed.evolve()
+            changed.affinity = None
+        rewriter.keep(node, changed)
 
     return rewrite(inlined, visit)
 
@@ -99,7 +102,7 @@ def unplaced(graph: pt.Graph, remedy: str = "Give the model itself") -> pt.Graph
 def read_graph(
     model: str, screen: Screen, shapes: Mapping[str, tuple[Dim, ...]], params: str | None = None
 ) -> pt.Graph:
-    """A model by name."""
+    """The graph of the model of that name."""
     screen.say(f"reading {model}")
     if model.endswith(SYMBOL) and params is None:
         beside = sorted(glob.glob(f"{glob.escape(model.removesuffix(SYMBOL))}-????.params"))
@@ -132,7 +135,7 @@ def load_model(
     if not is_package(arguments.model):
         graph = load_graph(arguments, screen)
         specs = [(node.name, node[0].type) for node in graph.inputs]
-        given = read_inputs(arguments.input, specs, arguments.normalize)  # or fail now
+        given = read_inputs(arguments.input, specs, arguments.normalize)  # fails now if the file cannot be read
         if len(given) == len(specs):
             InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
@@ -173,12 +176,12 @@ def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen:
             where=f"model {model.graph.name!r}",
             remedy="Give all inputs or none",
         )
-    made = model.example_inputs(arguments.seed)
+    arrays = model.example_inputs(arguments.seed)
     open_sizes = [
         f"--shape {name}={','.join(map(str, array.shape))}"
-        for (name, kind), array in zip(specs, made)
+        for (name, kind), array in zip(specs, arrays)
         if isinstance(kind, TensorType) and not kind.is_static and isinstance(array, np.ndarray)
     ]
     if open_sizes:
         screen.warn(f"sizes that are not fixed are taken for 1, as with {' '.join(open_sizes)}")
-    return dict(zip((name for name, _ in specs), made))
+    return dict(zip((name for name, _ in specs), arrays))

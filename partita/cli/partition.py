@@ -21,11 +21,11 @@ EXAMPLE = """\
 """
 
 SHOWN = 30
-"""So many subgraphs the table lists unless --all is given."""
+"""The number of subgraphs that the table lists unless --all is given."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser)
     add_choice(parser)
     group = parser.add_argument_group("what to write")
@@ -40,40 +40,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Partition, tell, write."""
+    """Partition the model, show what was done, and write the files that are asked for."""
     paths = {name: getattr(arguments, name) for name in ("output", "report", "dot", "svg", "plan")}
     for path in paths.values():
         writable(path, arguments.model)
-    made = partition(load_graph(arguments, screen), arguments, screen)
+    partitioned = partition(load_graph(arguments, screen), arguments, screen)
     for name, path in paths.items():
         if path is not None:
-            _write(name, path, made)
+            _write(name, path, partitioned)
             screen.say(f"wrote {path}")
     if screen.as_json:
-        placement = {} if made.placement is None else {"placement": made.placement.to_dict()}
-        screen.write_json({**made.report.to_dict(), **placement})
+        placement = {} if partitioned.placement is None else {"placement": partitioned.placement.to_dict()}
+        screen.write_json({**partitioned.report.to_dict(), **placement})
         return exits.OK
-    groups = len(made.report.groups)
-    screen.show(made.report.to_table(groups if arguments.all else SHOWN), *made.report.notes)
-    if made.placement is not None:
-        screen.show(made.placement.to_table())
+    groups = len(partitioned.report.groups)
+    screen.show(partitioned.report.to_table(groups if arguments.all else SHOWN), *partitioned.report.notes)
+    if partitioned.placement is not None:
+        screen.show(partitioned.placement.to_table())
     return exits.OK
 
 
-def _write(name: str, path: str, made: Partitioned) -> None:
+def _write(name: str, path: str, partitioned: Partitioned) -> None:
     if name == "output":
-        pt.save(made.graph, path)
+        pt.save(partitioned.graph, path)
     elif name == "report":
         from partita.page import report_page
 
-        report_page(made.graph, path, placement=made.placement)
+        report_page(partitioned.graph, path, placement=partitioned.placement)
     elif name == "plan":
-        write_text(path, made.report.plan.to_json())
+        write_text(path, partitioned.report.plan.to_json())
     elif name == "dot":
         from graph.pictures import to_dot
 
-        write_text(path, to_dot(made.graph))
+        write_text(path, to_dot(partitioned.graph))
     else:
         from graph.pictures.layered import layered_svg
 
-        write_text(path, layered_svg(made.graph))
+        write_text(path, layered_svg(partitioned.graph))

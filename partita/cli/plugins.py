@@ -14,23 +14,23 @@ import partita as pt
 from graph.errors import ReadError, did_you_mean
 
 MODULE = "partita_plugin"
-"""What such a file is called as a module, followed by its name."""
+"""The beginning of the name under which a plugin file is loaded as a module; the file's name follows."""
 
 
 def load_plugin(text: str) -> list[pt.SubgraphProperty]:
     """The properties of FILE.py, or of FILE.py:NAME that one alone; registering is left to the file itself."""
     path, _, wanted = text.partition(".py:")
     module = _run_file(path + ".py" if wanted else path)
-    found = dict(_properties(module))
+    properties = dict(_properties(module))
     if not wanted:
-        return list(found.values())
-    if wanted not in found:
-        known = ", ".join(found) or "none"
-        remedy = did_you_mean(wanted, found) or f"It defines {known}"
+        return list(properties.values())
+    if wanted not in properties:
+        known = ", ".join(properties) or "none"
+        remedy = did_you_mean(wanted, properties) or f"It defines {known}"
         raise ReadError(
             f"it defines no property, selector or pattern {wanted!r}", where=module.__file__, remedy=remedy
         )
-    return [found[wanted]]
+    return [properties[wanted]]
 
 
 def _run_file(path: str) -> ModuleType:
@@ -68,8 +68,8 @@ def blaming(plugin: str | None) -> Iterator[None]:
         while file is not None and reason is not None:
             line = _line_in(file, reason)
             if line:
-                place = f"{file}{line}: {error.where}" if error.where else f"{file}{line}"
-                raise type(error)(error.cause, where=place, remedy=error.remedy) from error
+                where = f"{file}{line}: {error.where}" if error.where else f"{file}{line}"
+                raise type(error)(error.cause, where=where, remedy=error.remedy) from error
             reason = reason.__cause__
         raise
 
@@ -78,16 +78,18 @@ def _line_in(file: Path, error: BaseException) -> str:
     """`:12`, the last line of the file that the error came through."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}"
-    found, trace = "", error.__traceback__
+    line, trace = "", error.__traceback__
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename).resolve() == file.resolve():
-            found = f":{trace.tb_lineno}"
+            line = f":{trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    return line
 
 
 def _properties(module: ModuleType) -> Iterator[tuple[str, pt.SubgraphProperty]]:
-    """By name, what the file itself defines: a selector that a property of the file makes is taken for part of it."""
+    """The properties and selectors that the file itself defines, by name; a selector that a property of the file makes
+    belongs to it.
+    """
     defined = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
     properties = [(name, value) for name, value in defined if _is_own(value, pt.SubgraphProperty, module)]
     for name, value in properties:

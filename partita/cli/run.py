@@ -34,7 +34,7 @@ EXAMPLE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser, package=True)
     add_devices(parser)
     inputs = parser.add_argument_group("inputs and outputs")
@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Compile, run, check, measure."""
+    """Compile the model, run it, and check and measure it as asked."""
     for path in (arguments.output, arguments.trace, arguments.report):
         writable(path, arguments.model)
     graph, model = load_model(arguments, screen, config_of(arguments.config, arguments.devices))
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _original(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.Graph | None:
-    """What to check against: nothing if no check was asked for."""
+    """The graph to check against; None if no check was asked for."""
     if arguments.against:
         return unplaced(read_graph(arguments.against, screen, dict(arguments.shape), arguments.params))
     return unplaced(graph, "Name the model that it was made from: --against MODEL") if arguments.check else None
@@ -148,7 +148,7 @@ def _write(
 
 
 def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> None:
-    """What `np.load` reads: arrays by name. Nothing is pickled."""
+    """Write arrays by name as `np.load` reads them. Nothing is pickled."""
     for name, value in zip(names, outputs):
         if not isinstance(value, np.ndarray):
             raise WriteError(
@@ -163,7 +163,7 @@ def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> No
 
 def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
     """Each output in a few numbers."""
-    found = []
+    rows = []
     for (name, kind), value in zip(model.properties.outputs, outputs):
         row: dict[str, Any] = {"name": name, "type": str(kind)}
         if isinstance(value, np.ndarray):
@@ -171,14 +171,14 @@ def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
             if value.size and value.dtype.kind in "fiub":
                 wide = value.astype(np.float64)
                 row |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _show(
     model: pt.CompiledModel, data: dict[str, Any], checked: list[Difference], tolerance: float, profile: pt.Profile | None,
     slowest: int, screen: Screen,
-) -> None:  # fmt: skip
+) -> None:
     columns = ("output", "type", "min", "mean", "max")
     rows = []
     for row in data["outputs"]:

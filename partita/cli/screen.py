@@ -1,4 +1,4 @@
-"""Where everything goes that a verb has to say: results to stdout, as tables or as JSON; progress and warnings to stderr.
+"""The output of a verb: results go to stdout, as tables or as JSON; progress and warnings to stderr.
 
 Names come from models, which may be hostile: no control character of theirs reaches the terminal."""
 
@@ -29,25 +29,25 @@ DEBUG = "PARTITA_DEBUG"
 
 @attrs.frozen(slots=True)
 class Screen:
-    """One run's output."""
+    """The output of one run."""
 
     as_json: bool = False
     """One JSON object in place of tables?"""
     quiet: bool = False
     """No progress?"""
 
-    def show(self, *things: RenderableType) -> None:
+    def show(self, *items: RenderableType) -> None:
         """Tables, or lines of text, on stdout; nothing where JSON was asked for."""
         if self.as_json:
             return
         console = _console(sys.stdout)
-        for thing in things:
-            title = getattr(thing, "title", None)
-            if title is not None and not isinstance(thing, str):
+        for item in items:
+            title = getattr(item, "title", None)
+            if title is not None and not isinstance(item, str):
                 console.print(_Clean(title), soft_wrap=True)  # a table folds its title at its own width
-                setattr(thing, "title", None)  # noqa: B010  only tables have one
-            _squeeze(thing, console)
-            console.print(_Clean(thing), soft_wrap=isinstance(thing, str))
+                setattr(item, "title", None)  # noqa: B010  only tables have one
+            _squeeze(item, console)
+            console.print(_Clean(item), soft_wrap=isinstance(item, str))
 
     def write_json(self, data: Any) -> None:
         """The result as data on stdout; nothing unless JSON was asked for."""
@@ -55,12 +55,12 @@ class Screen:
             print(json.dumps(_plain(data), indent=1, allow_nan=False))
 
     def say(self, text: str) -> None:
-        """Progress: a line on stderr."""
+        """Print a line of progress on stderr."""
         if not self.quiet:
             _print_line(text, "dim")
 
     def warn(self, text: str) -> None:
-        """What the user should know about the result: a line on stderr."""
+        """Print what the user should know about the result as a line on stderr."""
         _print_line(f"warning: {text}", "yellow")
 
     def fail(self, text: str, data: Mapping[str, Any]) -> None:
@@ -78,13 +78,13 @@ def table(
 
     from graph.words import shortened
 
-    made = Table(title=Text(title))
+    grid = Table(title=Text(title))
     on_the_right = set(right)
     for column in columns:
-        made.add_column(column, justify="right" if column in on_the_right else "left", overflow="fold")
+        grid.add_column(column, justify="right" if column in on_the_right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(shortened(str(cell))) for cell in row))
-    return made
+        grid.add_row(*(Text(shortened(str(cell))) for cell in row))
+    return grid
 
 
 def _console(stream: TextIO) -> Console:
@@ -106,15 +106,15 @@ def _print_line(text: str, style: str) -> None:
     _console(sys.stderr).print(_Clean(Text.assemble((head + colon, style), rest)), soft_wrap=True)
 
 
-def _squeeze(thing: RenderableType, console: Console) -> None:
+def _squeeze(item: RenderableType, console: Console) -> None:
     """A table of many columns that is too wide for the terminal goes without its frame: fewer cells are folded."""
     from rich.table import Table
 
-    if not isinstance(thing, Table) or len(thing.columns) < MANY:
+    if not isinstance(item, Table) or len(item.columns) < MANY:
         return
-    if console.measure(thing, options=console.options.update(width=10_000)).maximum > console.width:
-        thing.box = None
-        thing.padding = (0, 2, 0, 0)
+    if console.measure(item, options=console.options.update(width=10_000)).maximum > console.width:
+        item.box = None
+        item.padding = (0, 2, 0, 0)
 
 
 class _Clean:
@@ -137,7 +137,7 @@ def _printable(text: str) -> str:
 
 
 def _plain(data: Any) -> Any:
-    """What JSON can say: NaN and the infinities become null."""
+    """The value as JSON can say it: NaN and the infinities become null."""
     if isinstance(data, Mapping):
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

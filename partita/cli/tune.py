@@ -21,7 +21,7 @@ EXAMPLE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the verb's options."""
     add_model(parser)
     add_devices(parser)
     parser.add_argument(
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Compile, measure, tell."""
+    """Compile the model, measure its kernels, and show what was found."""
     model = compiled(
         load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices)
     )

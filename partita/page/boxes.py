@@ -21,7 +21,7 @@ LONGEST = 160
 """Longer texts are cut."""
 
 MOST_DETAILS = 24
-"""So many weights and attributes of a node are listed."""
+"""The number of weights and attributes that are listed for a node."""
 
 
 class Boxes:
@@ -61,51 +61,54 @@ class Boxes:
             self.edges.append((value, box))
 
     def _graph(self, graph: Graph, parent: int, place: str, bound: Mapping[Node, int]) -> list[int]:
-        """Draw the nodes; `bound` has the values that inputs of a body stand for. -> the outputs' values."""
-        made: dict[NodeEntry, int] = {}
+        """Draw the nodes.
+
+        `bound` has the values that inputs of a body stand for. Returns the numbers of the outputs' values.
+        """
+        values: dict[NodeEntry, int] = {}
         for node in graph.nodes:
             if node.is_constant:
                 continue
             if node in bound:
-                made[NodeEntry(node)] = bound[node]
+                values[NodeEntry(node)] = bound[node]
             elif node.subgraph is not None:
-                self._call(node, parent, place, made)
+                self._call(node, parent, place, values)
             else:
-                self._node(node, parent, place, made)
-        return [made.get(entry, NOWHERE) for entry in graph.outputs]
+                self._node(node, parent, place, values)
+        return [values.get(entry, NOWHERE) for entry in graph.outputs]
 
-    def _node(self, node: Node, parent: int, place: str, made: dict[NodeEntry, int]) -> None:
+    def _node(self, node: Node, parent: int, place: str, values: dict[NodeEntry, int]) -> None:
         kind = "input" if node.is_variable else "op"
         here = "" if node.is_variable else node.affinity or place
         box = self._add(Item(kind, node.name, op_name(node) or "input", parent, here, _details(node)))
         for entry in node.reads:
-            self._edge(made.get(entry, NOWHERE), box)
+            self._edge(values.get(entry, NOWHERE), box)
         for name, body in node.bodies:
             inner = self._add(Item("body", name, _contents(body), box, here))
             formal = len(body.inputs) - len(node.captures)
-            captured = [made.get(entry, NOWHERE) for entry in node.captures]
+            captured = [values.get(entry, NOWHERE) for entry in node.captures]
             self._graph(body, inner, here, dict(zip(body.inputs[formal:], captured)))
-        self._values(node, box, made)
+        self._values(node, box, values)
 
-    def _values(self, node: Node, box: int, made: dict[NodeEntry, int]) -> None:
+    def _values(self, node: Node, box: int, values: dict[NodeEntry, int]) -> None:
         for entry in node.outputs:
-            made[entry] = len(self.values)
+            values[entry] = len(self.values)
             self.values.append(Value(box, entry.name, "" if entry.type is None else str(entry.type), nbytes(entry.type)))
 
-    def _call(self, node: Node, parent: int, place: str, made: dict[NodeEntry, int]) -> None:
+    def _call(self, node: Node, parent: int, place: str, values: dict[NodeEntry, int]) -> None:
         assert node.subgraph is not None
         here = node.affinity or self._places.get(node.name) or place
         box = self._add(Item("call", node.name, _contents(node.subgraph), parent, here, _details(node)))
         if parent == NOWHERE:
             self.calls.append((box, node))
-        bound = [NOWHERE if entry is None else made.get(entry, NOWHERE) for entry in node.inputs]
+        bound = [NOWHERE if entry is None else values.get(entry, NOWHERE) for entry in node.inputs]
         body = node.subgraph
         if len(self.items) + len(body.nodes) > MOST_OPS or len(body.inputs) != len(bound):
             for value in bound:
                 self._edge(value, box)
-            self._values(node, box, made)
+            self._values(node, box, values)
             return
-        made.update(zip(node.outputs, self._graph(body, box, here, dict(zip(body.inputs, bound)))))
+        values.update(zip(node.outputs, self._graph(body, box, here, dict(zip(body.inputs, bound)))))
 
 
 def op_name(node: Node) -> str:
@@ -124,7 +127,7 @@ def nbytes(kind: Type | None) -> int:
 
 
 def count_ops(body: Graph) -> int:
-    """The ops of a body."""
+    """How many ops a body has."""
     return sum(node.is_op for node in body.nodes)
 
 

@@ -21,11 +21,11 @@ from partition import AffinityProperty, PartitionReport, Plan
 from passes import apply_pass
 
 Subject = Graph | Plan | Placement | CompiledModel
-"""What a page can show."""
+"""The kinds of objects that a page can show."""
 
 
 def collect(subject: Subject, profile: Profile | None = None, placement: Placement | None = None) -> Scene:
-    """Everything that the page shows. Linear, save for the sorting."""
+    """Everything that the page shows. Linear, but for the sorting."""
     if isinstance(subject, CompiledModel):
         return _of_model(subject, profile)
     if isinstance(subject, Placement):
@@ -52,27 +52,27 @@ def _placed_on(placement: Placement) -> str:
 
 
 def _of_model(model: CompiledModel, profile: Profile | None) -> Scene:
-    made = _Collector(model.graph, f"compiled for {', '.join(model.properties.devices) or 'no device'}", profile)
-    add_kernels(made.boxes, model)
+    collector = _Collector(model.graph, f"compiled for {', '.join(model.properties.devices) or 'no device'}", profile)
+    add_kernels(collector.boxes, model)
     seconds = {unit.name: unit.seconds for unit in model.units}
     report = model.report
     if isinstance(report, CompileReport):
-        made.notes += [*report.notes, *move_lines(report.moves)]
-        return made.scene(placement=report.placement, partition=report.partition, seconds=seconds)
-    made.notes += report.notes
-    return made.scene(imported=report.data.get("placement", {}), seconds=seconds)
+        collector.notes += [*report.notes, *move_lines(report.moves)]
+        return collector.scene(placement=report.placement, partition=report.partition, seconds=seconds)
+    collector.notes += report.notes
+    return collector.scene(imported=report.data.get("placement", {}), seconds=seconds)
 
 
 class _Collector:
     """Gathers the parts of one scene."""
 
     def __init__(self, graph: Graph, subtitle: str, profile: Profile | None) -> None:
-        found = graph.attrs.get("partition_report")
+        report = graph.attrs.get("partition_report")
         self.notes: list[str] = []
         self.graph = graph = self._typed(graph)
         self.subtitle = subtitle
         self.profile = profile
-        self.partition: PartitionReport | None = found if isinstance(found, PartitionReport) else None
+        self.partition: PartitionReport | None = report if isinstance(report, PartitionReport) else None
         chosen = zip(self.partition.calls, self.partition.groups, strict=True) if self.partition else ()
         self.boxes = Boxes(graph, {call: group.device or group.property for call, group in chosen})
 
@@ -147,6 +147,6 @@ class _Collector:
 
     def _places(self, placement: Placement | None) -> tuple[str, ...]:
         """Devices in the order in which they were asked, then the others by how much is there."""
-        found = Counter(item.place for item in self.boxes.items if item.kind == "op" and item.place)
+        counts = Counter(item.place for item in self.boxes.items if item.kind == "op" and item.place)
         asked = () if placement is None else placement.devices
-        return tuple(dict.fromkeys([*asked, *(place for place, _ in found.most_common()), OUTSIDE]))
+        return tuple(dict.fromkeys([*asked, *(place for place, _ in counts.most_common()), OUTSIDE]))

@@ -21,7 +21,7 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
         for i in inside.get(box, ()) if kernels else ():
             if i not in kernel_of and len(sources.get(i, ())) == 1:
                 (source,) = sources[i]
-                if source in kernel_of:  # its numbers were folded into those of what it reads
+                if source in kernel_of:  # the op was folded into the constants of the ops that it reads
                     kernel_of[i] = kernel_of[source]
         members: dict[int, list[int]] = {}
         for i, k in sorted(kernel_of.items()):
@@ -32,11 +32,11 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
 
 
 def _sources(boxes: Boxes) -> dict[int, set[int]]:
-    """For each box those that it reads from."""
-    found: dict[int, set[int]] = {}
+    """For each box the boxes that it reads from."""
+    sources: dict[int, set[int]] = {}
     for value, reader in boxes.edges:
-        found.setdefault(reader, set()).add(boxes.values[value].source)
-    return found
+        sources.setdefault(reader, set()).add(boxes.values[value].source)
+    return sources
 
 
 def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Borders and refusals, told of boxes instead of names."""
+"""Borders and refusals, with the boxes of the page instead of names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from partita.page.scene import Refusal, Wall
 from partition import PartitionReport
 
 MOST_WAYS = 20
-"""For so many borders the way of the cycle is searched for; each search is linear."""
+"""The number of borders for which the way of the cycle is searched; each search is linear."""
 
 
 def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
-    """The borders whose two ends are drawn. Those of graph inputs say nothing that is not seen."""
+    """The borders whose two ends are drawn.
+
+    Borders of graph inputs are left out, because they say nothing that is not seen.
+    """
     calls = dict(zip([group.name for group in report.groups], report.calls, strict=True))
-    made = []
+    borders = []
     ways = MOST_WAYS
     for border in report.borders:
         if border.rule == "input" or border.producer not in by_name or border.consumer not in by_name:
@@ -27,8 +30,8 @@ def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
             way = report.cycle_path(border)
             text += f" (the way: {' → '.join(way)})" if way else ""
         ends = by_name[border.producer], by_name[border.consumer]
-        made.append(Wall(*ends, calls.get(border.inside, border.inside), border.rule, text))
-    return made
+        borders.append(Wall(*ends, calls.get(border.inside, border.inside), border.rule, text))
+    return borders
 
 
 def outside(report: PartitionReport, by_name: Mapping[str, int]) -> list[Refusal]:
@@ -58,10 +61,10 @@ def refused_in(refusals: Mapping[str, Mapping[str, str]], by_name: Mapping[str, 
 
 
 def _grouped(rows: Iterator[tuple[str, str, str, str]], by_name: Mapping[str, int]) -> list[Refusal]:
-    found: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    members: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for name, *reason in rows:
         if name in by_name:
             what, rule, text = reason
-            found[what, rule, text].append(by_name[name])
-    made = [Refusal(*reason, tuple(items)) for reason, items in found.items()]
-    return sorted(made, key=lambda refusal: -len(refusal.items))
+            members[what, rule, text].append(by_name[name])
+    refusals = [Refusal(*reason, tuple(items)) for reason, items in members.items()]
+    return sorted(refusals, key=lambda refusal: -len(refusal.items))

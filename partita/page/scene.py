@@ -1,4 +1,4 @@
-"""What the page shows, as plain records, and their form as JSON: a list for each field, texts written once."""
+"""What the page shows, as plain records. In their JSON form each field is a list, and each text is written once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Item:
     name: str
     """The node's name."""
     label: str
-    """What it is: the op, or what is inside."""
+    """The op, or a few words on what is inside."""
     parent: int
     """The item that holds it; -1: none."""
     place: str = ""
-    """What it is coloured by: its device, else the property that chose its subgraph."""
+    """What its colour stands for: its device, or else the property that chose its subgraph."""
     details: tuple[str, ...] = ()
     """Its weights and attributes, a line each."""
     us: float = NOWHERE
@@ -36,7 +36,7 @@ class Item:
 
 @attrs.frozen(slots=True)
 class Value:
-    """What one item makes and others read."""
+    """A value that one item makes and others read."""
 
     source: int
     """The item that makes it."""
@@ -80,7 +80,7 @@ class Refusal:
 
 @attrs.frozen(slots=True)
 class Transfer:
-    """What goes from one place to another."""
+    """The values that go from one device or property to another."""
 
     source: str
     """From where."""
@@ -99,11 +99,11 @@ class Bar:
     """A stretch of a run: a subgraph, a copy, or a kernel inside."""
 
     name: str
-    """What ran."""
+    """The name of what ran."""
     what: str
     """Its op, or what ran it."""
     place: str
-    """Where."""
+    """The device that ran it."""
     start_us: float
     """When it began."""
     us: float
@@ -116,7 +116,7 @@ class Bar:
 
 @attrs.frozen(slots=True)
 class Subgraph:
-    """One call."""
+    """One subgraph that became a call."""
 
     item: int
     """Its box."""
@@ -128,7 +128,7 @@ class Subgraph:
 
 @attrs.frozen(slots=True, eq=False)
 class Scene:
-    """All that the page needs."""
+    """Everything that the page needs."""
 
     title: str
     """The model's name."""
@@ -141,11 +141,11 @@ class Scene:
     facts: tuple[tuple[str, str], ...]
     """The overview: what, how much."""
     notes: tuple[str, ...]
-    """What else happened."""
+    """Notes about whatever else happened."""
     items: list[Item]
     """The boxes."""
     values: list[Value]
-    """What they make."""
+    """The values that the items make."""
     edges: list[tuple[int, int]]
     """Numbers of a value and of an item that reads it."""
     walls: list[Wall]
@@ -153,15 +153,15 @@ class Scene:
     refusals: list[Refusal]
     """Reasons, those of most items first."""
     transfers: list[Transfer]
-    """What crosses from place to place."""
+    """The values that go from one device or property to another."""
     subgraphs: list[Subgraph]
     """The calls, in order."""
     bars: list[Bar]
     """The run, in order."""
     run: str
-    """What was run on; empty where nothing was."""
+    """The inputs of the run that was profiled; empty where there is no profile."""
     total_us: float
-    """What the run took."""
+    """The microseconds of the run."""
 
     def to_json(self) -> str:
         """The scene as JSON. A field of a list of records is a list of its own; texts are numbers of `texts`."""
@@ -189,7 +189,7 @@ class Scene:
 
 
 class _Texts:
-    """Every text once."""
+    """A table in which every text stands once."""
 
     def __init__(self) -> None:
         self.listed: list[str] = []

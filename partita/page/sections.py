@@ -23,7 +23,7 @@ SCREENFUL = 300
 
 
 def add_sections(boxes: Boxes) -> None:
-    """Cut every box with too many inside, then the sections, until none has. O(n log n)."""
+    """Cut every box with too many items inside, then the sections in it, until none has too many. O(n log n)."""
     items = boxes.items
     inside = children(items)
     scopes = _scopes(items)
@@ -39,48 +39,50 @@ def add_sections(boxes: Boxes) -> None:
         members = [members[i] for i in order]
         rank = {old: new for new, old in enumerate(order)}
         edges = [(rank[u], rank[v]) for u, v in edges if u >= 0 and v >= 0]
-        made = []
+        sections = []
         for start, stop in _stretches(len(members), edges):
             section = members[start:stop]
             contents = counted(len(section), "box", "boxes")
             items.append(Item("section", _name(scopes, section, start), contents, parent, _place(items, section)))
-            made.append(len(items) - 1)
+            sections.append(len(items) - 1)
             for box in section:
-                items[box].parent = made[-1]
+                items[box].parent = sections[-1]
             scopes.append(scopes[section[0]])
-        inside[parent] = made
+        inside[parent] = sections
         waiting.append(parent)
 
 
 def children(items: Sequence[Item]) -> dict[int, list[int]]:
     """The boxes in each box, in order."""
-    found: dict[int, list[int]] = {}
+    inside: dict[int, list[int]] = {}
     for i, item in enumerate(items):
-        found.setdefault(item.parent, []).append(i)
-    return found
+        inside.setdefault(item.parent, []).append(i)
+    return inside
 
 
 def positions(items: Sequence[Item], parent: int, members: Sequence[int]) -> list[int]:
-    """For each item the place, among these members, of the one that it is in; -1: it is in none of them."""
-    found: list[int | None] = [None] * len(items)
-    found_outside = NOWHERE
-    for place, box in enumerate(members):
-        found[box] = place
+    """For each item the position, among these members, of the member that holds it; -1 where no member does."""
+    result: list[int | None] = [None] * len(items)
+    outside = NOWHERE
+    for position, box in enumerate(members):
+        result[box] = position
     for start in range(len(items)):
         chain = []
         at = start
-        while at >= 0 and at != parent and found[at] is None:
+        while at >= 0 and at != parent and result[at] is None:
             chain.append(at)
             at = items[at].parent
-        known = found[at] if at >= 0 and at != parent else None
+        known = result[at] if at >= 0 and at != parent else None
         for box in chain:
-            found[box] = found_outside if known is None else known
-    return [found_outside if place is None else place for place in found]
+            result[box] = outside if known is None else known
+    return [outside if position is None else position for position in result]
 
 
 def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The numbers below `count` in an order that the edges agree with, the lowest of the ready ones first. Those on a cycle,
-    which there should be none of, come last."""
+    """The numbers below `count` in an order that the edges agree with, the lowest of the ready ones first.
+
+    Numbers on a cycle, which there should not be, come last.
+    """
     readers: list[set[int]] = [set() for _ in range(count)]
     for u, v in edges:
         if u >= 0 and v >= 0 and u != v:
@@ -93,41 +95,41 @@ def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _stretches(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut 0..count at the places that the fewest edges cross, each stretch as long as it may be and no shorter than it must."""
+    """Cut 0..count where the fewest edges cross, each stretch as long as it may be and no shorter than it must."""
     change = [0] * (count + 1)
     for u, v in edges:
         if u < v:
             change[u + 1] += 1
             change[v + 1] -= 1
     crossing = list(accumulate(change))  # crossing[i]: the edges from before i to i and after
-    found = []
+    stretches = []
     start = 0
     while count - start > LONGEST:
         last = min(start + LONGEST, count - SHORTEST)
         stop = min(range(start + SHORTEST, last + 1), key=lambda i: (crossing[i], -i))
-        found.append((start, stop))
+        stretches.append((start, stop))
         start = stop
-    return [*found, (start, count)]
+    return [*stretches, (start, count)]
 
 
 def _name(scopes: Sequence[str], section: Sequence[int], start: int) -> str:
     """The scopes of the first and of the last op in it, if ops are named by scopes; else its boxes' numbers."""
-    found = [scopes[box] for box in section if scopes[box]]
-    if not found:
+    shown = [scopes[box] for box in section if scopes[box]]
+    if not shown:
         return f"{start + 1}–{start + len(section)}"
-    return found[0] if found[0] == found[-1] else f"{found[0]} … {found[-1]}"
+    return shown[0] if shown[0] == shown[-1] else f"{shown[0]} … {shown[-1]}"
 
 
 def _scopes(items: Sequence[Item]) -> list[str]:
-    """For each box what the name of its first op says before the last / or dot."""
-    found = [""] * len(items)
+    """For each box the scope of its first op: its name up to the last slash or dot."""
+    names = [""] * len(items)
     for i, item in enumerate(items):
         if item.kind == "op":
             scope = item.name[: max(item.name.rfind("/"), item.name.rfind("."), 0)].strip("/.")
-            while i >= 0 and not found[i]:
-                found[i] = scope
+            while i >= 0 and not names[i]:
+                names[i] = scope
                 i = items[i].parent
-    return found
+    return names
 
 
 def _place(items: Sequence[Item], section: Sequence[int]) -> str:

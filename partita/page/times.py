@@ -1,4 +1,4 @@
-"""A profile, told of boxes: the bars of the run, and what each box took."""
+"""A profile on the page: the bars of the run, and the time that each box took."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Bar, Item
 
 MOST_BARS = 20_000
-"""So many bars at most; beyond, only the steps of the run are shown."""
+"""The most bars that are shown; if there were more, only the steps of the run are shown."""
 
 
 def add_times(boxes: Boxes, profile: Profile) -> list[Bar]:

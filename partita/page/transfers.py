@@ -1,4 +1,4 @@
-"""What crosses from place to place: how many values, how many bytes."""
+"""The values that go from one device or property to another: how many, and how many bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from partita.page.boxes import Boxes
 from partita.page.scene import Transfer
 
 OUTSIDE = "outside"
-"""The place of ops that are on no device and in no subgraph."""
+"""Stands for the device of ops that are on no device and in no subgraph."""
 
 
 def transfers(boxes: Boxes) -> list[Transfer]:
-    """For each pair of places, the values that one makes and the other reads; a value read twice there counts once."""
+    """For each pair of devices or properties, the values that one makes and the other reads; a value that is read
+    twice counts once.
+    """
     items, values = boxes.items, boxes.values
     crossing: dict[tuple[str, str], set[int]] = defaultdict(set)
     for value, reader in boxes.edges:
@@ -22,9 +24,9 @@ def transfers(boxes: Boxes) -> list[Transfer]:
             continue
         if source.place != target.place:
             crossing[source.place or OUTSIDE, target.place or OUTSIDE].add(value)
-    found = []
+    rows = []
     for (source_place, target_place), crossed in crossing.items():
         sizes = [values[value].nbytes for value in crossed]
         known = [size for size in sizes if size >= 0]
-        found.append(Transfer(source_place, target_place, len(sizes), sum(known), len(sizes) - len(known)))
-    return sorted(found, key=lambda row: (-row.nbytes, row.source, row.target))
+        rows.append(Transfer(source_place, target_place, len(sizes), sum(known), len(sizes) - len(known)))
+    return sorted(rows, key=lambda row: (-row.nbytes, row.source, row.target))

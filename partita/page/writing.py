@@ -18,7 +18,7 @@ POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; worker-src blob:; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""What a browser lets the page do: run this one program, use these styles, and nothing more."""
+"""The rules that let a browser run this one program and use these styles, and nothing more."""
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -37,8 +37,7 @@ def test_what_only_a_dead_node_of_a_body_read_is_dead_too() -> None:
             else_branch=graph e(p: float32[2], q: float32[2]) -> (v) { v = Neg(q) },
           } captures(a, b)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2], c: bool[]) -> (y) {
           b = Abs(x)
           y = If(c) {
@@ -59,8 +58,7 @@ def test_the_body_of_a_call_keeps_its_inputs() -> None:
           s = Neg(p)
         }
         graph net(x: float32[2]) -> (y) { y = call body(x, x) }
-        """,
-        """
+        ""","""
         func body(p: float32[2], q: float32[2]) -> (r) { r = Relu(q) }
         graph net(x: float32[2]) -> (y) { y = call body(x, x) }
         """,

@@ -24,8 +24,7 @@ def test_a_chain_of_constants() -> None:
           d = Add(c, x)
           y = Relu(d)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[3]) -> (y) {
           c = const float32[3] [0.0, 0.0, 0.0] name=sum
           d = Add(c, x)
@@ -52,8 +51,7 @@ def test_several_outputs() -> None:
           p, q = Split(a) {axis=0, num_outputs=2} name=parts
           r = Add(q, x)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[1]) -> (p, r) {
           q = const float32[1] [4.0]
           p = const float32[1] [3.0]
@@ -77,8 +75,7 @@ def test_shape_arithmetic_folds_on_known_sizes() -> None:
           target = Concat(n1, rest) {axis=0}
           y = Reshape(x, target)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2, 3, 4, 4]) -> (y) {
           target = const int64[2] [2, -1]
           y = Reshape(x, target)
@@ -104,8 +101,7 @@ def test_known_elements_fold_although_others_are_symbols() -> None:
           d = Gather(s2, from_end)
           e = Size(x)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[N, 3, H, 8]) -> (a, b, c, d, e) {
           a = const int64[] 3
           b = const int64[1] [8]
@@ -205,8 +201,7 @@ def test_a_constant_condition_decides_an_if() -> None:
           } captures(a) name=choice
           y = Abs(y0)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2]) -> (y) {
           a = Neg(x)
           one = const float32[1] [1.0]
@@ -230,8 +225,7 @@ def test_bodies_fold_too() -> None:
             else_branch=graph e(q: float32[2]) -> (b) { b = Neg(q) },
           } captures(x)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2], c: bool[]) -> (y) {
           y = If(c) {
             then_branch=graph t(q: float32[2]) -> (r) { two = const float32[1] [2.0]
@@ -256,8 +250,7 @@ def test_constants_go_into_the_bodies_that_capture_them() -> None:
             else_branch=graph e(q: float32[2], z: int64[1]) -> (b) { b = Neg(q) },
           } captures(x, minus)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2], c: bool[]) -> (y) {
           y = If(c) {
             then_branch=graph t(q: float32[2]) -> (a) { two = const int64[1] [2]

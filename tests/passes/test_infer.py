@@ -31,8 +31,7 @@ def test_types_follow_from_the_inputs_and_symbols_stay() -> None:
           y = Flatten(c)
           s = Shape(y)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[N, 3, 8, 8]) -> (y, s) {
           w = const float32[4, 3, 1, 1] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
           c = Conv(x, w) : float32[N, 4, 8, 8]
@@ -57,8 +56,7 @@ def test_values_propagate_into_shapes() -> None:
           target = Concat(n, rest) {axis=0}
           y = Reshape(x, target)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[N, 4, 5]) -> (y) {
           s = Shape(x) : int64[3]
           zero = const int64[1] [0]
@@ -79,8 +77,7 @@ def test_shapes_given_hold_wherever_their_symbol_stands() -> None:
         graph net(x: float32[N, T], m: float32[N, 1]) -> (y) {
           y = Mul(x, m)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[4, T], m: float32[4, 1]) -> (y) {
           y = Mul(x, m) : float32[4, T]
         }
@@ -106,8 +103,7 @@ def test_bodies_get_their_types() -> None:
             },
           } captures(x)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2, N], n: int64[], c: bool[]) -> (y, z, s) {
           y = If(c) {
             then_branch=graph t(q: float32[2, N]) -> (a) { a = Relu(q) : float32[2, N] },
@@ -141,8 +137,7 @@ def test_calls_in_and_out() -> None:
           y = Relu(a)
           again = Relu(b)
         }
-        """,
-        """
+        ""","""
         func inner(p: float32[2, 6]) -> (q) { q = Relu(p) : float32[2, 6] }
         func body(z: float32[2, 6], s: int64[2]) -> (r) {
           n = call inner(z) : float32[2, 6]
@@ -285,8 +280,7 @@ def test_a_value_of_unknown_type_contradicts_nothing(untold: None) -> None:
           z = If(c) { then_branch=graph t(p) -> (u) { u = Neg(p) }, else_branch=graph e(p) -> (v) { v = Abs(p) } } captures(a)
           t = Relu(x)
         }
-        """,
-        """
+        ""","""
         func f(p) -> (q) { q = Relu(p) }
         graph net(x: float32[2], c: bool[]) -> (y, z, t) {
           a = my::Untold(x)
@@ -317,8 +311,7 @@ def test_ops_at_which_onnx_would_crash(untold: None) -> None:
           y = RegexFullMatch(a) {pattern="a"}
           z = RegexFullMatch(s) {pattern="a"}
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2], s: string[3]) -> (y, z) {
           a = my::Untold(x)
           y = RegexFullMatch(a) {pattern="a"}

@@ -24,8 +24,7 @@ def test_equal_nodes_and_constants_become_one() -> None:
           d = Add(b, eins)
           e = Mul(c, d)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2]) -> (e, again=a) {
           a = Relu(x)
           one = const float32[1] [1.0]

@@ -23,8 +23,7 @@ def test_inline_functions() -> None:
           k = call body(x)
           y = Abs(k)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2]) -> (y) {
           n = Neg(x)
           r = Relu(n)

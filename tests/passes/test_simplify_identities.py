@@ -19,8 +19,7 @@ def test_identities_and_dropout() -> None:
           d = Relu(b)
           e = Neg(b)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2, 3]) -> (e, f=d) {
           d = Relu(x) : float32[2, 3]
           e = Neg(x) : float32[2, 3]
@@ -36,8 +35,7 @@ def test_an_output_may_become_an_input_and_stay_twice() -> None:
         graph net(x: float32[2, 3], unused: int64[1]) -> (a=a, b=a, x=x) {
           a = Identity(x)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2, 3], unused: int64[1]) -> (a=x, b=x, x=x) {
         }
         """,
@@ -171,8 +169,7 @@ def test_two_transposes_or_reshapes_become_one() -> None:
           d = Reshape(c, two)
           e = Reshape(c, copy)
         }
-        """,
-        """
+        ""","""
         graph net(x: float32[2, 3, 4]) -> (b, d, e) {
           one = const int64[2] [4, 6]
           two = const int64[2] [-1, 2]
@@ -224,8 +221,7 @@ def test_bodies_are_simplified_too() -> None:
           } captures(x)
           k = call body(x)
         }
-        """,
-        """
+        ""","""
         func body(z: float32[2]) -> (r) {
           r = Neg(z) : float32[2]
         }

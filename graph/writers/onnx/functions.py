@@ -143,8 +143,7 @@ class FunctionWriter(LevelWriter):
         self.constants: list[tuple[str, str] | None] = []
         """For each, the body's constant that it stands for; None for a constant of a call inside the body."""
         self.outputs: list[tuple[str, str, int]] = []
-        """For each output its own name, whether it is an output, an input or a constant, and the number among those.
-        """
+        """For each output its own name, whether it is an output, an input or a constant, and the number among those."""
         self._write(node)
 
     def _write(self, node: Node) -> None:

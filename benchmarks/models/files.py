@@ -18,7 +18,7 @@ FROM_TORCH = ("bert", "vit", "gpt2")
 
 ZOO = (
     "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512",
-)  # fmt: skip
+)
 """The light models inside the `onnx` package, their weights drawn anew."""
 
 NAMES = (*ZOO, *FROM_TORCH, *OWN)
@@ -39,7 +39,7 @@ class Model:
     """The ONNX file."""
 
     def inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
-        """What it is fed."""
+        """Random values for the model's inputs."""
         return read_inputs(self.path, seed)
 
 
@@ -66,7 +66,7 @@ def model(name: str, batch: int = 1) -> Model:
 
 
 def _maker(name: str) -> Callable[[int, Path], None]:
-    """What writes the model of that name."""
+    """The function that writes the model of that name."""
     if name in FROM_TORCH:
         return lambda batch, path: _export(name, batch, path)
     return lambda batch, path: _save(zoo_model(name, batch) if name in ZOO else OWN[name](batch), path)
@@ -109,19 +109,19 @@ def _array(value: object, random: np.random.Generator) -> np.ndarray:
     return random.integers(0, 2 if "type" in value.name else 20_000, shape)
 
 
-def check(made: Model) -> str:
-    """Show that the model computes: finite outputs that differ from place to place and from input to input."""
+def check(case_model: Model) -> str:
+    """Show that the model computes: finite outputs that differ from element to element and from input to input."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(made.path, options, providers=["CPUExecutionProvider"])
-    first, second = (session.run(None, made.inputs(seed)) for seed in (0, 1))
+    session = onnxruntime.InferenceSession(case_model.path, options, providers=["CPUExecutionProvider"])
+    first, second = (session.run(None, case_model.inputs(seed)) for seed in (0, 1))
     said = []
     for one, other in zip(first, second, strict=True):
         largest, deviation = np.abs(one).max(), one.std()
         change = np.abs(one - other).max() / largest
         said.append(f"largest output {largest:.3g}, deviation {deviation:.3g}, another input changes it by {change:.2g}")
         if not (np.isfinite(one).all() and deviation > 0 and change > 1e-2):
-            raise ValueError(f"{made.path} computes nothing worth comparing: {said[-1]}")
+            raise ValueError(f"{case_model.path} computes nothing worth comparing: {said[-1]}")
     return "; ".join(said)
