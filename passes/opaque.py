@@ -5,6 +5,7 @@ is one node of which only its inputs and outputs show."""
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -87,8 +88,11 @@ _asked = _Asked()
 
 @lru_cache(maxsize=1)
 def _declare() -> None:
-    """Tell ONNX of the opaque op, once."""
-    from onnx.defs import OpSchema, register_schema
+    """Tell ONNX of the opaque op, once.
+
+    ONNX has to forget it before the interpreter ends: up to 1.19 it takes the op's Python function apart when the process exits,
+    waits for the interpreter's lock, and hangs."""
+    from onnx.defs import OpSchema, deregister_schema, register_schema
 
     formal, many = OpSchema.FormalParameter, OpSchema.FormalParameterOption.Variadic
     schema = OpSchema(
@@ -104,6 +108,7 @@ def _declare() -> None:
     )
     schema.set_type_and_shape_inference_function(_infer)
     register_schema(schema)
+    atexit.register(deregister_schema, OPAQUE, 1, OPAQUE_DOMAIN)
 
 
 def _infer(context: Any) -> None:

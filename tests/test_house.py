@@ -99,6 +99,7 @@ ROOMS = {
         engines
         placement
         cache
+        isolation
         interface
         arrays
         process

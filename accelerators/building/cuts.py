@@ -10,6 +10,7 @@ import attrs
 from accelerators.errors import CompileError, asking
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
+from accelerators.isolation import in_its_place
 from graph.node import Node
 
 
@@ -43,7 +44,7 @@ def cut_apart(call: Node, device: Device, config: Mapping[str, Any]) -> Failure 
     if not _depends_on_neighbours(accelerator):
         return None
     with asking(f"query of device {device.label!r}"):
-        answers = accelerator.configured(config).query(call.subgraph)
+        answers = in_its_place(accelerator, config).configured(config).query(call.subgraph)
     refused = {name: answer for name, answer in answers.items() if answer is not True}
     if not refused:
         return None

@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from accelerators.building.laid_out import run_laid_out
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from accelerators.interface.laid_out import run_laid_out
 from accelerators.process.forking import Guard
 from graph.errors import PartitaError
 from graph.graph import Graph

@@ -11,15 +11,16 @@ from typing import Any
 import attrs
 
 from accelerators.arrays.layout import HOST
-from accelerators.building.laid_out import run_laid_out
 from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
 from accelerators.cache.compiling import compile_cached
 from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.compile_now import compile_now
 from accelerators.interface.device_list import Device
-from accelerators.interface.query import with_own_nodes
+from accelerators.interface.laid_out import run_laid_out
 from accelerators.interface.registry import accelerator as accelerator_named
+from accelerators.isolation import in_its_place
 from accelerators.process.ending import door
 from accelerators.process.forking import renewed_in_children
 from graph.errors import PartitaError
@@ -124,11 +125,11 @@ def compile_unit(
 def _compiled(
     device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]]
 ) -> CompiledSubgraph:
-    accelerator = device.accelerator
+    accelerator = in_its_place(device.accelerator, config)
     infer(body, strict=False, check_declared=True)
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
-        return compile_cached(accelerator, graph, config, lambda: _compile_now(accelerator, graph, config))
+        return compile_cached(accelerator, graph, config, lambda: compile_now(accelerator, graph, config))
 
     def compile_sized(graph: Graph) -> CompiledSubgraph:
         _check_supported(accelerator.configured(config), graph, "for these sizes")
@@ -137,11 +138,11 @@ def _compiled(
     def stand_in(graph: Graph) -> CompiledSubgraph | None:
         reference = accelerator_named("reference")
         perf_count = {"PERF_COUNT": config.get("PERF_COUNT", False)}
-        choices = [(other.accelerator, {**values, **perf_count}) for other, values in stand_ins]
+        choices = [(in_its_place(other.accelerator, values), {**values, **perf_count}) for other, values in stand_ins]
         for other, values in [*choices, (reference, reference.full_config(perf_count))]:
             with contextlib.suppress(PartitaError):
                 if other.dynamic_shapes and all(answer is True for answer in other.configured(values).query(graph).values()):
-                    return _compile_now(other, graph, values)
+                    return compile_now(other, graph, values)
         return None
 
     if accelerator.dynamic_shapes or is_static(body):
@@ -156,17 +157,3 @@ def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
     for name, answer in accelerator.query(body).items():
         if answer is not True:
             raise AcceleratorError(f"{where} {name!r} is not what it runs: {answer}")
-
-
-def _compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-    shown = accelerator.configured(config).transform(with_own_nodes(graph))
-    if not isinstance(shown, Graph) or _border(shown) != _border(graph):
-        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
-    made = accelerator.compile(shown, config)
-    if not isinstance(made, CompiledSubgraph):
-        raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
-    return made
-
-
-def _border(graph: Graph) -> tuple[int, int]:
-    return len(graph.inputs), len(graph.outputs)

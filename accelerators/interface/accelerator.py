@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownKey
-from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, text
+from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
 from partition.property import SubgraphProperty
@@ -107,8 +107,8 @@ class Accelerator:
 
     config_keys: ClassVar[Mapping[str, Any]] = {}
     """The configuration keys that it knows: each a `Key`, which says what its values may be, or a plain default, for which any
-    value will do. All devices know DEVICE_ID, PERF_COUNT and CACHE_DIR. A device that computes in other precisions than the
-    model's own offers PRECISION by naming it here."""
+    value will do. All devices know DEVICE_ID, PERF_COUNT, CACHE_DIR, ISOLATE and ISOLATE_SECONDS. A device that computes in other
+    precisions than the model's own offers PRECISION by naming it here."""
 
     dynamic_shapes: ClassVar[bool] = True
     """Does `compile` take subgraphs whose sizes are not known? If not, it gets one for each size, when that size first comes."""
@@ -128,6 +128,9 @@ class Accelerator:
     compile_refuses: ClassVar[bool] = False
     """Does `compile` itself raise for each op that `supports` refuses? Else, where `transform` rewrites the graph, a subgraph is
     asked about once more as it was cut: what `transform` merges may have been cut apart."""
+
+    isolates_itself: ClassVar[bool] = False
+    """Does the device itself do what ISOLATE asks for? Else it is put into a child process: see `accelerators.isolation`."""
 
     _supports_takes_config: ClassVar[bool] = False
 
@@ -338,4 +341,6 @@ _COMMON_KEYS = {
     "PERF_COUNT": Key(False, flag),
     "PRECISION": Key("f32", one_of(*PRECISIONS)),
     "CACHE_DIR": Key(None, cache_folder, names_files=True),
+    "ISOLATE": Key(False, flag),
+    "ISOLATE_SECONDS": Key(60.0, seconds),
 }

@@ -9,7 +9,7 @@ import attrs
 
 from accelerators.errors import AcceleratorError, UnknownDevice
 from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.registry import HETERO, accelerator, device_names
+from accelerators.interface.registry import HETERO, accelerator, is_known
 from graph.errors import did_you_mean
 
 DEFAULT = "HETERO:cpu,reference"
@@ -107,7 +107,7 @@ def _device(label: str) -> Device:
     name, dot, device_id = label.partition(".")
     if name in (HETERO, MULTI):
         raise UnknownDevice(f"{name} is no device: it stands for several", remedy=f"Write {name}:first,second")
-    if name not in device_names() and name.lower() in device_names():
+    if not is_known(name) and is_known(name.lower()):
         raise UnknownDevice(f"there is no device {name!r}", remedy=f"Did you mean {name.lower()!r}?")
     if dot and not device_id:
         remedy = f"A DEVICE_ID follows the dot; write {name!r} for the first device"

@@ -103,6 +103,11 @@ def accelerator(name: str) -> Accelerator:
         return made
 
 
+def is_known(name: str) -> bool:
+    """Is there a device of that name? What packages are installed is looked up only for a name that is not known without."""
+    return name in _registered or name in _SHIPPED or name in _entries()
+
+
 def device_names() -> list[str]:
     """The names of all devices, usable here or not."""
     with _guard.lock:

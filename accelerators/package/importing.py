@@ -16,6 +16,7 @@ from accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, Unkn
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.settings import read_config, settings_of_file
+from accelerators.isolation import in_its_place
 from accelerators.package.arrays import WEIGHTS, read_array
 from accelerators.package.container import Package, checked_key
 from accelerators.package.errors import PackageError
@@ -163,7 +164,7 @@ class _Importing:
         member = self.package.member(row["code"])
         code: Any = member if device.accelerator.reads_views else bytes(member)
         more = (weights,) if weights else ()
-        compiled: CompiledSubgraph = device.accelerator.import_(code, body, config, *more)
+        compiled: CompiledSubgraph = in_its_place(device.accelerator, config).import_(code, body, config, *more)
         return Unit(row["name"], device, body, compiled, 0.0, config)
 
     def stand_ins(self, device: Device, config: Mapping[str, Any]) -> list[tuple[Device, Mapping[str, Any]]]:
@@ -185,11 +186,11 @@ class _Importing:
             return None
         refused = []
         for device in devices:
-            answers = device.accelerator.configured(values[device.label]).query(body)
+            config = values[device.label]
+            answers = in_its_place(device.accelerator, config).configured(config).query(body)
             reasons = [why_not for why_not in answers.values() if why_not is not True]
             if not reasons:
                 self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
-                config = values[device.label]
                 made = compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
                 return attrs.evolve(made, recompiled=True)
             refused.append(f"{device.label}: {reasons[0]}")

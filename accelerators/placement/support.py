@@ -9,6 +9,7 @@ from accelerators.errors import AcceleratorError, asking
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
 from accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes, yes_or_why_not
+from accelerators.isolation import has_own_query, in_its_place
 from graph.build import is_made_call
 from graph.graph import Graph
 
@@ -44,11 +45,11 @@ def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -
     A call that a partition made is compiled alone: where a device with a `query` of its own does not know it as an op, its body
     is asked about."""
     where = f"query of device {device.label!r}"
-    accelerator = device.accelerator.configured(config or {})
+    accelerator = in_its_place(device.accelerator, config or {}).configured(config or {})
     answers = _answers(accelerator, graph, where)
     refused: dict[str, str] = {}
     bodies: dict[int, str | None] = {}
-    own_query = type(accelerator).query is not Accelerator.query
+    own_query = has_own_query(accelerator)
     for node in graph.nodes:
         if node.is_op:
             answer: bool | str | None = yes_or_why_not(answers.get(node.name, NO_ANSWER))
@@ -62,9 +63,8 @@ def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -
 
 
 def _answers(accelerator: Accelerator, graph: Graph, where: str) -> Mapping[str, object]:
-    own_query = type(accelerator).query is not Accelerator.query
     with asking(where):
-        answers = accelerator.query(with_own_nodes(graph) if own_query else graph)
+        answers = accelerator.query(with_own_nodes(graph) if has_own_query(accelerator) else graph)
     if not isinstance(answers, Mapping):
         raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer", where=where)
     return answers

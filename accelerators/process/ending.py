@@ -52,6 +52,16 @@ class Door:
         end = time.monotonic() + PATIENCE
         while any(thread != me for thread in list(self.inside)) and time.monotonic() < end:
             time.sleep(0.001)
+        for action in _last:
+            action()
+
+
+_last: list[Callable[[], None]] = []
+
+
+def when_the_door_is_closed(action: Callable[[], None]) -> None:
+    """Call it when the interpreter ends, and nobody is inside a device any more."""
+    _last.append(action)
 
 
 def _stay() -> None:

@@ -11,7 +11,7 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
-from accelerators.interface.keys import Key, callback, flag, seconds
+from accelerators.interface.keys import Key, callback
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body, make_body
@@ -38,16 +38,15 @@ class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
 
     compile_refuses = True
+    isolates_itself = True
+    """With ISOLATE each kernel is compiled in a child process first, which has ISOLATE_SECONDS for it."""
     dynamic_shapes = False
     """Kernels are made for sizes: a body with symbols is compiled again for each size."""
 
     config_keys: ClassVar[Mapping[str, Any]] = {
         "PROGRESS": Key(None, callback),
-        "ISOLATE": Key(False, flag),
-        "ISOLATE_SECONDS": Key(60.0, seconds),
     }
-    """PROGRESS: called with (kernels done, kernels in all, name); ISOLATE: try each kernel in a child process first, which has
-    ISOLATE_SECONDS for it."""
+    """PROGRESS: called with (kernels done, kernels in all, name)."""
 
     def __init__(self) -> None:
         runtime()

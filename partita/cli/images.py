@@ -76,6 +76,8 @@ def _pixels(path: str, plan: _Plan) -> Any:
     try:
         with Image.open(path) as image:
             picture = image.convert("L" if plan.channels == 1 else "RGB")
+    except MemoryError as error:  # A chunk that claims to be larger than memory is asked for whole.
+        raise ReadError("no image can be read from it: it wants more memory than there is", where=path) from error
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ReadError(f"no image can be read from it: {error}", where=path) from error
     size = (plan.width or picture.width, plan.height or picture.height)

@@ -1,0 +1,26 @@
+"""What a device makes of a subgraph: transformed and compiled, without a look at the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accelerators.errors import AcceleratorError
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.query import with_own_nodes
+from graph.graph import Graph
+
+
+def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+    """The subgraph, ready to run; what a device returns that is none, or has another border, is an error."""
+    shown = accelerator.configured(config).transform(with_own_nodes(graph))
+    if not isinstance(shown, Graph) or _border(shown) != _border(graph):
+        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
+    made = accelerator.compile(shown, config)
+    if not isinstance(made, CompiledSubgraph):
+        raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
+    return made
+
+
+def _border(graph: Graph) -> tuple[int, int]:
+    return len(graph.inputs), len(graph.outputs)

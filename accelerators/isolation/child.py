@@ -1,0 +1,175 @@
+"""The child process in which a device works: started by `accelerators.isolation.process` with the numbers of four open files.
+
+It reads questions and answers each. If the device crashes or hangs, only this process does; and it ends with its parent, however
+that ends, whatever the device is doing."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import importlib.util
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from itertools import count, zip_longest
+from operator import attrgetter
+from typing import Any
+
+import attrs
+
+from accelerators.arrays.layout import HOST, array_layout
+from accelerators.errors import AcceleratorError
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.compile_now import compile_now
+from accelerators.interface.laid_out import run_laid_out
+from accelerators.interface.query import yes_or_why_not
+from accelerators.isolation import messages
+from accelerators.isolation.memory import (
+    Array,
+    Description,
+    Packing,
+    SharedMemory,
+    described,
+    described_graph,
+)
+from graph.graph import Graph
+
+
+def main() -> None:
+    """Serve until the parent is gone. What libraries print goes to the parent's error stream."""
+    talk, life, requests, replies = map(int, sys.argv[1:5])
+    _end_with(life)
+    with socket.socket(fileno=talk) as stream:
+        server = _Server(SharedMemory(requests), SharedMemory(replies))
+        while True:
+            try:
+                question = messages.receive(stream)
+            except EOFError:
+                return
+            messages.send(stream, server.answer(question))
+
+
+def _end_with(life: int) -> None:
+    """Have the system end this process when the other end of the pipe is closed: that needs no thread, which a device that
+    hangs might keep from running."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Loaded:
+    """A subgraph that is compiled."""
+
+    compiled: CompiledSubgraph
+    graph: Graph
+
+
+class _Server:
+    """The device, and what it has compiled."""
+
+    def __init__(self, requests: SharedMemory, replies: SharedMemory) -> None:
+        self.requests = requests
+        self.replies = replies
+        self._device: Accelerator | None = None
+        self._loaded: dict[int, _Loaded] = {}
+        self._numbers = count()
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """What a question comes to: an answer, or an error."""
+        for number in question["drop"]:
+            self._loaded.pop(number, None)
+        try:
+            if self._device is None:
+                self._device = _device_of(question)
+                return {"answer": None}
+            actions: dict[str, Callable[[Mapping[str, Any], Accelerator], Any]] = {
+                "query": self._query, "compile": self._compile, "import": self._import,
+                "run": self._run, "rename": self._rename, "export": self._export,
+            }  # fmt: skip
+            return {"answer": actions[question["do"]](question, self._device)}
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a device raises is told to the parent
+            return {"error": messages.error_told(error)}
+
+    def _query(self, question: Mapping[str, Any], device: Accelerator) -> Any:
+        graph = described_graph(question["graph"], self.requests)
+        answers: object = device.configured(messages.config_of(question["config"])).query(graph)
+        if not isinstance(answers, Mapping):
+            raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer")
+        return {str(name): yes_or_why_not(answer) for name, answer in answers.items()}
+
+    def _compile(self, question: Mapping[str, Any], device: Accelerator) -> int:
+        graph = described_graph(question["graph"], self.requests)
+        return self._kept(compile_now(device, graph, messages.config_of(question["config"])), graph, question)
+
+    def _import(self, question: Mapping[str, Any], device: Accelerator) -> int:
+        graph = described_graph(question["graph"], self.requests)
+        data = described(question["data"], self.requests)
+        weights = tuple(array.copy() for array in described(question["weights"], self.requests))
+        more = (weights,) if weights else ()
+        return self._kept(device.import_(data, graph, messages.config_of(question["config"]), *more), graph, question)
+
+    def _kept(self, compiled: CompiledSubgraph, graph: Graph, question: Mapping[str, Any]) -> int:
+        if question["names"]:
+            compiled.rename_nodes(question["names"])
+        number = next(self._numbers)
+        self._loaded[number] = _Loaded(compiled, graph)
+        return number
+
+    def _run(self, question: Mapping[str, Any], device: Accelerator) -> Any:
+        """The outputs lie in the memory of the replies: where their sizes are known the device may write them there itself."""
+        compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
+        inputs = [described(value, self.requests) for value in question["inputs"]]
+        if compiled.memory == HOST:
+            places = self._places(self._loaded[question["subgraph"]].graph, packing)
+            made: Any = run_laid_out(compiled, inputs, [None if place is None else place[1] for place in places])
+        else:
+            places = []
+            made = compiled.run([compiled.upload(value) for value in inputs])
+        if not isinstance(made, (list, tuple)):
+            raise AcceleratorError(f"it returned {type(made).__name__}, not a list of outputs")
+        values = made if compiled.memory == HOST else [compiled.download(value) for value in made]
+        outputs = [
+            place[0] if place is not None and value is place[1] else packing.describe(value)
+            for value, place in zip_longest(values, places[: len(values)])
+        ]
+        packing.write(self.replies)
+        return {"outputs": outputs, "rows": [attrs.asdict(row) for row in compiled.profile_rows()]}
+
+    def _places(self, graph: Graph, packing: Packing) -> list[tuple[Description, Array] | None]:
+        """For each output of a known size its description and an array in the memory of the replies."""
+        found: list[tuple[Description, Array] | None] = []
+        layouts = [array_layout(entry.type) for entry in graph.outputs]
+        rooms = [None if layout is None else packing.room(*layout) for layout in layouts]
+        self.replies.reserve(packing.end)
+        for room in rooms:
+            found.append(None if room is None else (room, described(room, self.replies)))
+        return found
+
+    def _rename(self, question: Mapping[str, Any], device: Accelerator) -> None:
+        self._loaded[question["subgraph"]].compiled.rename_nodes(question["names"])
+
+    def _export(self, question: Mapping[str, Any], device: Accelerator) -> Any:
+        compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
+        told = {"data": packing.describe(bytes(compiled.export())), "weights": packing.describe(list(compiled.export_weights()))}
+        packing.write(self.replies)
+        return told
+
+
+def _device_of(origin: Mapping[str, Any]) -> Accelerator:
+    """The device: an instance of its class, which is where the parent has found it."""
+    if origin["path"]:
+        spec = importlib.util.spec_from_file_location("__partita_main__", origin["path"])
+        assert spec is not None and spec.loader is not None
+        module = sys.modules["__partita_main__"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    else:
+        module = importlib.import_module(origin["module"])
+    made: Accelerator = attrgetter(origin["name"])(module)()
+    return made
+
+
+if __name__ == "__main__":
+    main()

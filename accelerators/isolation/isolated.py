@@ -1,0 +1,175 @@
+"""A device that lives in a child process, and what was compiled there."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from accelerators.errors import AcceleratorError, CompileError, RunError
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
+from accelerators.isolation.memory import Packing, describe_graph, described
+from accelerators.isolation.messages import config_told
+from accelerators.isolation.process import Child, DeviceProcess, Task, process_of
+from graph.graph import Graph
+
+
+def isolated(accelerator: Accelerator) -> Accelerator:
+    """The accelerator with its configuration; its questions are answered, and its subgraphs compiled and run, in a child."""
+    kind: Any = type(accelerator)
+    made = copy.copy(accelerator)
+    made.__class__ = _class(kind)
+    assert isinstance(made, _Isolated)
+    made.process = process_of(made.name, type(accelerator))
+    return made
+
+
+@cache
+def _class(kind: Any) -> type[Accelerator]:
+    """The device's class with what it does in a child; all else (its name, its keys, its metrics) stays the device's own."""
+    return type(f"Isolated{kind.__name__}", (_Isolated, kind), {"device_class": kind})
+
+
+class _Isolated(Accelerator):
+    """What is done in the child."""
+
+    device_class: ClassVar[type[Accelerator]]
+    """The device's own class."""
+    process: DeviceProcess
+    """Where it is done."""
+
+    def transform(self, graph: Graph) -> Graph:
+        """The child transforms what it is given itself."""
+        return graph
+
+    def stages(self, graph: Graph) -> Iterable[Graph]:
+        """As `transform`."""
+        return (graph,)
+
+    def query(self, graph: Graph) -> Mapping[str, bool | str]:
+        """What the device says in the child."""
+        packing, values = Packing(), config_told(self._config, self._where)
+        question = {"do": "query", "graph": describe_graph(graph, packing), "config": values}
+        with self.process.child() as child:
+            answers: dict[str, bool | str] = child.ask(question, packing, self._task(self._config, "in query", AcceleratorError))
+        return answers
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """What the device makes of it in the child."""
+        return IsolatedSubgraph(self.process, _Order(graph, config, self._where), config)
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
+        """The same for what it exported before."""
+        return IsolatedSubgraph(self.process, _Order(graph, config, self._where, data, weights), config)
+
+    @property
+    def _where(self) -> str:
+        return f"config of device {self.name!r}"
+
+    def _task(self, config: Mapping[str, Any], doing: str, error: type[AcceleratorError]) -> Task:
+        return Task(doing, config["ISOLATE_SECONDS"], error)
+
+
+class _Order:
+    """What makes the subgraph in a child; it is asked for again after each child's end."""
+
+    def __init__(
+        self, graph: Graph, config: Mapping[str, Any], where: str, data: bytes | None = None, weights: Sequence[Any] = ()
+    ) -> None:
+        self._graph = graph
+        self._config = config_told(config, where)
+        self._data = data
+        self._weights = weights
+
+    def question(self, packing: Packing) -> dict[str, Any]:
+        """The question, its arrays in the packing."""
+        made = {"graph": describe_graph(self._graph, packing), "config": self._config}
+        if self._data is None:
+            return {"do": "compile", **made}
+        return {"do": "import", **made, "data": packing.describe(self._data), "weights": packing.describe(list(self._weights))}
+
+
+class IsolatedSubgraph(CompiledSubgraph):
+    """A subgraph that is compiled in a child process. Where that has ended, it is compiled again in the next one."""
+
+    def __init__(self, process: DeviceProcess, order: _Order, config: Mapping[str, Any]) -> None:
+        self._process = process
+        self._order = order
+        self._seconds = config["ISOLATE_SECONDS"]
+        self._names: dict[str, str] = {}
+        self._rows: tuple[ProfileRow, ...] = ()
+        self._child: weakref.ref[Child] | None = None
+        self._number = -1
+        with process.child() as child:
+            self._numbered(child)
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The outputs, copied from the memory that the child has written them to."""
+        packing = Packing()
+        question = {"do": "run", "inputs": [packing.describe(value) for value in inputs]}
+        with self._process.child() as child:
+            answer = self._ask(child, question, packing, "while it ran", RunError)
+            values = [described(value, child.replies) for value in answer["outputs"]]
+            made = [_kept(value, None if out is None or i >= len(out) else out[i]) for i, value in enumerate(values)]
+            del values
+            child.replies.shrink()
+        self._rows = tuple(ProfileRow(**row) for row in answer["rows"])
+        return made
+
+    def profile_rows(self) -> Sequence[ProfileRow]:
+        """The rows of the last run."""
+        return self._rows
+
+    def rename_nodes(self, names: Mapping[str, str]) -> None:
+        """Told to the child, and to those that come after it."""
+        self._names = {**{old: names.get(new, new) for old, new in self._names.items()}, **names}
+        with self._process.child() as child:
+            self._ask(child, {"do": "rename", "names": dict(names)}, Packing(), "while it was exported", AcceleratorError)
+
+    def export(self) -> bytes:
+        """What the device exports in the child."""
+        exported: bytes = self._exported()[0]
+        return exported
+
+    def export_weights(self) -> Sequence[Any]:
+        """The arrays that go with it."""
+        weights: list[Any] = self._exported()[1]
+        return weights
+
+    def _exported(self) -> tuple[bytes, list[Any]]:
+        with self._process.child() as child:
+            answer = self._ask(child, {"do": "export"}, Packing(), "while it was exported", AcceleratorError)
+            weights = [_kept(value, None) for value in described(answer["weights"], child.replies)]
+            return described(answer["data"], child.replies), weights
+
+    def _ask(
+        self, child: Child, question: Mapping[str, Any], packing: Packing, doing: str, error: type[AcceleratorError]
+    ) -> Any:
+        number = self._numbered(child)
+        return child.ask({**question, "subgraph": number}, packing, Task(doing, self._seconds, error))
+
+    def _numbered(self, child: Child) -> int:
+        """What the child calls the subgraph, which it is given if it does not have it yet."""
+        if self._child is None or self._child() is not child:
+            packing = Packing()
+            task = Task("while it compiled", self._seconds, CompileError)
+            self._number = child.ask({**self._order.question(packing), "names": self._names}, packing, task)
+            self._child = weakref.ref(child)
+            weakref.finalize(self, child.dropped.append, self._number).atexit = False
+        return self._number
+
+
+def _kept(value: Any, out: Any) -> Any:
+    """The value in memory of this process: in the array that is to hold it, if it fits."""
+    if isinstance(value, list):
+        return [_kept(item, None) for item in value]
+    if not isinstance(value, np.ndarray):
+        return value
+    if isinstance(out, np.ndarray) and out.dtype == value.dtype and out.shape == value.shape:
+        out[...] = value
+        return out
+    return np.array(value)

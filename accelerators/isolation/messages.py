@@ -1,0 +1,98 @@
+"""Messages between two processes: JSON behind its length, over a socket. Errors and configurations travel in them too."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from accelerators import errors
+from accelerators.errors import AcceleratorError
+from graph import errors as graph_errors
+from graph.errors import PartitaError
+
+_LENGTH = struct.Struct("<Q")
+
+
+def send(stream: socket.socket, message: Any) -> None:
+    """Write one message."""
+    body = json.dumps(message).encode()
+    stream.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive(stream: socket.socket, seconds: float | None = None) -> Any:
+    """Read one message; TimeoutError where it is not there in time, EOFError where the other process is gone."""
+    until = None if seconds is None else time.monotonic() + seconds
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, until))
+    return json.loads(_exactly(stream, length, until))
+
+
+def _exactly(stream: socket.socket, size: int, until: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        if until is not None:
+            stream.settimeout(max(1e-6, until - time.monotonic()))
+        more = stream.recv(min(size - len(data), 1 << 20))
+        if not more:
+            raise EOFError
+        data += more
+    return bytes(data)
+
+
+def error_told(error: BaseException) -> dict[str, Any]:
+    """What a message says of an error."""
+    if isinstance(error, PartitaError):
+        return {"kind": type(error).__name__, "cause": error.cause, "where": error.where, "remedy": error.remedy}
+    return {"kind": "AcceleratorError", "cause": f"{type(error).__name__}: {error}", "where": None, "remedy": None}
+
+
+def error_of(told: Mapping[str, Any], where: str) -> PartitaError:
+    """The error again, at this place if it names none; one of a plugin's own classes becomes an AcceleratorError."""
+    kind: Any = getattr(errors, told["kind"], None) or getattr(graph_errors, told["kind"], None)
+    simple = isinstance(kind, type) and issubclass(kind, PartitaError) and kind.__init__ is PartitaError.__init__
+    made: type[PartitaError] = kind if simple else AcceleratorError
+    return made(told["cause"], where=told["where"] or where, remedy=told["remedy"])
+
+
+def config_told(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A configuration in what JSON can say; a value that is no plain one is an error."""
+    return {name: _plain(value, name, where) for name, value in config.items()}
+
+
+def config_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration again."""
+    return {name: _valued(value) for name, value in told.items()}
+
+
+def _plain(value: Any, name: str, where: str) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, PurePath):
+        return {"path": str(value)}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_plain(item, name, where) for item in value]}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {"mapping": {key: _plain(item, name, where) for key, item in value.items()}}
+    raise errors.BadConfig(
+        f"{name} is {type(value).__name__}, which cannot be handed to another process",
+        where=where,
+        remedy=f"Leave out {name} or ISOLATE; numbers, words, paths, lists and dictionaries of them can be handed over",
+    )
+
+
+def _valued(told: Any) -> Any:
+    if not isinstance(told, dict):
+        return told
+    ((kind, value),) = told.items()
+    if kind == "path":
+        from pathlib import Path
+
+        return Path(value)
+    if kind == "mapping":
+        return {key: _valued(item) for key, item in value.items()}
+    items = [_valued(item) for item in value]
+    return tuple(items) if kind == "tuple" else items

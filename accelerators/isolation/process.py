@@ -1,0 +1,225 @@
+"""The child process of a device, as this process sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accelerators.errors import AcceleratorError
+from accelerators.isolation import messages
+from accelerators.isolation.memory import Packing, SharedMemory
+from accelerators.process.ending import when_the_door_is_closed
+from accelerators.process.forking import Guard, renewed_in_children
+
+STARTING = 60.0
+"""Seconds that a child has until the device is there."""
+
+COMMAND = [sys.executable, "-P", "-m", "accelerators.isolation.child"]
+"""What starts a child."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@attrs.frozen(slots=True)
+class Origin:
+    """Where a child finds the class of a device."""
+
+    device: str
+    """The device's name."""
+    module: str
+    """The module that defines the class."""
+    path: str
+    """The file of a module that cannot be imported by a name, as the one that runs; empty for others."""
+    name: str
+    """The class's name in it."""
+
+
+def origin_of(device: str, kind: type) -> Origin:
+    """Where a child finds the class; AcceleratorError for one that stands nowhere but in this process."""
+    module, path = kind.__module__, ""
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        module, path = (spec.name, "") if spec is not None else (module, os.path.abspath(getattr(main, "__file__", None) or ""))
+    if "<" in kind.__qualname__ or (module == "__main__" and not os.path.isfile(path)):
+        raise AcceleratorError(
+            f"its class {kind.__qualname__} cannot be found by another process",
+            where=f"ISOLATE of device {device!r}",
+            remedy="Define the class at the top level of a module that can be imported, or leave ISOLATE out",
+        )
+    return Origin(device, module, path, kind.__qualname__)
+
+
+@attrs.frozen(slots=True)
+class Task:
+    """What a child is asked to do, for the errors if it does not."""
+
+    doing: str
+    """As in "while it ran"."""
+    seconds: float
+    """How long it may take."""
+    error: type[AcceleratorError]
+    """What is raised."""
+
+
+class Child:
+    """One process. Whoever speaks with it holds the lock of its DeviceProcess."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.requests, self.replies = SharedMemory(), SharedMemory()
+        self.dropped: deque[int] = deque()
+        """The subgraphs that nobody uses any more."""
+        self._socket, theirs = socket.socketpair()
+        alive, self._life = os.pipe()
+        given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
+        paths = [str(ROOT), *(os.path.abspath(path) for path in sys.path)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        try:
+            self._process = subprocess.Popen(
+                [*COMMAND, *map(str, given)],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                pass_fds=given,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the parent, which ends its children itself.
+            )
+        finally:
+            theirs.close()
+            os.close(alive)
+
+    @property
+    def is_alive(self) -> bool:
+        """Does the process run?"""
+        return self._process.poll() is None
+
+    def start(self) -> None:
+        """Have it make the device."""
+        self.ask(attrs.asdict(self.origin), Packing(), Task("while it was started", STARTING, AcceleratorError))
+
+    def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
+        """The answer to a question whose arrays are in the packing. What the child could not do is an error."""
+        told = {**question, "drop": [self.dropped.popleft() for _ in range(len(self.dropped))]}
+        try:
+            packing.write(self.requests)
+            self._socket.settimeout(task.seconds)
+            messages.send(self._socket, told)
+            answer = messages.receive(self._socket, task.seconds)
+        except TimeoutError:
+            self.end()
+            raise self._failed(
+                f"it took more than {task.seconds:g} s {task.doing}, and its process was ended",
+                f"Give it more with ISOLATE_SECONDS, or place these ops on another device than {self.origin.device!r}",
+                task,
+            ) from None
+        except (EOFError, OSError):
+            raise self._failed(
+                f"its process ended {task.doing} ({self._end_of_process()})",
+                f"Place these ops on another device than {self.origin.device!r}; the next call starts its process anew",
+                task,
+            ) from None
+        except BaseException:  # Ctrl-C: it is in the midst of something, and its answer would be taken for another's.
+            self.end()
+            raise
+        self.requests.shrink()
+        if "error" in answer:
+            raise messages.error_of(answer["error"], self._where)
+        return answer["answer"]
+
+    def _failed(self, cause: str, remedy: str, task: Task) -> AcceleratorError:
+        return task.error(cause, where=self._where, remedy=remedy)
+
+    @property
+    def _where(self) -> str:
+        return f"device {self.origin.device!r} in a process of its own"
+
+    def _end_of_process(self) -> str:
+        """How it ended, in words."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self.end()
+        code = self._process.returncode
+        return f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close what leads to it. In a forked process that is all: the child is its parent's."""
+        self._process.returncode = self._process.returncode or 0
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+            self._socket.close()
+            self.requests.close()
+            self.replies.close()
+
+
+class DeviceProcess:
+    """The child process of a device: started for the first question, and again for the next one after it has ended."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self._guard = Guard(threading.RLock)
+        self._child: Child | None = None
+        renewed_in_children(self)
+
+    @contextmanager
+    def child(self) -> Iterator[Child]:
+        """The process as it is now, for one thread at a time."""
+        with self._guard.lock:
+            if self._child is None or not self._child.is_alive:
+                self.end()
+                self._child = Child(self.origin)
+                try:
+                    self._child.start()
+                except BaseException:
+                    self.end()
+                    raise
+            yield self._child
+
+    def end(self) -> None:
+        """End the child, if there is one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def renew(self) -> None:
+        """In a forked process, whose parent speaks with the child: it starts one of its own."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.forget()
+
+
+_guard = Guard()
+_processes: dict[Origin, DeviceProcess] = {}
+
+
+def process_of(device: str, kind: type) -> DeviceProcess:
+    """The one for a class of devices."""
+    origin = origin_of(device, kind)
+    with _guard.lock:
+        return _processes.setdefault(origin, DeviceProcess(origin))
+
+
+def end_processes() -> None:
+    """End all children; what was compiled in them is compiled anew when it is next called."""
+    for process in list(_processes.values()):
+        process.end()
+
+
+when_the_door_is_closed(end_processes)

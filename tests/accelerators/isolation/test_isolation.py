@@ -1,0 +1,426 @@
+"""Devices in child processes: the same answers, and a crash or a hang is one error."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.interface.registry import accelerator
+from accelerators.isolation import process as processes
+from accelerators.isolation.process import end_processes, process_of
+
+from . import fragile
+
+ROOT = str(Path(__file__).parents[3])
+A = np.arange(12, dtype="float32").reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    pt.register_accelerator(fragile.Fragile, replace=True)
+    yield
+    pt.unregister_accelerator("fragile")
+
+
+def net(op: str = "Relu", shape: Any = (3, 4), dtype: str = "float32") -> pt.Graph:
+    x = pt.variable("x", dtype, shape)
+    return pt.Graph([pt.op(op, x, name="r")], inputs=[x], name="net")
+
+
+def compiled(breaks: str = "", graph: pt.Graph | None = None, seconds: float = 30.0, **more: Any) -> pt.CompiledModel:
+    config = {"ISOLATE": True, "ISOLATE_SECONDS": seconds, "BREAKS": breaks, **more}
+    return pt.compile(graph or net(), "fragile", config=config)
+
+
+def child_id() -> int:
+    child = process_of("fragile", fragile.Fragile)._child
+    assert child is not None
+    return child._process.pid
+
+
+def is_running(number: int) -> bool:
+    """Is there such a process, and has it not ended?"""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+# -- the same as without -----------------------------------------------------------------------------------
+
+
+def test_another_process_runs_it() -> None:
+    with compiled("who") as model:
+        assert model(A)[0][0, 0] == child_id() != os.getpid()
+
+
+def test_answers_are_the_same() -> None:
+    x = pt.variable("x", "float32", (3, 4))
+    part = pt.call(pt.Graph([pt.op("Tanh", pt.variable("p", "float32", (3, 4)), name="in")], name="part"), name="k")
+    g = pt.Graph([pt.op("Relu", part.evolve(inputs=(x[0],)), name="r"), pt.op("Tanh", x, name="t")], name="net")
+    there, here = (pt.query(g, "HETERO:fragile,reference", config={"fragile": {"ISOLATE": i}}) for i in (True, False))
+    assert dict(there) == dict(here) == {"in": "reference", "r": "fragile", "t": "reference"}
+    assert there.why("t") == here.why("t") and "it has no Tanh" in str(there.why("t"))
+    assert there.why("in") == here.why("in")
+
+
+@pytest.mark.parametrize("breaks", ["", "out"])
+def test_outputs_belong_to_the_caller(breaks: str) -> None:
+    with compiled(breaks) as model:
+        first = model(A)[0]
+        second = model(A * 2)[0]
+        out = np.empty_like(A)
+        assert model(A * 3, out=[out])[0] is out
+    np.testing.assert_array_equal(first, A + 1)
+    np.testing.assert_array_equal(second, A * 2 + 1)
+    np.testing.assert_array_equal(out, A * 3 + 1)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "bool", "float64", "complex64", "uint64"])
+def test_every_element_type(dtype: str) -> None:
+    from graph.types import numpy_dtype
+
+    with compiled(graph=net("Identity", (5,), dtype)) as model:
+        given = np.array([0, 1, 0, 1, 1]).astype(numpy_dtype(dtype))
+        made = model(given)[0]
+    assert made.dtype == given.dtype
+    np.testing.assert_array_equal(made, given + np.ones((), given.dtype))
+
+
+@pytest.mark.parametrize("words", [["a", "é", ""], [b"\xff\0", b"", b"x"], ["\udcff", "b", "c"]])
+def test_strings(words: list[Any]) -> None:
+    given = np.array(words, object)
+    with compiled(graph=net("Identity", (3,), "string")) as model:
+        assert model(given)[0].tolist() == words
+
+
+@pytest.mark.parametrize("shape", [(), (0, 4), (1,), (300, 1000)])
+def test_sizes(shape: tuple[int, ...]) -> None:
+    given = np.full(shape, 2.0, "float32")
+    with compiled(graph=net(shape=shape)) as model:
+        np.testing.assert_array_equal(model(given)[0], given + 1)
+
+
+def test_views_and_other_orders_of_memory() -> None:
+    given = np.arange(48, dtype="float32").reshape(8, 6)
+    with compiled() as model:
+        for array in (given[::3, ::2][:, :4][:3], given.T[:3, :4], np.asfortranarray(A)):
+            fitting = np.broadcast_to(array[:, :1], (3, 4)) if array.shape != (3, 4) else array
+            np.testing.assert_array_equal(model(fitting)[0], fitting + 1)
+
+
+def test_sizes_that_vary() -> None:
+    with compiled(graph=net(shape=("N", 4))) as model:
+        for rows in (1, 3, 200, 2):
+            given = np.full((rows, 4), 5.0, "float32")
+            np.testing.assert_array_equal(model(given)[0], given + 1)
+
+
+def test_a_profile() -> None:
+    with compiled(PERF_COUNT=True) as model:
+        model(A)
+        (row,) = [row for row in model.profile().rows if row.node == "r"]
+    assert (row.real_us, row.exec_type) == (1.5, "plus one")
+
+
+def test_an_export_and_an_import(tmp_path: Path) -> None:
+    with compiled() as model:
+        model.export(tmp_path / "m.partita")
+    with pt.import_model(tmp_path / "m.partita") as again:
+        np.testing.assert_array_equal(again(A)[0], A + 1)
+        child = process_of("fragile", fragile.Fragile)._child
+        assert child is not None
+        child._process.kill()
+        child._process.wait()
+        np.testing.assert_array_equal(again(A)[0], A + 1)
+
+
+def test_large_weights_are_handed_over_once(tmp_path: Path) -> None:
+    x, w = pt.variable("x", "float32", (1, 256)), pt.constant(np.ones((256, 256), "float32"), name="w")
+    g = pt.Graph([pt.op("Add", pt.op("MatMul", x, w), pt.op("MatMul", x, w), name="s")], name="two")
+    with pt.compile(g, "reference", config={"ISOLATE": True}) as model:
+        np.testing.assert_array_equal(model(np.ones((1, 256), "float32"))[0], np.full((1, 256), 512, "float32"))
+        child = process_of("reference", type(accelerator("reference")))._child
+        assert child is not None and os.fstat(child.requests.file).st_size < 300_000
+
+
+@pytest.mark.parametrize("device", ["reference", "onnxruntime", "openvino"])
+def test_engines(device: str) -> None:
+    try:
+        accelerator(device)
+    except pt.AcceleratorUnavailable:
+        pytest.skip(f"{device} is not installed")
+    x, w = pt.variable("x", "float32", ("N", 4)), pt.constant(np.arange(400, dtype="float32").reshape(4, 100), name="w")
+    g = pt.Graph([pt.op("Relu", pt.op("MatMul", x, w, name="m"), name="r")], name="net")
+    with pt.compile(g, device) as here, pt.compile(g, device, config={"ISOLATE": True}) as there:
+        for rows in (1, 3):
+            given = np.linspace(-1, 1, 4 * rows, dtype="float32").reshape(rows, 4)
+            np.testing.assert_array_equal(there(given)[0], here(given)[0])
+
+
+# -- a device that breaks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["query", "compile", "run"])
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("abort", r"its process ended {doing} \(signal 6, SIGABRT\)"),
+        ("exit", r"its process ended {doing} \(exit status 3\)"),
+        ("sleep", r"it took more than 0\.5 s {doing}, and its process was ended"),
+        ("hang", r"it took more than 0\.5 s {doing}, and its process was ended"),
+        ("raise", r"ZeroDivisionError: by design"),
+    ],
+)
+def test_a_device_that_breaks(stage: str, how: str, cause: str, tmp_path: Path) -> None:
+    """One error with cause, place and remedy; and what comes next is answered by a process that is started anew."""
+    doing = {"query": "in query", "compile": "while it compiled", "run": "while it ran"}[stage]
+    kind = {"query": pt.AcceleratorError, "compile": pt.CompileError, "run": pt.RunError}[stage]
+    (switch := tmp_path / "broken").touch()
+    with pytest.raises(kind, match=cause.format(doing=doing)) as caught:
+        compiled(f"{stage}:{how}:{switch}", seconds=0.5 if how in ("sleep", "hang") else 30)(A)
+    assert "'fragile'" in str(caught.value.where)
+    assert how == "raise" or caught.value.remedy
+    switch.unlink()
+    np.testing.assert_array_equal(compiled(f"{stage}:{how}:{switch}")(A)[0], A + 1)
+
+
+def test_the_model_goes_on_after_a_crash(tmp_path: Path) -> None:
+    """The subgraph is compiled again in the next process, once; another model of the device too."""
+    switch = tmp_path / "broken"
+    with compiled(f"run:abort:{switch}") as model, compiled() as other:
+        first = child_id()
+        np.testing.assert_array_equal(model(A)[0], A + 1)
+        switch.touch()
+        for _ in range(2):
+            with pytest.raises(pt.RunError, match="its process ended while it ran"):
+                model(A)
+        switch.unlink()
+        np.testing.assert_array_equal(other(A)[0], A + 1)
+        second = child_id()
+        np.testing.assert_array_equal(model(A)[0], A + 1)
+        assert first != second == child_id() and not is_running(first)
+
+
+def test_another_device_takes_over() -> None:
+    config = {"fragile": {"ISOLATE": True, "BREAKS": "compile:abort"}}
+    with pt.compile(net(), "HETERO:fragile,reference", config=config) as model:
+        np.testing.assert_array_equal(model(A)[0], np.maximum(A, 0))
+        (move,) = model.report.moves
+    assert move.to == {"r": "reference"} and "signal 6, SIGABRT" in move.reason
+
+
+def test_a_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    end_processes()
+    monkeypatch.setattr(processes, "COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(processes, "STARTING", 0.2)
+    with pytest.raises(pt.AcceleratorError, match=r"it took more than 0\.2 s while it was started"):
+        compiled()
+    monkeypatch.undo()
+    compiled().close()
+
+
+def test_a_constructor_that_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARTITA_TEST_PARENT", str(os.getpid()))
+    pt.register_accelerator(fragile.FragileStart)
+    try:
+        with pytest.raises(pt.AcceleratorError, match=r"its process ended while it was started \(signal 6, SIGABRT\)"):
+            pt.compile(net(), "fragile-start", config={"ISOLATE": True})
+    finally:
+        pt.unregister_accelerator("fragile-start")
+
+
+def test_a_class_that_no_other_process_finds() -> None:
+    class Local(fragile.Fragile):
+        name = "local"
+
+    pt.register_accelerator(Local)
+    try:
+        told = r"its class .*Local cannot be found by another process\n  Define the class at the top level of a module"
+        with pytest.raises(pt.AcceleratorError, match=told):
+            pt.compile(net(), "local", config={"ISOLATE": True})
+    finally:
+        pt.unregister_accelerator("local")
+
+
+def test_a_value_that_cannot_be_handed_over() -> None:
+    compiled(ANY={"a": [1, (2.5, None)], "path": Path("/x")}).close()
+    with pytest.raises(pt.BadConfig, match="ANY is function, which cannot be handed to another process"):
+        compiled(ANY=lambda: 1)
+
+
+# -- threads, forks, the end -------------------------------------------------------------------------------
+
+
+def test_many_threads(tmp_path: Path) -> None:
+    """Eight threads; meanwhile the child is killed now and then, which is one error each time, or none."""
+    right, errors = [], []
+    with compiled() as model, compiled(graph=net(shape=("N", 4))) as other:
+
+        def work(number: int) -> None:
+            for i in range(40):
+                given = np.full((3, 4), number * 100.0 + i, "float32")
+                try:
+                    right.append(bool((model if i % 2 else other)(given)[0][0, 0] == given[0, 0] + 1))
+                except pt.RunError as error:
+                    errors.append(str(error))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            time.sleep(0.05)
+            child = process_of("fragile", fragile.Fragile)._child
+            if child is not None:
+                child._process.kill()
+        for thread in threads:
+            thread.join(120)
+    assert all(right) and len(right) + len(errors) == 320 and len(errors) <= 6
+    assert all("signal 9, SIGKILL" in error for error in errors)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_forked_process_starts_a_child_of_its_own() -> None:
+    with compiled("who") as model:
+        mine = model(A)[0][0, 0]
+        pid = os.fork()
+        if not pid:
+            status = 2
+            try:
+                its = int(model(A)[0][0, 0])
+                end_processes()
+                status = 0 if its != mine and not is_running(its) else 1
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert model(A)[0][0, 0] == mine, "the parent's child is still there"
+
+
+def test_subgraphs_that_nobody_uses_go() -> None:
+    """The child keeps no more of them than there are."""
+    compiled().close()
+    child = process_of("fragile", fragile.Fragile)._child
+    assert child is not None
+    models = [compiled() for _ in range(5)]
+    del models
+    gc.collect()
+    assert len(child.dropped) > 1
+    with compiled() as model:
+        model(A)
+        assert len(child.dropped) == 0
+
+
+ENDING = """
+import os, sys, threading, time
+import numpy as np
+import partita as pt
+from accelerators.isolation.process import process_of
+from tests.accelerators.isolation.fragile import Fragile
+pt.register_accelerator(Fragile)
+x = pt.variable("x", "float32", (3,))
+g = pt.Graph([pt.op("Relu", x)])
+m = pt.compile(g, "fragile", config={"ISOLATE": True, "BREAKS": sys.argv[1]})
+print(process_of("fragile", Fragile)._child._process.pid, flush=True)
+a = np.zeros(3, "float32")
+if sys.argv[1]:
+    threading.Thread(target=m, args=(a,), daemon=True).start()
+    time.sleep(0.3)
+"""
+
+
+def started(breaks: str, then: str) -> tuple[subprocess.Popen[str], int]:
+    """A process that uses a device in a child, and the child's number."""
+    made = subprocess.Popen(
+        [sys.executable, "-c", ENDING + then, breaks], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )  # fmt: skip
+    assert made.stdout is not None
+    return made, int(made.stdout.readline())
+
+
+@pytest.mark.parametrize("breaks", ["", "run:sleep", "run:hang"])
+@pytest.mark.parametrize("then", ["os._exit(0)", "os.kill(os.getpid(), 9)", "time.sleep(600)"])
+def test_no_child_is_left_behind(breaks: str, then: str) -> None:
+    """However the process ends, and whatever the device is doing: a hang that keeps the interpreter's lock too."""
+    made, child = started(breaks, then)
+    if "sleep" in then:
+        time.sleep(0.4)
+        made.send_signal(signal.SIGKILL)
+    made.communicate(timeout=60)
+    assert until(lambda: not is_running(child))
+
+
+def test_the_end_of_the_interpreter_ends_the_child() -> None:
+    made, child = started("", "m(a); print('done')")
+    out, err = made.communicate(timeout=60)
+    assert (out, err, made.returncode) == ("done\n", "", 0) and not is_running(child)
+
+
+def test_an_interrupt_ends_the_child_and_the_next_call_is_right() -> None:
+    then = """
+m = pt.compile(g, "fragile", config={"ISOLATE": True, "BREAKS": "run:sleep:" + sys.argv[0] + "/../setup.cfg"})
+open("/dev/stdout", "w").write("")
+os.environ["X"] = "1"
+import signal
+path = os.path.join(os.getcwd(), "setup.cfg")
+m = pt.compile(g, "fragile", config={"ISOLATE": True, "BREAKS": "run:sleep:" + path})
+print("calling", flush=True)
+try:
+    m(a)
+except KeyboardInterrupt:
+    n = pt.compile(g, "fragile", config={"ISOLATE": True})
+    print("interrupted", n(a)[0].tolist(), flush=True)
+"""
+    made, child = started("", then)
+    assert made.stdout is not None and made.stdout.readline() == "calling\n"
+    time.sleep(0.3)
+    made.send_signal(signal.SIGINT)
+    out, _ = made.communicate(timeout=60)
+    assert out == "interrupted [1.0, 1.0, 1.0]\n"
+    assert until(lambda: not is_running(child))
+
+
+def test_a_class_of_the_script_that_runs(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text("""
+import os
+import numpy as np
+import partita as pt
+
+class Mine(pt.Accelerator):
+    name = "mine"
+    def supports(self, node, graph): return True
+    def compile(self, graph, config): return Compiled()
+
+class Compiled(pt.CompiledSubgraph):
+    def run(self, inputs, out=None): return [np.full_like(inputs[0], os.getpid())]
+
+if __name__ == "__main__":
+    pt.register_accelerator(Mine)
+    x = pt.variable("x", "float64", (1,))
+    m = pt.compile(pt.Graph([pt.op("Relu", x)]), "mine", config={"ISOLATE": True})
+    print(int(m(np.zeros(1))[0][0]) != os.getpid())
+""")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ROOT}
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
