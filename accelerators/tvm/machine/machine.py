@@ -11,6 +11,9 @@ import attrs
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.processor import host_features
 
+STEPS = 65_536
+"""Fewer cheap steps than this are one thread's work: to wake the others takes as long."""
+
 
 @attrs.frozen(slots=True)
 class Machine:
@@ -26,6 +29,10 @@ class Machine:
     """How many 32-bit numbers a vector register holds."""
     registers: int = 16
     """How many vector registers there are."""
+
+    def threads_for(self, amount: int, least: int = STEPS) -> int:
+        """How many threads share so much work: one where it is less than what is worth waking the others for."""
+        return self.threads if amount >= least else 1
 
     @property
     def target(self) -> Any:

@@ -13,7 +13,7 @@ import attrs
 
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import bytes_of, for_threads
+from accelerators.tvm.schedules import bytes_of
 
 DEAR_STEPS = 8
 """How many cheap steps one with a call into the C library is worth."""
@@ -51,7 +51,7 @@ class _Rule:
         """Each block's outermost loop in parallel, where it may be."""
         for block in self._blocks():
             loops = self.schedule.get_loops(block)
-            if loops and _kinds(self.schedule.get(block))[:1] == [_SPATIAL] and for_threads(self.machine, self._steps(loops)):
+            if loops and _kinds(self.schedule.get(block))[:1] == [_SPATIAL] and self._is_shared(self._steps(loops)):
                 self.schedule.parallel(loops[0])
 
     def _blocks(self) -> list[Any]:
@@ -101,9 +101,9 @@ class _Rule:
             rest, vector = self._vector(inner, self._lanes(block, self._extent(inner)))
         if rest is not None:
             outer = [*outer, rest]
-        if outer and for_threads(self.machine, steps):
+        if outer and self._is_shared(steps):
             self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
-        elif not outer and for_threads(self.machine, steps) and vector is None:
+        elif not outer and self._is_shared(steps) and vector is None:
             self.schedule.parallel(inner)
 
     def _no_strip(self, loop: Any) -> bool:
@@ -124,7 +124,7 @@ class _Rule:
         if not outer:
             outer = [schedule.add_unit_loop(reduction[0])]
         whole = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
-        if for_threads(self.machine, steps):
+        if self._is_shared(steps):
             schedule.parallel(whole)
         schedule.reverse_compute_at(local, whole, preserve_unit_loops=True)
         self._vector(strip)
@@ -134,7 +134,7 @@ class _Rule:
 
     def _windows(self, spatial: list[Any], reduction: list[Any]) -> None:
         """The outer loops in parallel; a row of outputs stays as it is: LLVM unrolls its windows and puts them into vectors."""
-        if for_threads(self.machine, self._steps(spatial) * self._steps(reduction)):
+        if self._is_shared(self._steps(spatial) * self._steps(reduction)):
             outer = spatial[: max(1, len(spatial) - 2)]
             self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 
@@ -150,9 +150,9 @@ class _Rule:
         if split and self._extent(last) % lanes == 0 and len(reduction) == 1 and whole is not None:
             _, lane = schedule.split(last, [None, lanes])
             partial = schedule.rfactor(lane, 1)
-            if for_threads(self.machine, steps):
+            if self._is_shared(steps):
                 schedule.parallel(schedule.get_loops(partial)[0])
-        elif whole is not None and for_threads(self.machine, steps):
+        elif whole is not None and self._is_shared(steps):
             schedule.parallel(whole)
 
     def _lanes(self, block: Any, extent: int) -> int:
@@ -180,6 +180,10 @@ class _Rule:
     def _extent(self, loop: Any) -> int:
         extent = self.schedule.get(loop).extent
         return int(extent)
+
+    def _is_shared(self, steps: int) -> bool:
+        """Is it work for several threads?"""
+        return self.machine.threads_for(steps) > 1
 
     def _steps(self, loops: list[Any]) -> int:
         return math.prod(self._extent(loop) for loop in loops)

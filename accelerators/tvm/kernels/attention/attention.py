@@ -95,7 +95,7 @@ class _Writing:
     def threads(self) -> int:
         """Of so many threads it is work."""
         products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
-        return self.machine.threads if products >= SERIAL else 1
+        return self.machine.threads_for(products, SERIAL)
 
     @property
     def parts(self) -> int:

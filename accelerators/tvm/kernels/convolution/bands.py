@@ -80,7 +80,7 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     reach = sum(read) // len(read)
     chunk = _chunk(shape, reach, vectors, machine)
     products = shape.batch * shape.outs * window.places * reach * window.count
-    parallel = machine.threads > 1 and products >= SERIAL
+    parallel = machine.threads_for(products, SERIAL) > 1
     tall = _tallest(shape, chunk or reach, places)
     panels = math.ceil(blocks / vectors)
     down, across = math.ceil(window.out[0] / tall), 1

@@ -44,9 +44,8 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
     roots = [node for node in body.ops if node.domain == DOMAIN]
     if len(roots) != 1:
         return None
-    root = roots[0]
-    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
-    source, weight = (positions.get(entry) if entry is not None else None for entry in root.inputs[:2])
+    root, problem = roots[0], Problem.of(body)
+    source, weight = (problem.position(entry) for entry in root.inputs[:2])
     if source is None or weight is None:
         return None
     layer = make_layer(root, machine)
@@ -57,8 +56,7 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
         return None
     packs = {weight: layer.channels.pack}
     if beside and root.inputs[2] is not None:
-        packs[positions[root.inputs[2]]] = layer.channels.pack_bias
-    problem = Problem.of(body)
+        packs[problem.positions[root.inputs[2]]] = layer.channels.pack_bias
     shapes = {**after.operands, weight: (layer.channels.weights(layer.window.count),)}
     kernel, inputs, outputs = problem.kernel("blocked_convolution", shapes, [after.results] * len(problem.outputs))
     _Writing(layer, kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs)).write()

@@ -14,12 +14,10 @@ import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
 
 Sizes = tuple[int, ...]
-
-SERIAL = 65_536
-"""The copy of fewer numbers than this is one thread's work."""
 
 
 @attrs.frozen(slots=True)
@@ -103,10 +101,10 @@ class Image:
             offset = offset + t * d // s * step
         return phase * math.prod(self.copied) + offset
 
-    def copy(self, kernel: Kernel, source: Buffer, into: Buffer) -> None:
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
         """Fill the copy from the source [batch, channels, places]."""
         first = self.copied[0] if len(self.sizes) > 1 else 1
-        is_large = self.batch * self.channels * self.plane >= SERIAL
+        is_large = machine.threads_for(self.batch * self.channels * self.plane) > 1
         with kernel.tasks(self.batch * self.channels * first, "part", is_large) as part:
             channel = kernel.name_value("channel", part // first)
             outermost = [kernel.name_value("p0", part % first)] if len(self.sizes) > 1 else []

@@ -36,10 +36,9 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
     image = make_image(roots[0]) if len(roots) == 1 else None
     if image is None or image.places < machine.lanes:
         return None
-    root, rank = roots[0], len(image.sizes)
-    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
-    source, weight = (positions.get(entry) if entry is not None else None for entry in root.inputs[:2])
-    if source is None or weight is None or source >= body.values or weight < body.values:
+    root, rank, problem = roots[0], len(image.sizes), Problem.of(body)
+    source, weight = problem.value_at(root.inputs[0]), problem.weight_at(root.inputs[1])
+    if source is None or weight is None:
         return None
     biased = len(root.inputs) > 2 and root.inputs[2] is not None
     beside = {2: (image.outs, *(1,) * rank)} if biased else {}
@@ -47,8 +46,7 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
     whole = (image.batch, image.channels, math.prod(image.sizes))
     if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
         return None
-    layer = _Layer(image, *_best(image, machine), machine.threads)
-    problem = Problem.of(body)
+    layer = _Layer(image, *_best(image, machine), machine)
     shapes = {**after.operands, source: whole, weight: (layer.weights,)}
     kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))
     layer.write(kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs))
@@ -74,8 +72,9 @@ def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:
 class _Layer:
     """One convolution, cut into tiles and tasks."""
 
-    def __init__(self, image: Image, tile: Tile, walk: Walk, threads: int) -> None:
+    def __init__(self, image: Image, tile: Tile, walk: Walk, machine: Machine) -> None:
         self.image = image
+        self.machine = machine
         self.tile = tile
         self.walk = walk
         self.inner = image.channels // image.groups
@@ -84,7 +83,7 @@ class _Layer:
         parts = image.batch * image.groups
         products = parts * self.outs * image.places * image.depth
         sizes = self.outs * image.depth, self.inner * walk.count * tile.width
-        self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, threads, parts)
+        self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, machine, parts)
 
     @property
     def weights(self) -> int:
@@ -101,7 +100,7 @@ class _Layer:
         """The copy, then the tasks: blocks of channels, tiles of places."""
         image, tile, walk = self.image, self.tile, self.walk
         copy = kernel.memory("image", float32, (walk.numbers,))
-        walk.copy(kernel, source, copy)
+        walk.copy(kernel, source, copy, self.machine)
 
         def work(part: Value, block: Value, index: Value) -> None:
             acc, group = tile.sums(kernel), part % image.groups

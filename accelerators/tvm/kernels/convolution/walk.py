@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.convolution.image import SERIAL, Image, all_of
+from accelerators.tvm.kernels.convolution.image import Image, all_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value
 from accelerators.tvm.kernels.shared.tile import Tile, start
+from accelerators.tvm.machine.machine import Machine
 
 ORIGIN: Operand = 0
 """The first place of all."""
@@ -49,9 +50,9 @@ class Walk:
         """Numbers of the copy."""
         return self.image.batch * self.image.channels * self.image.plane
 
-    def copy(self, kernel: Kernel, source: Buffer, into: Buffer) -> None:
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
         """Make the copy."""
-        self.image.copy(kernel, source, into)
+        self.image.copy(kernel, source, into, machine)
 
     def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
         """Where in the copy the tile's columns begin, for a tap of a channel."""
@@ -89,9 +90,9 @@ class Together(Walk):
     def numbers(self) -> int:
         return self.image.batch * self.count * self.image.channels * self.tile
 
-    def copy(self, kernel: Kernel, source: Buffer, into: Buffer) -> None:
+    def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
         image = self.image
-        with kernel.tasks(image.batch * self.count, "part", self.numbers >= SERIAL) as part:
+        with kernel.tasks(image.batch * self.count, "part", machine.threads_for(self.numbers) > 1) as part:
             tile = kernel.name_value("tile", part % self.count)
             with kernel.loop(image.channels, "c") as c, kernel.loop(self.tile, "e") as e:
                 target = (part * image.channels + c) * self.tile + e

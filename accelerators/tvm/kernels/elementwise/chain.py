@@ -21,7 +21,6 @@ from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, num
 from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import for_threads
 from graph.node import Node
 
 Shape = tuple[int, ...]
@@ -46,7 +45,7 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     operands = dict(enumerate(flat.operands))
     kernel, inputs, outputs = problem.kernel("chain", operands, [flat.shape] * len(problem.outputs))
     writing = _Writing(problem, kernel, inputs, outputs, flat, formulas)
-    writing.write(_Cut.of(problem, flat.shape, machine), for_threads(machine, _steps(body, shape)))
+    writing.write(_Cut.of(problem, flat.shape, machine), machine.threads_for(_steps(body, shape)) > 1)
     return problem.draft(kernel, "chain")
 
 

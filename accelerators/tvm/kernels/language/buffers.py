@@ -10,7 +10,7 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.types import Element, type_of
-from accelerators.tvm.kernels.language.values import Load, Operand, Value, as_index
+from accelerators.tvm.kernels.language.values import Load, Operand, Value, as_index, typed
 
 if TYPE_CHECKING:
     from accelerators.tvm.kernels.language.statements import Statement
@@ -53,8 +53,6 @@ class Buffer:
 
     def __setitem__(self, place: Index, value: Operand) -> None:
         from accelerators.tvm.kernels.language.statements import Store  # upward: an assignment is a statement
-        from accelerators.tvm.kernels.language.values import typed
-
         lanes = value.type.lanes if isinstance(value, Value) else 1
         self.emit(Store(self, self.place(place), typed(value, type_of(self.element, lanes))))
 
@@ -85,8 +83,6 @@ class Registers:
         return self.buffer.vector(self.lanes, self._first(place))
 
     def __setitem__(self, place: Index, value: Operand) -> None:
-        from accelerators.tvm.kernels.language.values import typed
-
         self.buffer[self._first(place)] = typed(value, type_of(self.buffer.element, self.lanes))
 
     def lane(self, place: Index, lane: Operand) -> Value:

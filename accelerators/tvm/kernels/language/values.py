@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -181,51 +181,39 @@ class Binary(Value):
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Not(Value):
+class Changed(Value):
+    """Another value, changed; the class says how."""
+
+    type: Type
+    value: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+
+class Not(Changed):
     """A truth value turned round."""
 
-    type: Type
-    value: Value
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return (self.value,)
+    __slots__ = ()
 
 
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Cast(Value):
+class Cast(Changed):
     """A number as another element type."""
 
-    type: Type
-    value: Value
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return (self.value,)
+    __slots__ = ()
 
 
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Bits(Value):
+class Bits(Changed):
     """The same bits as another element type."""
 
-    type: Type
-    value: Value
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return (self.value,)
+    __slots__ = ()
 
 
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Spread(Value):
+class Spread(Changed):
     """A number in every lane."""
 
-    type: Type
-    value: Value
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return (self.value,)
+    __slots__ = ()
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
@@ -286,11 +274,27 @@ class Named(Value):
 
 # -- making them -------------------------------------------------------------------------------------------
 
-WHOLE = frozenset(("//", "%", "<<", ">>", "^"))
-"""Operators that only whole numbers have."""
+def _is_number(element: Element) -> bool:
+    return element is not boolean
 
-LOGIC = frozenset(("&", "|"))
-"""Operators of whole numbers, and of truth values."""
+
+def _is_whole(element: Element) -> bool:
+    return element.is_whole
+
+
+def _has_bits(element: Element) -> bool:
+    return element.is_whole or element is boolean
+
+
+def _is_float(element: Element) -> bool:
+    return element.kind == "float"
+
+
+_TAKES: Mapping[str, Callable[[Element], bool]] = {
+    **dict.fromkeys(("+", "-", "*"), _is_number), "/": _is_float,
+    **dict.fromkeys(("//", "%", "<<", ">>", "^"), _is_whole), **dict.fromkeys(("&", "|"), _has_bits),
+}  # fmt: skip
+"""By operator, which element types have it."""
 
 
 def constant(number: float, element: Element, lanes: int = 1) -> Value:
@@ -304,20 +308,14 @@ def constant(number: float, element: Element, lanes: int = 1) -> Value:
 
 def as_index(value: Operand) -> Value:
     """A place, or a count."""
-    return _typed(value, type_of(index))
+    return typed(value, type_of(index))
 
 
 def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
     """Both sides joined; they have one type."""
     a, b = _same(operator, left, right)
     element = a.type.element
-    allowed = (
-        element.is_whole if operator in WHOLE else
-        element.is_whole or element is boolean if operator in LOGIC else
-        element.kind == "float" if operator == "/" else
-        element is not boolean
-    )  # fmt: skip
-    if not allowed:
+    if not _TAKES[operator](element):
         raise CompileError(f"{element} has no operator {operator}: {a} {operator} {b}")
     return Binary(a.type, operator, a, b)
 
@@ -364,7 +362,7 @@ def named(value: Value, body: Callable[[Value], Value]) -> Value:
     return Named(inner.type, variable, value, inner)
 
 
-def _typed(value: Operand, wanted: Type) -> Value:
+def typed(value: Operand, wanted: Type) -> Value:
     """A plain number as this type; a value has to have it."""
     if isinstance(value, Value):
         if value.type is not wanted:
@@ -377,9 +375,9 @@ def _same(operator: str, left: Operand, right: Operand) -> tuple[Value, Value]:
     if not isinstance(left, Value):
         if not isinstance(right, Value):
             raise CompileError(f"{left!r} {operator} {right!r}: one of both has to be a value of a kernel")
-        return _typed(left, right.type), right
+        return typed(left, right.type), right
     if not isinstance(right, Value):
-        return left, _typed(right, left.type)
+        return left, typed(right, left.type)
     if left.type is not right.type:
         raise CompileError(
             f"{left} {operator} {right}: the one is {left.type}, the other {right.type}",
@@ -398,10 +396,4 @@ def walk(values: Sequence[Value]) -> Iterator[Value]:
             seen.add(id(value))
             yield value
             waiting += value.parts
-
-
-def typed(value: Operand, wanted: Type) -> Value:
-    """The value, checked to be of this type; a plain number becomes one."""
-    return _typed(value, wanted)
-
 

@@ -115,7 +115,6 @@ def find_product(body: Body) -> Product | None:
 
     The constant may be transposed first."""
     roots = [node for node in body.ops if node.op in ("MatMul", "Gemm")]
-    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
     if len(roots) != 1 or roots[0].attrs.get("transA", 0):
         return None
     root = roots[0]
@@ -124,9 +123,10 @@ def find_product(body: Body) -> Product | None:
     before = before_turn(given.node)
     if before is not None:
         given, turned = before, not turned
-    left, right = positions.get(root.inputs[0]), positions.get(given)
+    problem = Problem.of(body)
+    left, right = problem.value_at(root.inputs[0]), problem.weight_at(given)
     shape, weight, made = real_shape(root.inputs[0]), real_shape(given), real_shape(root[0])
-    if left is None or right is None or left >= body.values or right < body.values or shape is None or weight is None:
+    if left is None or right is None or shape is None or weight is None:
         return None
     once = sum(entry == given for node in body.ops for entry in node.reads) == 1
     if not once or len(weight) != 2 or not made or 0 in (*weight, *shape) or made[-1] != weight[not turned]:
@@ -182,5 +182,5 @@ def _write(found: Product, writing: _Writing, tile: PanelTile, machine: Machine)
 
 def task_count(found: Product, machine: Machine) -> int:
     """Into how many tasks the product is cut."""
-    many = machine.threads > 1 and found.rows * found.columns * found.depth >= SERIAL
-    return TASKS * machine.threads if many else 1
+    threads = machine.threads_for(found.rows * found.columns * found.depth, SERIAL)
+    return TASKS * threads if threads > 1 else 1

@@ -129,6 +129,6 @@ def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: Pan
 
         return each
 
-    threads = machine.threads if heads.count * rows * columns * depth >= SERIAL else 1
+    threads = machine.threads_for(heads.count * rows * columns * depth, SERIAL)
     tasks = min(TASKS * threads if threads > 1 else 1, heads.count * panels * tiles)
     share_out(kernel, heads.count * panels, tiles, tasks, work)

@@ -75,7 +75,7 @@ def over_blocks(
 ) -> None:
     """The work for each image and block, shared among the threads where it is worth it."""
     batch, blocks = blocked[:2]
-    with kernel.tasks(batch * blocks, "task", machine.threads > 1 and math.prod(blocked) >= SERIAL) as task:
+    with kernel.tasks(batch * blocks, "task", machine.threads_for(math.prod(blocked), SERIAL) > 1) as task:
         work(kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks))
 
 

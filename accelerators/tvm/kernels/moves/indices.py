@@ -15,7 +15,6 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import for_threads
 from accelerators.tvm.schedules.choosing import schedule
 
 PIECES = 16
@@ -34,7 +33,7 @@ def indices(body: Body, machine: Machine) -> Draft | None:
         return Draft(*schedule(_clamped(shape, dtype, sizes), machine))
     problem, flat = Problem.of(body), (rows, len(sizes))
     kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
-    if not for_threads(machine, rows * len(sizes)):
+    if machine.threads_for(rows * len(sizes)) == 1:
         _check(kernel, x, y, sizes, 0, rows)
         return problem.draft(kernel, "indices")
     each = -(-rows // PIECES)

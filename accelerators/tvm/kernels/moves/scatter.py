@@ -17,7 +17,6 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import for_threads
 from graph.node import Node
 
 JOINED = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
@@ -38,13 +37,13 @@ def scatter(body: Body, machine: Machine) -> Draft | None:
     flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
     kernel, inputs, (y,) = problem.kernel("scatter", flat, [(count,)])
     x, places, numbers = (inputs[position] for position in positions if position is not None)
-    with kernel.tasks(count, "i", for_threads(machine, count)) as i:
+    with kernel.tasks(count, "i", machine.threads_for(count) > 1) as i:
         y[i] = x[i]
     writing = _Writing(node, kernel, places, numbers, y)
     if node.op == "ScatterND":
         writing.by_rows(data, indices)
     else:
-        writing.by_elements(data, indices, for_threads(machine, math.prod(indices)))
+        writing.by_elements(data, indices, machine.threads_for(math.prod(indices)) > 1)
     return problem.draft(kernel, "scatter")
 
 

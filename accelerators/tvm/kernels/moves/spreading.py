@@ -72,8 +72,7 @@ def _each_row(
     kernel: Kernel, batch: int, blocks: int, high: int, width: int, machine: Machine, row: Callable[[Value, Value, Value], None]
 ) -> None:
     """The work for each row of each block of each image; tasks over images and bands of rows."""
-    bands = machine.threads if machine.threads > 1 and batch * blocks * high * width >= SERIAL else 1
-    bands = min(bands, high)
+    bands = min(machine.threads_for(batch * blocks * high * width, SERIAL), high)
     with kernel.tasks(batch * bands, "task", bands > 1) as task:
         n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)
         with kernel.loop(blocks, "block") as block:

@@ -29,7 +29,6 @@ from accelerators.tvm.kernels.language import (
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import for_threads
 
 STRIPS = 4
 """Vectors whose best numbers are kept at a time."""
@@ -53,7 +52,7 @@ def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
     width = machine.lanes * STRIPS
     kernel, (x,), (y,) = problem.kernel("places", {0: (outer, size, inner)}, [(outer, inner)])
     pieces = outer if inner == 1 else outer * -(-inner // width)
-    with kernel.tasks(pieces, "p", for_threads(machine, outer * size * inner)) as p:
+    with kernel.tasks(pieces, "p", machine.threads_for(outer * size * inner) > 1) as p:
         if inner == 1:
             y[p, 0] = _along_rows(kernel, x, p, size, width, order).cast(int64)
         else:
@@ -75,7 +74,7 @@ def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
         return None
     order = _Order.of(dtype, True, False)
     kernel, (x,), (y,) = problem.kernel("places", {0: (outer, size, 1)}, [(outer, size)])
-    with kernel.tasks(outer, "p", for_threads(machine, 2 * outer * size)) as p:
+    with kernel.tasks(outer, "p", machine.threads_for(2 * outer * size) > 1) as p:
         at = _along_rows(kernel, x, p, size, machine.lanes * STRIPS, order)
         with kernel.loop(size, "j") as j:
             y[p, j] = constant(0, y.element)

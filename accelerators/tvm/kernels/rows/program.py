@@ -25,7 +25,6 @@ from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import for_threads
 
 SUMS = 4
 """Vectors of partial sums: one addition need not wait for the one before. (A long function takes longer than an addition, and
@@ -112,7 +111,7 @@ class _Writing:
     def write(self) -> None:
         """A loop over the rows."""
         program, kernel = self.program, self.kernel
-        many = for_threads(self.machine, program.rows * program.columns * PASSES) and program.rows > 1
+        many = self.machine.threads_for(program.rows * program.columns * PASSES) > 1 and program.rows > 1
         with kernel.tasks(program.rows, "r", many) as r:
             self.r = r
             self._allocate()

@@ -13,6 +13,7 @@ from accelerators.tvm.kernels.language import Value, log, select, sqrt
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.matrices import Size, read_size
+from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS
 from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from graph.node import Node, NodeEntry
@@ -155,7 +156,7 @@ class _Making:
         self.steps: list[Step] = []
         self.values: dict[NodeEntry, Step] = {}
         self.inputs: dict[int, Size] = {}
-        self.positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
+        self.problem = Problem.of(body)
 
     def run(self, alone: Node | None) -> Program | None:
         """All of it; `alone` is the body's one op, if it has no others."""
@@ -208,7 +209,7 @@ class _Making:
         known = self.values.get(entry)
         if known is not None:
             return known
-        value, position = entry.node.value, self.positions.get(entry)
+        value, position = entry.node.value, self.problem.position(entry)
         if value is not None and value.size == 1:
             return self._add(Step("given", False, constant=float(value.item())))
         size = None if position is None else read_size(self._shape(entry), shape)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from accelerators.tvm.kernels.language import Kernel, Value
+from accelerators.tvm.machine.machine import Machine
 
 SERIAL = 1_000_000
 """Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
@@ -53,16 +54,16 @@ class Cut:
 
 
 def cut_work(
-    blocks: int, tiles: int, weights: int, image: int, products: int, threads: int, each: int = 1
+    blocks: int, tiles: int, weights: int, image: int, products: int, machine: Machine, each: int = 1
 ) -> Cut:
     """The cut for so many numbers of weights and image, that are read in each of `each` parts; products: of all."""
-    parallel = threads > 1 and products >= SERIAL
-    wanted = math.ceil(TASKS * threads / each) if parallel else 1
+    threads = machine.threads_for(products, SERIAL)
+    wanted = math.ceil(TASKS * threads / each) if threads > 1 else 1
     down = min(tiles, max(1, round(image / CACHED)))
     if image >= weights:
         down = min(tiles, max(down, wanted))
     across = min(blocks, math.ceil(wanted / down))
-    return Cut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), parallel)
+    return Cut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), threads > 1)
 
 
 def _ranged(kernel: Kernel, name: str, piece: Value, pieces: int, count: int, work: Callable[[Value], None]) -> None:

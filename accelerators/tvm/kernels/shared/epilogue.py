@@ -11,6 +11,7 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Operand, Value
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula, number_of
 from accelerators.tvm.kernels.shared.numbers import constants_of, read, write
+from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.node import Node, NodeEntry
@@ -113,10 +114,10 @@ def epilogue_of(
 ) -> Epilogue | None:
     """The epilogue of these formulas, given what is read beside the sum and under which shape; None if one of the body's inputs
     has none, or is read in two ways."""
-    positions = {node[0]: i for i, node in enumerate(body.graph.inputs)}
-    operands: dict[int, Shape] = {}
+    problem, operands = Problem.of(body), dict[int, Shape]()
     for entry, shape in reads:
-        if entry in positions and (shape is None or operands.setdefault(positions[entry], shape) != shape):
+        position = problem.position(entry)
+        if position is not None and (shape is None or operands.setdefault(position, shape) != shape):
             return None
     known = {node: compute for node, compute in formulas.items() if compute is not None}
     return Epilogue(body, root, start, known, operands, results)

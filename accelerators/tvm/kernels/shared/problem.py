@@ -41,9 +41,15 @@ class Problem:
         """Which of the inputs a value is; None if it is none of them."""
         return None if entry is None else self.positions.get(entry)
 
-    def is_weight(self, position: int) -> bool:
-        """Is this input a constant of the model?"""
-        return position >= self.body.values
+    def value_at(self, entry: NodeEntry | None) -> int | None:
+        """Which of the inputs a value is; None if it is none of them, or a constant of the model."""
+        position = self.position(entry)
+        return position if position is not None and position < self.body.values else None
+
+    def weight_at(self, entry: NodeEntry | None) -> int | None:
+        """Which of the inputs a constant of the model is; None if it is none of them."""
+        position = self.position(entry)
+        return position if position is not None and position >= self.body.values else None
 
     def kernel(
         self, name: str, shapes: Mapping[int, Shape] | None = None, results: Sequence[Shape] | None = None

@@ -22,7 +22,7 @@ def lrn(body: Body, machine: Machine) -> Draft | None:
     if shape is None:
         return None
     batch, blocks, places, lanes = shape
-    bands = machine.threads if machine.threads > 1 and batch * blocks * places * lanes >= SERIAL else 1
+    bands = machine.threads_for(batch * blocks * places * lanes, SERIAL)
     kernel, (x,), (y,) = problem.kernel("lrn")
     with kernel.tasks(batch * bands, "task", bands > 1) as task:
         n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)

@@ -72,7 +72,7 @@ def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: in
     lanes = machine.lanes
     several = max(k for k in (8, 7, 6, 5, 4, 3, 2, 1) if k <= places)
     full, rest = divmod(places, several)
-    is_work = machine.threads > 1 and batch * blocks * places * lanes >= SERIAL
+    is_work = machine.threads_for(batch * blocks * places * lanes, SERIAL) > 1
     with kernel.tasks(batch * blocks, "task", is_work) as task:
         n, block = kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks)
         acc = kernel.registers("acc", float32, (several,), lanes)

@@ -66,7 +66,7 @@ class Slide:
 def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks: int, machine: Machine) -> None:
     """The whole kernel: tasks over images, bands of rows and blocks."""
     window = slide.window
-    threads = machine.threads if batch * blocks * window.places * window.count >= SERIAL else 1
+    threads = machine.threads_for(batch * blocks * window.places * window.count, SERIAL)
     bands = min(threads, window.out[0]) if window.out[0] >= 2 * threads else 1
     across = min(blocks, math.ceil(threads / bands)) if bands < threads else 1
     count = bands * across
