@@ -41,6 +41,11 @@ def _conv_integer(node: Node) -> str | None:
     return None
 
 
+def _einsum(node: Node) -> str | None:
+    wide = any(isinstance(entry.type, TensorType) and entry.type.dtype in ("int64", "uint64") for entry in node.reads)
+    return "onnxruntime sums the 64-bit integers of Einsum in floating point" if wide else None
+
+
 def _max_unpool(node: Node) -> str | None:
     if _given(node, 2):
         return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
@@ -103,6 +108,12 @@ def _lrn(node: Node) -> str | None:
     return None
 
 
+def _shrink(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    wide = isinstance(made, TensorType) and made.dtype in ("int32", "uint32", "int64", "uint64")
+    return "onnxruntime computes Shrink of whole numbers in 32-bit floats" if wide else None
+
+
 def _slice(node: Node) -> str | None:
     ends, steps = (node.inputs[place].node.value if _given(node, place) else None for place in (2, 4))  # type: ignore[union-attr]
     if not _given(node, 4) or (steps is not None and (np.asarray(steps) > 0).all()):
@@ -123,6 +134,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Conv": windows.convolution,
     "ConvInteger": lambda node: windows.convolution(node) or _conv_integer(node),
     "ConvTranspose": windows.transposed,
+    "Einsum": _einsum,
     "LRN": _lrn,
     "LpPool": windows.pool,
     "MaxPool": windows.pool,
@@ -135,5 +147,6 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Resize": _resize,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
+    "Shrink": _shrink,
     "Slice": _slice,
 }

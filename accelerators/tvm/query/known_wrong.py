@@ -62,6 +62,7 @@ RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
+    Rule("MeanVarianceNormalization", lambda n: True, "TVM divides by the deviation alone, which is zero for equal numbers"),
     *[Rule(op, _drops_nan, f"TVM's {op} passes over what is no number") for op in ("GlobalMaxPool", "Hardmax")],
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for what is no number, and not every element type"),
     Rule("Pow", lambda n: "int" in _dtype(n) and "int" in _dtype(n, 1), "TVM makes whole powers in floating point"),

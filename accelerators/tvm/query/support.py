@@ -22,6 +22,7 @@ from accelerators.tvm.query.isolation import trial_elsewhere
 from accelerators.tvm.query.known_wrong import known_wrong, wrong_size
 from accelerators.tvm.query.sizes import is_settled, unsettled_input
 from accelerators.tvm.query.truth import takes_no_truth
+from accelerators.tvm.query.weights import WEIGHTED, beyond_numbers
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -69,7 +70,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
-        if value is not None and value.size > SHOWN and node.op in OPS:
+        if value is not None and value.size > SHOWN and (node.op in OPS or node.op in WEIGHTED):
             return None
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
         inputs.append((entry is None, entry and entry.type, shown))
@@ -122,7 +123,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} is {made}: kernels take tensors only"
         if made.dtype not in DTYPES:
             return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
-    reason = takes_no_truth(node, graph) or outside(node)
+    reason = takes_no_truth(node, graph) or outside(node) or beyond_numbers(node)
     if reason is not None or not _static(node):
         return reason or _unknown_sizes(node, graph)
     return wrong_size(node)

@@ -53,6 +53,8 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("Conv", [(1, 1, 9), (1, 1, 3)], {"auto_pad": "SAME_UPPER", "dilations": [2]}, "Conv that is dilated and padded"),
         ("ScatterElements", [(3,), [0], (1,)], {"reduction": "add"}, "no reduction 'add' of bool in ScatterElements"),
         ("AveragePool", [(1, 1, 9)], {"auto_pad": "SAME_UPPER", "dilations": [2], "kernel_shape": [2]}, "makes other sizes"),
+        ("Einsum", [[[2**60 + 1, 2]]], {"equation": "ij->i"}, "sums the 64-bit integers of Einsum in floating point"),
+        ("Shrink", [[2**60 + 1, 2]], {}, "Shrink of whole numbers in 32-bit floats"),
         ("Mod", [[2**60], [7]], {"fmod": 1}, "computes Mod of 64-bit integers with fmod=1 in float64"),
         ("Slice", [(3, 3), [0], [2**31 - 1], [0], [-1]], {}, "takes an end of 2^31 - 1 for no end"),
         ("Slice", [(3, 3), [0], [1], None, (1,)], {}, None),

@@ -114,3 +114,10 @@ def test_the_logarithm_of_a_sum_takes_no_op_that_is_younger(opset: int) -> None:
     value = np.array([[1, 2, 3, 100], [np.inf, 0, -np.inf, 1], [-np.inf] * 4], np.float32)
     found = compiled(pt.Graph([y], inputs=[x], opsets={"": opset})).run([value])[0]
     np.testing.assert_allclose(found, [100, np.inf, -np.inf], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("axes", "shape"), [([2], (1, 16, 1)), ([0, 2, 3], (2, 3, 4, 5))])
+def test_a_norm_of_equal_numbers(axes: list[int], shape: tuple[int, ...]) -> None:
+    x = pt.variable("x", "float32", shape)
+    graph = pt.Graph([pt.op("MeanVarianceNormalization", x, axes=axes)], inputs=[x])
+    assert not compiled(graph).run([np.full(shape, 0.5, np.float32)])[0].any()

@@ -64,3 +64,16 @@ def test_functions_of_float16_are_computed_in_float32(op: str) -> None:
     assert pt.query(graph, "HETERO:cpu,reference")["y"] == "cpu"
     (found,), given = pt.compile(graph, "cpu")(np.full(3, 1, "float16")), np.full(3, 1, "float16")
     np.testing.assert_allclose(found, pt.compile(graph, "reference")(given)[0], rtol=2e-3)
+
+
+@pytest.mark.parametrize("channels", [1, 40])
+def test_a_weight_that_is_no_number(channels: int) -> None:
+    """Few numbers are remembered with the answer, many are not."""
+    x = pt.variable("x", "float32", (1, channels, 5, 5))
+    weights = np.ones((2, channels, 1, 2, 2), np.float32)
+    weights[1, -1, 0, 0, 0] = np.nan
+    for value, device in zip(weights, ("cpu", "reference"), strict=True):
+        y = pt.op("ConvTranspose", x, pt.constant(value, "w"), strides=[2, 2], group=channels, name="y")
+        placement = pt.query(pt.Graph([y]), "HETERO:cpu,reference")
+        assert placement["y"] == device
+    assert "one of them is NaN or infinite" in placement.why("y")

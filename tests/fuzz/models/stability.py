@@ -45,8 +45,8 @@ PART_OF_ONE = frozenset(
 STEPS = 4
 """So many units in the last place of the largest number in a result are a rounding."""
 
-RUNS = 3
-"""How often the model is run with wrong roundings."""
+PAIRS = 2
+"""How often the model is run with wrong roundings, and with those in the other direction."""
 
 SLACK = 8
 """A device may differ by so many times what these runs differ by."""
@@ -64,18 +64,31 @@ class Expected:
 def expected(graph: Graph, feeds: Sequence[Any]) -> list[Expected]:
     """The graph's outputs by the reference, with what its roundings may do to them."""
     exact = run(graph, feeds, None)
-    noisy = [run(graph, feeds, np.random.default_rng(seed)) for seed in range(RUNS)]
+    noisy = [run(graph, feeds, Noise(np.random.default_rng(seed), way)) for seed in range(PAIRS) for way in (1.0, -1.0)]
     return [
         Expected(exact[entry], _spread(exact[entry], [other[entry] for other in noisy]))
         for entry in graph.outputs
     ]
 
 
+@attrs.frozen
+class Noise:
+    """What makes roundings wrong."""
+
+    random: np.random.Generator
+    way: float
+    """1, or -1 for the same errors with the other sign: what a hair decides falls to both sides."""
+
+    def drawn(self, options: Sequence[float], shape: tuple[int, ...]) -> Array:
+        """One of these numbers for each place."""
+        return self.way * self.random.choice(options, shape)
+
+
 UNSURE = object()
 """A value that does not exist where roundings go wrong: the sizes before it depend on them."""
 
 
-def run(graph: Graph, feeds: Sequence[Any], noise: np.random.Generator | None) -> dict[NodeEntry, Any]:
+def run(graph: Graph, feeds: Sequence[Any], noise: Noise | None) -> dict[NodeEntry, Any]:
     """Every value of the graph, with each rounding a little wrong if there is noise."""
     values: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(graph.inputs, feeds, strict=True)}
     for node in graph.nodes:
@@ -111,16 +124,16 @@ def step_of(dtype: np.dtype[Any]) -> float:
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
 
-def _moved(value: Any, noise: np.random.Generator) -> Any:
+def _moved(value: Any, noise: Noise) -> Any:
     """Each number a little larger or smaller: as if what is computed on the way to a result were rounded."""
     if not isinstance(value, np.ndarray) or not step_of(value.dtype) or not value.size:
         return value
     with np.errstate(all="ignore"):
         wide = value.astype(np.float64)
-        return (wide * (1 + step_of(value.dtype) * noise.choice((-1.0, 0.0, 1.0), wide.shape))).astype(value.dtype)
+        return (wide * (1 + step_of(value.dtype) * noise.drawn((-1.0, 0.0, 1.0), wide.shape))).astype(value.dtype)
 
 
-def _noisy(value: Any, noise: np.random.Generator, op: str, terms: float) -> Any:
+def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
     if not isinstance(value, np.ndarray) or not step_of(value.dtype) or not value.size:
         return value
     wide = value.astype(np.float64)
@@ -129,7 +142,7 @@ def _noisy(value: Any, noise: np.random.Generator, op: str, terms: float) -> Any
     step = max(step_of(value.dtype), 2.0**-23) * STEPS
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        moved = wide + step * noise.choice((-1.0, 1.0), wide.shape) * (np.abs(wide) + scale / 4)
+        moved = wide + step * noise.drawn((-1.0, 1.0), wide.shape) * (np.abs(wide) + scale / 4)
         return np.where((op in KEEPS_ZEROS) & (wide == 0), wide, moved).astype(value.dtype)
 
 

@@ -1,0 +1,20 @@
+"""Constant weights of which a kernel would make something else than ONNX says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph.node import Node
+
+WEIGHTED = frozenset(("ConvTranspose",))
+"""The ops that are looked at."""
+
+
+def beyond_numbers(node: Node) -> str | None:
+    """Why TVM had better not get the node: a constant weight is NaN or infinite."""
+    if node.op not in WEIGHTED or node.domain:
+        return None
+    weights = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    if weights is None or np.isfinite(weights.astype(np.float32)).all():
+        return None
+    return "TVM also multiplies the weights with zeros that it puts between the data, and one of them is NaN or infinite"
