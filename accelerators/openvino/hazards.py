@@ -5,6 +5,7 @@ computes them. (Integers of more than 32 bits have a file of their own.)"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from accelerators.openvino.indices import unseen
@@ -149,6 +150,40 @@ def _lrn(node: Node) -> str | None:
     return "openvino places an even window of LRN otherwise" if node.attrs["size"] % 2 == 0 else None
 
 
+def _compress(node: Node) -> str | None:
+    """The condition may be shorter than the data, not longer, and has to keep something where it is constant."""
+    if _has_none(node, 1):
+        return f"{_CRASH} of a constant condition of Compress that keeps nothing"
+    data, condition = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    axis = node.attrs.get("axis")
+    if isinstance(data, TensorType) and isinstance(condition, TensorType) and data.shape and condition.shape:
+        size = data.shape[axis] if axis is not None else math.prod(data.shape) if data.is_static else None  # type: ignore[arg-type]
+        if isinstance(size, int) and isinstance(condition.shape[0], int) and condition.shape[0] <= size:
+            return None
+    return "openvino's Compress makes zeros of what a condition longer than the data asks for"
+
+
+_CRASH = "openvino divides by zero, which ends the process, while it folds what comes"
+
+
+def _has_none(node: Node, place: int) -> bool:
+    """Is that input a constant all of which is zero?"""
+    entry = node.inputs[place] if len(node.inputs) > place else None
+    return entry is not None and entry.node.value is not None and not entry.node.value.any()
+
+
+def _non_zero(node: Node) -> str | None:
+    return f"{_CRASH} of the places that NonZero finds in a constant of zeros" if _has_none(node, 0) else None
+
+
+def _loop(node: Node) -> str | None:
+    """What a loop leaves behind at each turn is empty where it has none."""
+    scans = len(node.output_names) > len(node.inputs) - 2
+    if scans and (_has_none(node, 0) or _has_none(node, 1)):
+        return f"{_CRASH} of a Loop that has no turn"
+    return None
+
+
 def _conv_transpose(node: Node) -> str | None:
     if node.attrs.get("output_shape"):
         return "openvino pads otherwise for output_shape"
@@ -160,6 +195,12 @@ def _conv_transpose(node: Node) -> str | None:
 def _is_static(node: Node) -> bool:
     made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     return isinstance(made, TensorType) and made.is_static
+
+
+def _shrink(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    whole = isinstance(made, TensorType) and "int" in made.dtype
+    return "openvino rounds the bias and the threshold of Shrink where the numbers are whole" if whole else None
 
 
 def _trilu(node: Node) -> str | None:
@@ -212,6 +253,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     **{f"Reduce{kind}": _reduction for kind in _REDUCTIONS},
     "AveragePool": _max_pool,
     "BitShift": _bit_shift,
+    "Compress": _compress,
     "ConvTranspose": _conv_transpose,
     "DFT": _TRANSFORM,
     "DynamicQuantizeLinear": _always("openvino rounds otherwise, so that the last bit differs"),
@@ -219,15 +261,18 @@ _HAZARDS: Mapping[str, Hazard] = {
     "GlobalLpPool": _global_lp_pool,
     "LRN": _lrn,
     "LSTM": _recurrent,
+    "Loop": _loop,
     "LpPool": _max_pool,
     "MaxPool": _max_pool,
     "Mod": _mod,
     "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),
+    "NonZero": _non_zero,
     "QuantizeLinear": _quantize,
     "RNN": _recurrent,
     "Range": _range,
     "Resize": _resize,
     "STFT": _TRANSFORM,
+    "Shrink": _shrink,
     "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),
     "Tile": _tile,
     "TopK": _top_k,

@@ -1,8 +1,8 @@
-"""Indices that openvino is given: held against their dimensions before it runs, for it makes zeros of one outside, or reads and
-writes what lies there.
+"""Indices and lengths of sequences that openvino is given are held against their dimensions before it runs. For an index outside
+it makes zeros, or reads and writes what lies there; a length that is too long it takes for the longest.
 
 What is computed within a subgraph nobody can look at from here: of such indices openvino gets none, but for those of Gather,
-where it makes zeros."""
+where it makes zeros, and lengths."""
 
 from __future__ import annotations
 
@@ -20,23 +20,42 @@ from graph.types import TensorType
 INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())
 """Ops whose second input holds indices into the first."""
 
+RECURRENT = frozenset("RNN GRU LSTM".split())
+"""Ops whose fifth input holds the lengths of the sequences in the first."""
+
 
 def unseen(node: Node) -> str | None:
     """Why openvino had better not get the op: its indices are computed, or a constant one lies outside."""
-    if node.op not in INDEXED or node.domain or node.inputs[1] is None or node.inputs[0] is None:
+    entry = _counting(node)
+    if entry is None or node.inputs[0] is None:
         return None
-    data, read = node.inputs[0].type, node.inputs[1].node
+    data, read = node.inputs[0].type, entry.node
     if read.value is not None:
-        sizes = _sizes(node, data.shape) if isinstance(data, TensorType) and data.is_static else None
-        return None if sizes is None else _outside(read.value, sizes)
-    if node.op == "Gather" or read.is_variable:
+        return _wrong(node, data.shape, read.value) if isinstance(data, TensorType) and data.is_static else None
+    if node.op == "Gather" or node.op in RECURRENT or read.is_variable:
         return None
     return f"openvino reads or writes outside where {node.op}'s indices are wrong, and these are computed"
 
 
+def _counting(node: Node) -> NodeEntry | None:
+    """The input that holds the node's indices or lengths, if it has one."""
+    place = 1 if node.op in INDEXED else 4 if node.op in RECURRENT else None
+    return None if place is None or node.domain or len(node.inputs) <= place else node.inputs[place]
+
+
+def _wrong(node: Node, shape: Sequence[Any] | None, values: np.ndarray[Any, Any]) -> str | None:
+    """The first index or length that does not fit data of this shape, in words."""
+    if node.op not in RECURRENT:
+        sizes = _sizes(node, shape)
+        return None if sizes is None else _outside(values, sizes)
+    steps = shape[1 if node.attrs.get("layout", 0) else 0] if shape else None
+    long = values[(values < 0) | (values > steps)] if isinstance(steps, int) else values[:0]
+    return f"the length {long[0]} of a sequence is not between 0 and {steps}" if long.size else None
+
+
 @attrs.frozen(slots=True)
 class _Given:
-    """One input that holds indices."""
+    """One input that holds indices or lengths."""
 
     node: Node
     place: int
@@ -46,21 +65,21 @@ class _Given:
 
 
 class GivenIndices:
-    """The inputs of a graph that its ops take for indices."""
+    """The inputs of a graph that its ops take for indices, or for lengths."""
 
     def __init__(self, graph: Graph) -> None:
         self._places: Mapping[NodeEntry, int] = {node[0]: i for i, node in enumerate(graph.inputs)}
+        counting = [(node, _counting(node)) for node in graph.nodes if node.is_op]
         self._given = [
-            _Given(node, self._places[node.inputs[1]], node.inputs[0])
-            for node in graph.nodes
-            if node.op in INDEXED and not node.domain and node.inputs[0] is not None and node.inputs[1] in self._places
+            _Given(node, self._places[entry], node.inputs[0])
+            for node, entry in counting
+            if entry in self._places and node.inputs[0] is not None
         ]
 
     def check(self, inputs: Sequence[Any]) -> None:
-        """RunError if one lies outside."""
+        """RunError if one does not fit."""
         for given in self._given:
-            sizes = _sizes(given.node, self._shape(given.data, inputs))
-            wrong = None if sizes is None else _outside(np.asarray(inputs[given.place]), sizes)
+            wrong = _wrong(given.node, self._shape(given.data, inputs), np.asarray(inputs[given.place]))
             if wrong is not None:
                 raise RunError(wrong, where=f"device 'openvino', {given.node.name!r} ({given.node.op})")
 

@@ -239,3 +239,52 @@ def test_computed_indices_are_left_to_others(op: str) -> None:
 def test_a_constant_index_outside_is_left_to_others() -> None:
     graph = pt.Graph([pt.op("Gather", pt.variable("x", "float32", (3, 4)), pt.constant(np.array([5])), name="n")])
     assert answer("openvino", graph) == "index 5 is outside of a dimension of 3"
+
+
+@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+def test_the_length_of_a_sequence(op: str) -> None:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    weights = [pt.constant(np.ones((1, 2 * gates, size), np.float32)) for size in (3, 2)]
+    x, lengths = pt.variable("x", "float32", (4, 2, 3)), pt.variable("lengths", "int32", (2,))
+    data = np.ones((4, 2, 3), np.float32)
+    model = pt.compile(pt.Graph([pt.op(op, x, *weights, None, lengths, hidden_size=2, name="n")]), "openvino")
+    assert model(data, np.array([4, 0], np.int32))[0].shape == (4, 1, 2, 2)
+    for wrong in (5, -1):
+        with pytest.raises(pt.PartitaError, match=f"the length {wrong} of a sequence is not between 0 and 4"):
+            model(data, np.array([4, wrong], np.int32))
+    constant = pt.constant(np.array([4, 5], np.int32))
+    fixed = pt.Graph([pt.op(op, x, *weights, None, constant, hidden_size=2, name="n")])
+    assert answer("openvino", fixed) == "the length 5 of a sequence is not between 0 and 4"
+
+
+def a_loop(turns: int | None, go: bool | None, scans: bool) -> pt.Graph:
+    turn, goes, state = pt.variable("t", "int64", ()), pt.variable("go", "bool", ()), pt.variable("s", "float32", (1, 2))
+    after = pt.op("Neg", state)
+    scanned = [pt.op("Tanh", after)] if scans else []
+    body = pt.Graph([pt.op("Identity", goes), after, *scanned], [turn, goes, state], name="body")
+    given = [None if value is None else pt.constant(np.array(value)) for value in (turns, go)]
+    x = pt.variable("x", "float32", (1, 2))
+    node = pt.op("Loop", *given, x, n_outputs=1 + scans, body=body, name="n")
+    return pt.apply_pass(pt.Graph(list(node.outputs)), "InferShape")
+
+
+def test_constants_of_which_nothing_is_left_do_not_end_the_process() -> None:
+    x = pt.variable("x", "float32", (3, 4))
+    kept = pt.op("Compress", x, pt.constant(np.zeros(3, bool)), axis=0, name="n")
+    assert "ends the process" in str(answer("openvino", pt.Graph([kept])))
+    places = pt.op("NonZero", pt.constant(np.zeros(3, np.float32)), name="n")
+    assert "ends the process" in str(answer("openvino", pt.Graph([places])))
+    assert "ends the process" in str(answer("openvino", a_loop(0, None, scans=True)))
+    assert "ends the process" in str(answer("openvino", a_loop(3, False, scans=True)))
+    assert answer("openvino", a_loop(0, None, scans=False)) is True
+    assert answer("openvino", a_loop(2, True, scans=True)) is True
+
+
+@pytest.mark.parametrize(
+    ("length", "axis", "fits"), [(3, 1, True), (4, 1, True), (5, 1, False), ("K", 1, False), (12, None, True)]
+)
+def test_a_condition_that_may_be_longer_than_the_data(length: int | str, axis: int | None, fits: bool) -> None:
+    x, condition = pt.variable("x", "float32", (3, 4)), pt.variable("c", "bool", (length,))
+    attributes = {} if axis is None else {"axis": axis}
+    said = answer("openvino", pt.Graph([pt.op("Compress", x, condition, name="n", **attributes)]))
+    assert said is True if fits else "a condition longer than the data" in str(said)
