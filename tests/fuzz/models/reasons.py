@@ -160,7 +160,7 @@ REASONS: tuple[Reason, ...] = (
         " BatchNormalization GroupNormalization InstanceNormalization LayerNormalization RMSNormalization LpNormalization"
         " ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd",
         is_special,
-        "openvino orders sums and products otherwise: of NaN, an infinity, or a number whose square overflows, it may make another"
-        " of NaN, infinity and a number",
+        "openvino orders sums and products otherwise: of NaN, an infinity, or a number whose square overflows, it may make"
+        " another of NaN, infinity and a number",
     ),
 )  # fmt: skip
