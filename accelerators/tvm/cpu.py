@@ -28,7 +28,7 @@ class CpuAccelerator(TvmAccelerator):
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Scales and shifts folded; blocked layouts where convolutions are."""
-        return block(fold_scales(graph), machine)
+        return block(fold_scales(super().lay_out(graph, machine)), machine)
 
     def metrics(self) -> dict[str, Any]:
         """The host by LLVM's name."""

@@ -23,6 +23,7 @@ from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.prepare.preparing import prepared
+from accelerators.tvm.prepare.weights import release_weights
 from accelerators.tvm.progress import Progress
 from accelerators.tvm.query.isolation import Isolation, isolated_trials
 from accelerators.tvm.query.support import supported, trials
@@ -121,8 +122,8 @@ class TvmAccelerator(Accelerator):
         return made
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """The graph with activations as the machine's kernels want them."""
-        return graph
+        """The graph with activations and weights as the machine's kernels want them."""
+        return release_weights(graph)
 
     def fused(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with a call for each kernel."""

@@ -10,6 +10,7 @@ import numpy as np
 from accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
 from accelerators.tvm.prepare.implied import name_implied
 from accelerators.tvm.prepare.single import alone
+from accelerators.tvm.prepare.weights import hold_weights
 from graph.build import constant
 from graph.graph import Graph
 from graph.inline import inline_calls
@@ -30,7 +31,7 @@ def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
     """The graph without calls, then with what its constants and shapes settle settled, step by step."""
     made = inline_calls(graph)
     yield made
-    made = _empties_known(made)
+    made = hold_weights(_empties_known(made))
     yield made
     made = yield from _settling(made)
     named = name_implied(made)

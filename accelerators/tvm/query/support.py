@@ -10,6 +10,7 @@ from accelerators.process.forking import Guard
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
 from accelerators.tvm.bodies.indices import OPS, outside
+from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.lower.importing import import_body, legalize, type_difference
@@ -86,6 +87,8 @@ def _is_plain(made: TensorType) -> bool:
 
 
 def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
+    if is_weight(node[0]):
+        return True
     reason = _refusal(node, graph)
     if reason is not None:
         return reason

@@ -1,0 +1,22 @@
+"""Quantized values and the ops on them, in a domain of our own.
+
+A number q of an integer tensor stands for (q - zero point) * scale. Ops keep the names of those of ONNX that mean the same."""
+
+from __future__ import annotations
+
+from graph.node import NodeEntry
+
+DOMAIN = "partita.quantized"
+"""The domain of ops on quantized values."""
+
+WEIGHT = "Weight"
+"""A DequantizeLinear of constants that is not computed yet: who multiplies by the weight may want its integers."""
+
+
+
+
+def is_weight(entry: NodeEntry | None) -> bool:
+    """Is it a weight that is still held as integers?"""
+    return entry is not None and entry.node.domain == DOMAIN and entry.node.op == WEIGHT
+
+

@@ -1,0 +1,51 @@
+"""Weights that a model stores as integers: held as they are until it is known who multiplies by them, then made numbers at once.
+
+Left to themselves they would be dequantized in every run: folding constants swells no file by more than it is told to."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies.quantized import DOMAIN, WEIGHT
+from graph.build import constant
+from graph.graph import Graph
+from graph.interpret import evaluate_node
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+
+PRODUCTS = frozenset("Conv Gemm MatMul".split())
+"""Ops that have kernels for integers."""
+
+
+def hold_weights(graph: Graph) -> Graph:
+    """The graph with each constant that a product reads by way of DequantizeLinear as one of our own. Linear."""
+    wanted = {entry for node in graph.nodes if node.op in PRODUCTS and not node.domain for entry in node.reads}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        held = node[0] in wanted if _is_dequantized_constant(node) else False
+        rewriter.keep(node, rewriter.rebuilt(node, op=WEIGHT, domain=DOMAIN) if held else None)
+
+    return rewrite(graph, visit)
+
+
+def release_weights(graph: Graph) -> Graph:
+    """The graph with the numbers that constants stand for, whatever their size. Linear."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        plain = node.evolve(op="DequantizeLinear", domain="") if node.domain == DOMAIN and node.op == WEIGHT else node
+        if not _is_dequantized_constant(plain):
+            rewriter.keep(node)
+            return
+        arrays = [None if entry is None else entry.node.value for entry in plain.inputs]
+        (array,) = evaluate_node(plain, arrays, graph.opsets)
+        numbers = constant(array, node.name).evolve(output_names=node.output_names, metadata=node.metadata)
+        rewriter.replace(node[0], numbers[0])
+
+    return rewrite(graph, visit)
+
+
+def _is_dequantized_constant(node: Node) -> bool:
+    """Does a DequantizeLinear of the graph read constants alone?"""
+    return node.op == "DequantizeLinear" and not node.domain and all(_is_constant(entry) for entry in node.reads)
+
+
+def _is_constant(entry: NodeEntry) -> bool:
+    return entry.node.value is not None
