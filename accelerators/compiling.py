@@ -31,7 +31,7 @@ from passes import apply_pass
 from passes import optimize as optimized
 
 SHOWN = 8
-"""So many nodes an error lists."""
+"""The number of nodes that an error lists."""
 
 
 @at_a_device()
@@ -99,14 +99,14 @@ def _prepared(graph: Graph, shapes: Mapping[str, Sequence[Dim]] | None, name: st
 
 
 def _is_placed(node: Node) -> bool:
-    """Does its affinity switch the automatic policy off? That of a call only fixes the call."""
+    """Does the node's affinity switch the automatic policy off? The affinity of a call only fixes the call."""
     return node.is_op and node.affinity is not None and not is_made_call(node)
 
 
 def _affinities(
     graph: Graph, devices: Sequence[Device], manual: bool, pin: Pin | None, forbid: Forbid | None
 ) -> dict[str, str]:
-    """By node name, the devices that affinities ask for; all of them where the user placed nodes by hand."""
+    """The devices that affinities ask for, by node name; those of all ops if the user placed nodes by hand."""
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
     if manual and lacking:
@@ -158,5 +158,5 @@ def _measuring(built: Built, settings: Config) -> dict[str, Unit]:
         return compile_unit(unit.name, unit.device, unit.body, values)
 
     shared: dict[tuple[int, str], Unit] = {(id(u.body), u.device.label): u for u in built.units.values()}
-    made = {key: again(unit) for key, unit in shared.items()}
-    return {name: attrs.evolve(made[id(u.body), u.device.label], name=name) for name, u in built.units.items()}
+    measured = {key: again(unit) for key, unit in shared.items()}
+    return {name: attrs.evolve(measured[id(u.body), u.device.label], name=name) for name, u in built.units.items()}

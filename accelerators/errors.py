@@ -1,4 +1,4 @@
-"""What can go wrong between a graph and a device."""
+"""The errors that can happen between a graph and a device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CompileError(AcceleratorError):
 
 
 class QueueFull(AcceleratorError):
-    """As many requests run and wait as may: the caller asked for an error rather than to wait for room."""
+    """The queue of requests is full, and the caller asked for an error rather than to wait for room."""
 
 
 class RequestTimeout(AcceleratorError):
@@ -54,7 +54,9 @@ class RunError(AcceleratorError):
 
 @contextmanager
 def asking(where: str) -> Iterator[None]:
-    """What a device raises inside becomes an error that says where; errors of ours stay as they are."""
+    """A context in which an error that a device raises becomes one of ours that says where; our own errors stay as
+    they are.
+    """
     try:
         yield
     except PartitaError:

@@ -20,7 +20,7 @@ from accelerators.running.compiled_model import CompiledModel
 from graph.readers import load
 
 ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}
-"""What ONNX calls a device, and the devices that serve it; other names are Partita's own."""
+"""ONNX's names of devices, and our devices that serve them; other names are Partita's own."""
 
 
 class PreparedModel(BackendRep):
@@ -33,10 +33,10 @@ class PreparedModel(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs, by position and by name. A single array may be given without a list around it."""
         if isinstance(inputs, dict):
-            made = self.model(inputs)
+            results = self.model(inputs)
         else:
-            made = self.model(*(inputs if isinstance(inputs, (list, tuple)) else [inputs]))
-        return namedtupledict("Outputs", list(self.model.graph.output_names))(*made)
+            results = self.model(*(inputs if isinstance(inputs, (list, tuple)) else [inputs]))
+        return namedtupledict("Outputs", list(self.model.graph.output_names))(*results)
 
 
 class PartitaBackend(Backend):
@@ -58,7 +58,7 @@ class PartitaBackend(Backend):
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """Compile and run once."""
+        """Compile the model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod

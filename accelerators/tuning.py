@@ -19,14 +19,14 @@ from passes.infer import infer
 
 @attrs.frozen(slots=True)
 class TuningReport:
-    """What was found."""
+    """The report of a tuning run."""
 
     kernels: tuple[TunedKernel, ...]
     """The kernels that were looked at, those that take longest first."""
     interrupted: bool
     """Was it stopped from the keyboard?"""
     seconds: float
-    """How long it took."""
+    """The seconds that tuning took."""
 
     def __str__(self) -> str:
         better = [kernel for kernel in self.kernels if kernel.choices]
@@ -35,7 +35,7 @@ class TuningReport:
 
 
 def line_of(kernel: TunedKernel) -> str:
-    """A kernel in one line."""
+    """The result for one kernel in one line."""
     change = f"-> {kernel.after_us:.1f} µs" if kernel.choices else "as it was"
     return f"  {kernel.kernel}: {kernel.before_us:.1f} µs {change}, {kernel.tried} tried"
 
@@ -44,14 +44,15 @@ def line_of(kernel: TunedKernel) -> str:
 def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True) -> TuningReport:
     """Measure the kernels of a compiled model in several ways for `budget_s` seconds, and remember the fastest.
 
-    What it finds is kept beside the compile cache and used by every later `compile` for this machine, of this model or of others
-    with the same kernels; the model itself stays as it is. It can be interrupted from the keyboard: what was found until then is
-    kept. With `progress` each kernel is shown on stderr. Let nothing else run meanwhile."""
+    The results are kept beside the compile cache and used by every later `compile` for this machine, of this model or
+    of others with the same kernels; the model itself stays as it is. It can be interrupted from the keyboard: the
+    results until then are kept. With `progress` each kernel is shown on stderr. Let nothing else run meanwhile.
+    """
     start = time.monotonic()
-    found: list[TunedKernel] = []
+    kernels: list[TunedKernel] = []
 
     def shown(kernel: TunedKernel) -> None:
-        found.append(kernel)
+        kernels.append(kernel)
         if progress:
             left = max(0.0, start + budget_s - time.monotonic())
             print(f"tune{line_of(kernel)[1:]}, {left:.0f} s left", file=sys.stderr, flush=True)
@@ -65,11 +66,11 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
             unit.device.accelerator.tune(body, unit.config, now + share, shown)
     except KeyboardInterrupt:
         interrupted = True
-    return TuningReport(tuple(found), interrupted, time.monotonic() - start)
+    return TuningReport(tuple(kernels), interrupted, time.monotonic() - start)
 
 
 def _tasks(units: tuple[Unit, ...]) -> Iterator[tuple[Unit, Graph]]:
-    """What is to be tuned: bodies as their devices compile them; of those with dynamic sizes, the sizes that were run."""
+    """The bodies to be tuned, as their devices compile them; of bodies with dynamic sizes, the sizes that were run."""
     for unit in {id(unit.compiled): unit for unit in units}.values():
         bodies = [unit.body]
         if isinstance(unit.compiled, SpecializedSubgraph):

@@ -1,4 +1,4 @@
-"""How arrays lie in memory: contiguous, at addresses that a device can take."""
+"""Lays arrays out in memory: contiguous, and at addresses that a device can take."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def laid_out(value: Any, alignment: int) -> Any:
         return value
     if alignment <= 1 or value.dtype.hasobject:
         return np.array(value, order="C")
-    made = aligned_block(value.nbytes, alignment)[: value.nbytes].view(value.dtype).reshape(value.shape)
-    made[...] = value
-    return made
+    aligned = aligned_block(value.nbytes, alignment)[: value.nbytes].view(value.dtype).reshape(value.shape)
+    aligned[...] = value
+    return aligned
 
 
 def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:

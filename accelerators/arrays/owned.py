@@ -10,10 +10,10 @@ import numpy as np
 
 def array_ids(values: Iterable[Any]) -> set[int]:
     """The identities of these arrays, those inside sequences too."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for value in values:
-        found |= array_ids(value) if isinstance(value, list) else {id(value)}
-    return found
+        ids |= array_ids(value) if isinstance(value, list) else {id(value)}
+    return ids
 
 
 def owned(values: Sequence[Any], foreign: set[int], out: Sequence[Any] | None = None) -> list[Any]:
@@ -34,6 +34,6 @@ def _owned(value: Any, target: np.ndarray[Any, Any] | None, foreign: set[int]) -
         np.copyto(target, value)
         return target
     fresh = value.flags.owndata and value.flags.c_contiguous and id(value) not in foreign
-    made = value if fresh else np.array(value, order="C")
-    foreign.add(id(made))
-    return made
+    array = value if fresh else np.array(value, order="C")
+    foreign.add(id(array))
+    return array

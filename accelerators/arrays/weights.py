@@ -14,18 +14,20 @@ from accelerators.process.forking import Guard
 Array = np.ndarray[Any, Any]
 
 ALIGNMENT = 64
-"""Where the memory of each begins: at a multiple of this."""
+"""The memory of each array begins at a multiple of this number of bytes."""
 
 _held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueDictionary()
 _final: WeakValueDictionary[int, Array] = WeakValueDictionary()
-"""By identity, the arrays that there is nothing to do for."""
+"""The arrays that are shared already, by their identity."""
 
 _guard = Guard()
 
 
 def held_once(array: Array) -> Array:
-    """An aligned array of the same content: one that somebody holds already, or this one. It goes with the last who holds it,
-    and nobody may write to it."""
+    """An aligned array of the same content: one that is held already, or this one.
+
+    It is freed with its last holder, and nobody may write to it.
+    """
     if _final.get(id(array)) is array:
         return array
     key = (array_digest(array), array.dtype.str, array.shape)
@@ -33,9 +35,9 @@ def held_once(array: Array) -> Array:
         known = _held.get(key)
     if known is not None:
         return known
-    made = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
+    own = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
     with _guard.lock:
-        kept = _held.setdefault(key, made)
+        kept = _held.setdefault(key, own)
         _final[id(kept)] = kept
         return kept
 
@@ -50,9 +52,9 @@ def mapped(array: Array, digest: str | None = None) -> Array:
 
 def _copied(array: Array) -> Array:
     """Devices that are handed memory want to be allowed to write to it, even if they do not."""
-    made = aligned_block(array.nbytes, ALIGNMENT)[: array.nbytes].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    copied = aligned_block(array.nbytes, ALIGNMENT)[: array.nbytes].view(array.dtype).reshape(array.shape)
+    copied[...] = array
+    return copied
 
 
 def array_digest(array: Array) -> str:

@@ -21,9 +21,9 @@ class Failure:
     call: Node
     """The call."""
     error: CompileError
-    """What is raised if they cannot."""
+    """The error to raise if the ops cannot run."""
     ops: tuple[str, ...]
-    """Those ops of its body."""
+    """The ops of its body that the device refuses."""
     reason: str
     """Why, for the report."""
 
@@ -38,7 +38,9 @@ def not_compiled(call: Node, error: CompileError) -> Failure:
 def cut_apart(call: Node, device: Device, config: Mapping[str, Any]) -> Failure | None:
     """The ops that the device took in the whole graph and refuses in this part of it; None if there are none.
 
-    Only a transform can make an answer depend on the neighbours: what it merges has been asked about as one."""
+    Only a transform can make an answer depend on the neighbours: it was asked about the ops that it merges as about
+    one op.
+    """
     accelerator = device.accelerator
     assert call.subgraph is not None
     if not _depends_on_neighbours(accelerator):

@@ -1,4 +1,6 @@
-"""What a device returns, held against what the body states: a wrong dtype handed on would give wrong numbers."""
+"""Checks the outputs of a device against the types that the body states, because a wrong dtype would give wrong
+numbers later.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ class OutputCheck:
     def __init__(self, body: Graph) -> None:
         self._body = body
         self._layouts = [_layout(entry) for entry in body.outputs]
-        """By output the dtype, and the sizes where all are known; else its type, if some are."""
+        """For each output the dtype, and the sizes where all are known; or else its type, if some sizes are known."""
 
-    def fits(self, made: Any) -> bool:
+    def fits(self, returned: Any) -> bool:
         """Are they arrays of the dtypes and sizes that the body states?"""
-        if type(made) not in (list, tuple) or len(made) != len(self._layouts):
+        if type(returned) not in (list, tuple) or len(returned) != len(self._layouts):
             return False
-        for value, (dtype, shape, partly) in zip(made, self._layouts):
+        for value, (dtype, shape, partly) in zip(returned, self._layouts):
             if dtype is None:
                 continue
             if type(value) is not np.ndarray or value.dtype != dtype or (shape is not None and value.shape != shape):
@@ -37,18 +39,19 @@ class OutputCheck:
                 return False
         return True
 
-    def counted(self, made: Any, where: str) -> Sequence[Any]:
+    def counted(self, returned: Any, where: str) -> Sequence[Any]:
         """The outputs, if they are as many as the body has: all that can be said of values in a device's own memory."""
-        if isinstance(made, (str, bytes)) or not isinstance(made, Sequence):
-            raise RunError(f"it returned {type(made).__name__}, not a list of outputs", where=where)
-        if len(made) != len(self._layouts):
-            raise RunError(f"it returned {len(made)} values for {len(self._layouts)} outputs", where=where)
-        return made
+        if isinstance(returned, (str, bytes)) or not isinstance(returned, Sequence):
+            raise RunError(f"it returned {type(returned).__name__}, not a list of outputs", where=where)
+        if len(returned) != len(self._layouts):
+            raise RunError(f"it returned {len(returned)} values for {len(self._layouts)} outputs", where=where)
+        return returned
 
-    def checked(self, made: Any, inputs: Sequence[Any], where: str) -> list[Any]:
-        """The outputs as plain arrays; RunError for what is none, or of another dtype, or of other sizes than must come of these
-        inputs, or than the model declares."""
-        values = [_plain(value, entry, where) for value, entry in zip(self.counted(made, where), self._body.outputs)]
+    def checked(self, returned: Any, inputs: Sequence[Any], where: str) -> list[Any]:
+        """The outputs as plain arrays; RunError for an output that is no array, or that has another dtype or other
+        sizes than these inputs must give or the model declares.
+        """
+        values = [_plain(value, entry, where) for value, entry in zip(self.counted(returned, where), self._body.outputs)]
         if not self.fits(values):
             self._check_sizes(values, inputs, where)
         return values
@@ -78,7 +81,7 @@ def _agrees(value: Any, kind: TensorType) -> bool:
     if kind.shape is None:
         return True
     return len(kind.shape) == value.ndim and all(
-        not isinstance(size, int) or size == found for size, found in zip(kind.shape, value.shape)
+        not isinstance(size, int) or size == actual for size, actual in zip(kind.shape, value.shape)
     )
 
 

@@ -1,4 +1,6 @@
-"""What `compile` did and why: placement, what was placed anew, the subgraphs, and how the graph was cut."""
+"""The report of what `compile` did and why: the placement, ops that were placed anew, the subgraphs, and how the graph
+was cut.
+"""
 
 from __future__ import annotations
 
@@ -21,36 +23,36 @@ class SubgraphRow:
     """One compiled subgraph."""
 
     name: str
-    """Its call's name."""
+    """The name of its call."""
     device: str
-    """Where it runs."""
+    """The device that runs it."""
     ops: int
     """How many ops it has."""
     seconds: float
-    """How long it took to compile."""
+    """The seconds that compiling it took."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class CompileReport:
-    """`model.report`."""
+    """The object that `model.report` gives."""
 
     name: str
     """The model's name."""
     automatic: bool
     """Was the placement found by priority? Otherwise by the affinities that the graph had."""
     placement: Placement
-    """Where each op is, after all moves; `why(name)` says why."""
+    """The device of each op, after all moves; `why(name)` says why."""
     moves: tuple[Move, ...]
-    """What a device took and could not compile, and where it went."""
+    """The ops that a device took and could not compile, and the devices that they went to."""
     subgraphs: tuple[SubgraphRow, ...]
-    """What was compiled."""
+    """The subgraphs that were compiled."""
     partition: PartitionReport
     """How the graph was cut."""
     notes: tuple[str, ...]
-    """What else happened."""
+    """Notes about whatever else happened."""
 
     def why(self, node: str) -> str:
-        """Where the node is, and why not on the preferred devices."""
+        """The device of the node, and why it is not on the preferred devices."""
         return self.placement.why(node)
 
     def to_dict(self) -> dict[str, Any]:

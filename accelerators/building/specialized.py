@@ -24,13 +24,13 @@ from passes.contradictions import DeclaredMismatch
 from passes.infer import infer
 
 KEPT = 8
-"""So many sizes stay compiled; the one not used for longest goes."""
+"""The number of sizes that stay compiled; the one that was not used for longest is dropped."""
 
 LONG = 0.1
 """Seconds: what compiles faster than this is compiled for every size."""
 
 COUNTED = 4096
-"""For so many sizes it is known what the stand-in has taken."""
+"""The number of sizes for which it is known how long the stand-in took."""
 
 Shapes = tuple[tuple[int, ...], ...]
 """The sizes of all inputs."""
@@ -59,13 +59,13 @@ class SpecializedSubgraph(CompiledSubgraph):
     def sizes(self) -> tuple[Shapes, ...]:
         """The sizes that are compiled now, the one used last at the end."""
         with self._guard.lock:
-            return tuple(shapes for shapes, kept in self._kept.items() if kept.made is not None)
+            return tuple(shapes for shapes, kept in self._kept.items() if kept.compiled is not None)
 
     def kernels(self) -> Sequence[Any]:
         """The kernels of each size that is compiled now, those of the size used last at the end."""
         with self._guard.lock:
-            made = [kept.made for kept in self._kept.values() if kept.made is not None]
-        return [kernel for compiled in made for kernel in compiled.kernels()]
+            subgraphs = [kept.compiled for kept in self._kept.values() if kept.compiled is not None]
+        return [kernel for compiled in subgraphs for kernel in compiled.kernels()]
 
     @property
     def stood_in(self) -> int:
@@ -78,18 +78,21 @@ class SpecializedSubgraph(CompiledSubgraph):
         kept = self._find(shapes)
         if kept is not None:
             try:
-                made = kept.ready(self.graph, self._compile)
+                compiled = kept.ready(self.graph, self._compile)
             except Exception as error:
                 if isinstance(error, DeclaredMismatch) or not self._handed_over(kept):
                     raise
                 return self._run_instead(shapes, error, inputs, out)
             self._trim()
-            return self._run(kept, made, inputs, out)
+            return self._run(kept, compiled, inputs, out)
         results, self._rows.last = self._stand_in.run(shapes, inputs, out)
         return results
 
     def _handed_over(self, kept: _Kept) -> bool:
-        """The size does not compile, and takes no place from others. Is the stand-in to serve it from now on?"""
+        """Forget a size that does not compile, so that it takes no room from others.
+
+        Will the stand-in serve it from now on?
+        """
         with self._guard.lock:
             if self._kept.get(kept.shapes) is kept:
                 del self._kept[kept.shapes]
@@ -100,21 +103,21 @@ class SpecializedSubgraph(CompiledSubgraph):
     ) -> Sequence[Any]:
         try:
             results, self._rows.last = self._stand_in.run(shapes, inputs, out)
-        except PartitaError as told:
-            raise told from error
+        except PartitaError as failure:
+            raise failure from error
         sizes = ", ".join(str(list(shape)) for shape in shapes)
         warnings.warn(f"subgraph {self.graph.name!r} does not compile for {sizes} and runs otherwise: {error}", stacklevel=2)
         return results
 
     def _run(
-        self, kept: _Kept, made: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None
+        self, kept: _Kept, compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None
     ) -> Sequence[Any]:
-        there = made.memory == "host"
-        read = inputs if there else [made.upload(value) for value in inputs]
+        there = compiled.memory == "host"
+        read = inputs if there else [compiled.upload(value) for value in inputs]
         with kept.guard.lock:
-            results = run_laid_out(made, read, out if there else None)
-            self._rows.last = made.profile_rows()
-        return results if there else [made.download(value) for value in results]
+            results = run_laid_out(compiled, read, out if there else None)
+            self._rows.last = compiled.profile_rows()
+        return results if there else [compiled.download(value) for value in results]
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """The rows of this thread's last run."""
@@ -127,7 +130,7 @@ class SpecializedSubgraph(CompiledSubgraph):
             if kept is not None:
                 self._kept.move_to_end(shapes)
                 return kept
-            times = [kept.seconds for kept in self._kept.values() if kept.made is not None]
+            times = [kept.seconds for kept in self._kept.values() if kept.compiled is not None]
         if self._stand_in.took_over(shapes):
             return None
         if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
@@ -149,39 +152,39 @@ class _Kept:
     def __init__(self, shapes: Shapes) -> None:
         self.guard = Guard()
         self.seconds = 0.0
-        """How long it took to compile."""
+        """The seconds that compiling took."""
         self.shapes = shapes
         """The size."""
-        self.made: CompiledSubgraph | None = None
-        """What was compiled for it."""
+        self.compiled: CompiledSubgraph | None = None
+        """The subgraph that was compiled for the size."""
         self._error: Exception | None = None
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
         with self.guard.lock:
             if self._error is not None:
                 raise self._error
-            if self.made is None:
+            if self.compiled is None:
                 start = time.perf_counter()
                 given = dict(zip((node.name for node in graph.inputs), self.shapes, strict=True))
                 try:
-                    made = compile_static(infer(graph, given, strict=False, check_declared=True))
+                    compiled = compile_static(infer(graph, given, strict=False, check_declared=True))
                 except Exception as error:
                     self._error = error
                     raise
                 self.seconds = time.perf_counter() - start
-                self.made = made
-            return self.made
+                self.compiled = compiled
+            return self.compiled
 
 
 class _StandIn:
-    """What takes any size without compiling, and what it has taken for each."""
+    """A subgraph that runs any size without compiling, and the time that it took for each size."""
 
     def __init__(self, graph: Graph, make: Callable[[Graph], CompiledSubgraph | None]) -> None:
         self.calls = 0
         """How many it has served."""
         self._graph = graph
         self._make = make
-        self._made: CompiledSubgraph | None = None
+        self._compiled: CompiledSubgraph | None = None
         self._asked = False
         self._guard = Guard()
         self._spent: OrderedDict[Shapes, float] = OrderedDict()
@@ -194,7 +197,7 @@ class _StandIn:
             return False
         with self._guard.lock:
             if not self._there() or self._spent.get(shapes, 0.0) < compiling:
-                return self._made is not None
+                return self._compiled is not None
             del self._spent[shapes]
             return False
 
@@ -205,7 +208,7 @@ class _StandIn:
                 self._only[shapes] = None
                 if len(self._only) > COUNTED:
                     self._only.popitem(last=False)
-            return self._made is not None
+            return self._compiled is not None
 
     def took_over(self, shapes: Shapes) -> bool:
         """Is it known that these sizes do not compile?"""
@@ -213,23 +216,23 @@ class _StandIn:
 
     def _there(self) -> bool:
         if not self._asked:
-            self._made, self._asked = self._make(self._graph), True
-        return self._made is not None
+            self._compiled, self._asked = self._make(self._graph), True
+        return self._compiled is not None
 
     def run(
         self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None
     ) -> tuple[Sequence[Any], Sequence[ProfileRow]]:
         """The outputs, and the rows of the run."""
-        assert self._made is not None
+        assert self._compiled is not None
         start = time.perf_counter()
-        results = run_laid_out(self._made, inputs, out)
+        results = run_laid_out(self._compiled, inputs, out)
         seconds = time.perf_counter() - start
         with self._guard.lock:
             self.calls += 1
             self._spent[shapes] = self._spent.pop(shapes, 0.0) + seconds
             if len(self._spent) > COUNTED:
                 self._spent.popitem(last=False)
-        return results, self._made.profile_rows()
+        return results, self._compiled.profile_rows()
 
 
 def is_static(graph: Graph) -> bool:

@@ -31,7 +31,7 @@ from partition import AffinityProperty, PartitionReport, SubgraphProperty, inlin
 from passes import apply_pass
 
 SHOWN = 8
-"""So many nodes a note lists."""
+"""The number of nodes that a note lists."""
 
 PATIENCE = 1.0
 """Seconds before a terminal is shown how compilation goes on."""
@@ -48,9 +48,9 @@ class Move:
     device: str
     """The device that failed."""
     reason: str
-    """What it said."""
+    """The reason that the device gave."""
     to: Mapping[str, str]
-    """By node name, where they went."""
+    """The device that each node went to, by the node's name."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -60,13 +60,13 @@ class Built:
     graph: Graph
     """The partitioned graph."""
     units: Mapping[str, Unit]
-    """By call name."""
+    """The compiled subgraphs by the names of their calls."""
     moves: tuple[Move, ...]
-    """What was placed anew."""
+    """The ops that were placed anew."""
     partition: PartitionReport
     """How the graph was cut."""
     notes: tuple[str, ...]
-    """What the devices' properties gave back, and where it went."""
+    """Notes on the ops that the devices' properties gave back, and on where they went."""
 
 
 class Builder:
@@ -102,19 +102,20 @@ class Builder:
         grouped there. The calls of earlier devices stay, so that no device is asked more often than there are devices."""
         own = {label: _property_of(device) for label, device in self.devices.items()}
         before = {node.name for node in graph.nodes if is_made_call(node)}
-        made = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))
-        report: PartitionReport = made.attrs["partition_report"]
+        partitioned = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))
+        report: PartitionReport = partitioned.attrs["partition_report"]
         labels = list(self.devices)
         for i, label in enumerate(labels):
-            given_back = self._given_back(made, label, own[label])
+            given_back = self._given_back(partitioned, label, own[label])
             if given_back:
                 later = set(labels[i + 1 :])
-                regrouped = [n.name for n in made.nodes if is_made_call(n) and n.affinity in later and n.name not in before]
-                plain = _with_affinities(without_calls(made, [regrouped]), given_back)
-                made = self._grouped(plain, DeviceGroups(own))
-        if not all(map(is_made_call, filter(_is_op, made.nodes))):
-            made = self._grouped(made, AffinityProperty())
-        return made.evolve(nodes=(), attrs={"partition_report": report}), report
+                calls = [node for node in partitioned.nodes if is_made_call(node) and node.affinity in later]
+                regrouped = [call.name for call in calls if call.name not in before]
+                plain = _with_affinities(without_calls(partitioned, [regrouped]), given_back)
+                partitioned = self._grouped(plain, DeviceGroups(own))
+        if not all(map(is_made_call, filter(_is_op, partitioned.nodes))):
+            partitioned = self._grouped(partitioned, AffinityProperty())
+        return partitioned.evolve(nodes=(), attrs={"partition_report": report}), report
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
@@ -122,7 +123,10 @@ class Builder:
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)
 
     def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
-        """By name, the next device of each op that the device's property gave back. What is forced onto the device stays."""
+        """The next device of each op that the device's property gave back, by the op's name.
+
+        Ops that are forced onto the device stay.
+        """
         report: PartitionReport = graph.attrs["partition_report"]
         by_reason: dict[str, list[str]] = {}
         for outside in report.outside:
@@ -142,11 +146,14 @@ class Builder:
         return moved
 
     def _cut_apart(self, calls: Sequence[Node]) -> list[Failure]:
-        """The calls that their devices run only in part, as they were cut. What was a call before was asked about alone."""
+        """The calls that their devices run only in part, as they were cut.
+
+        A node that was a call before was asked about alone.
+        """
         new = [call for call in calls if call.name not in self.placement]
         devices, values = self.devices, self.config.by_device
-        found = [cut_apart(call, devices[str(call.affinity)], values[str(call.affinity)]) for call in new]
-        return [failure for failure in found if failure is not None]
+        failures = [cut_apart(call, devices[str(call.affinity)], values[str(call.affinity)]) for call in new]
+        return [failure for failure in failures if failure is not None]
 
     def _compile(self, calls: Sequence[Node], done: dict[Task, Unit]) -> list[Failure]:
         """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
@@ -173,7 +180,7 @@ class Builder:
             return compile_unit(call.name, device, call.subgraph, values, others)
 
     def _moved(self, graph: Graph, failures: Sequence[Failure]) -> Graph:
-        """The graph with the failed calls' nodes in their places again, those at fault each with the next device that runs it."""
+        """The graph with the failed calls inlined again, where each node at fault has the next device that runs it."""
         where: dict[str, str] = {}
         for failure in failures:
             call, error = failure.call, failure.error
@@ -203,10 +210,10 @@ def _listed(names: Sequence[str]) -> str:
 def _property_of(device: Device) -> SubgraphProperty:
     where = f"subgraph_property of device {device.label!r}"
     with asking(where):
-        made = device.accelerator.subgraph_property()
-    if not isinstance(made, SubgraphProperty):
-        raise AcceleratorError(f"it returned {made!r}, not a SubgraphProperty", where=where)
-    return made
+        subject = device.accelerator.subgraph_property()
+    if not isinstance(subject, SubgraphProperty):
+        raise AcceleratorError(f"it returned {subject!r}, not a SubgraphProperty", where=where)
+    return subject
 
 
 Task = tuple[int, str | None]
@@ -218,7 +225,7 @@ def _task(call: Node) -> Task:
 
 
 _turns: dict[str, Guard] = {}
-"""By device name, the lock of those that compile one subgraph at a time."""
+"""The locks of the devices that compile one subgraph at a time, by device name."""
 
 
 def _is_op(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""One subgraph of a compiled model: its call in the graph, and what its device made of the body."""
+"""One subgraph of a compiled model: its call in the graph, and the compiled form of its body."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Unit:
     """A subgraph that is compiled."""
 
     name: str
-    """Its call's name."""
+    """The name of its call."""
     device: Device
-    """Where it runs."""
+    """The device that runs it."""
     body: Graph
-    """What it computes."""
+    """The graph that it computes."""
     compiled: CompiledSubgraph
-    """What the device made of it."""
+    """The body, compiled by the device."""
     seconds: float
-    """How long that took."""
+    """The seconds that compiling took."""
     config: Mapping[str, Any] = attrs.field(factory=dict)
-    """What it was compiled with."""
+    """The configuration that it was compiled with."""
     recompiled: bool = False
     """Was it imported, and compiled anew because its compiled form did not fit?"""
     measuring: threading.RLock = attrs.field(factory=threading.RLock)
@@ -51,7 +51,7 @@ class Unit:
     lock: threading.Lock = attrs.field(factory=threading.Lock)
     """Held while it runs, unless several threads may run it at once."""
     check: OutputCheck = attrs.field(init=False)
-    """What its device may return."""
+    """The check of what its device returns."""
 
     def __attrs_post_init__(self) -> None:
         self.check = OutputCheck(self.body)
@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def memory(self) -> str:
-        """Where its values are."""
+        """The memory that its values are in."""
         return self.compiled.memory
 
     @property
@@ -76,17 +76,17 @@ class Unit:
         door.enter()
         try:
             if self.compiled.concurrent:
-                made = run_laid_out(self.compiled, inputs, out)
+                outputs = run_laid_out(self.compiled, inputs, out)
             else:
                 with self.lock:
-                    made = run_laid_out(self.compiled, inputs, out)
+                    outputs = run_laid_out(self.compiled, inputs, out)
         except Exception as error:
             raise self.failure(error) from error
         finally:
             door.leave()
         if self.compiled.memory != HOST:
-            return self.check.counted(made, self.title)
-        return made if self.check.fits(made) else self.check.checked(made, inputs, self.title)
+            return self.check.counted(outputs, self.title)
+        return outputs if self.check.fits(outputs) else self.check.checked(outputs, inputs, self.title)
 
     @property
     def title(self) -> str:
@@ -104,8 +104,9 @@ class Unit:
 def compile_unit(
     name: str, device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
 ) -> Unit:
-    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. So does a
-    type in the body that is not what follows: kernels have the sizes that an op computes, whatever a file declares.
+    """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. A
+    type in the body that is not the inferred one is such an error too: kernels have the sizes that an op computes,
+    whatever a file declares.
 
     Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
     all of the body at any size, or else to `reference`."""
@@ -152,8 +153,10 @@ def _compiled(
 
 
 def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:
-    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it; and an op of which a
-    size was a symbol is asked about again once the size is known: some rules are about sizes."""
+    """Where values decide on sizes, a device may take an op in the whole graph and not in this part of it.
+
+    An op with a symbolic size is asked about again once the size is known, because some rules are about sizes.
+    """
     for name, answer in accelerator.query(body).items():
         if answer is not True:
             raise AcceleratorError(f"{where} {name!r} is not what it runs: {answer}")

@@ -21,17 +21,17 @@ class CacheEntry:
     """One compiled subgraph in the cache."""
 
     name: str
-    """Its key in letters."""
+    """The key as hexadecimal digits."""
     key: Key
-    """What it is, part by part."""
+    """The parts of the key by their names."""
     subgraph: str
-    """What it was called when it was compiled."""
+    """The name of the subgraph when it was compiled."""
     ops: int
     """How many ops it has."""
     bytes: int
-    """How large its code is; weights are apart."""
+    """The bytes of its code; weights are stored apart."""
     seconds: float
-    """How long it took to compile."""
+    """The seconds that compiling it took."""
     made: float
     """When it was compiled, in seconds since 1970."""
     used: float
@@ -49,19 +49,19 @@ class CacheEntry:
 
 def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntry]:
     """The entries, the one used last at the end; damaged ones are left out. Default: the user's own cache."""
-    store, found = _store(folder), []
+    store, entries = _store(folder), []
     for name in store.names():
         try:
             meta = store.meta(name)
-            found.append(
+            entries.append(
                 CacheEntry(
                     name, Key(**meta["key"]), meta["subgraph"], len(meta["names"]), meta["bytes"], meta["seconds"],
                     meta["made"], meta["used"], tuple(meta["changed"]), meta["because"],
                 )
-            )  # fmt: skip
+            )
         except (Damaged, OSError, KeyError, TypeError):
             continue
-    return found
+    return entries
 
 
 def explain(folder: str | os.PathLike[str] | None = None, name: str | None = None) -> str:

@@ -23,7 +23,7 @@ from graph.graph import Graph
 def compile_cached(
     accelerator: Accelerator, graph: Graph, config: Mapping[str, Any], compile: Callable[[], CompiledSubgraph]
 ) -> CompiledSubgraph:
-    """What `compile` returns, or what it returned when the same subgraph was compiled before.
+    """The result of `compile`, or of an earlier compilation of the same subgraph.
 
     Whoever compiles a subgraph that another thread or process is just compiling waits for it."""
     folder = chosen_folder(config.get("CACHE_DIR"))
@@ -49,48 +49,48 @@ class _Caching:
         self.damage: str | None = None
 
     def run(self, compile: Callable[[], CompiledSubgraph]) -> CompiledSubgraph:
-        made = self.read()
-        if made is not None:
-            return made
+        compiled = self.read()
+        if compiled is not None:
+            return compiled
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(self.store.locked(self.key.digest))
             except AcceleratorError as error:
                 self.warn(error)
                 return compile()
-            made = self.read()
-            if made is not None:
-                return made
+            compiled = self.read()
+            if compiled is not None:
+                return compiled
             start = time.perf_counter()
-            made = compile()
-            if not self.write(made, time.perf_counter() - start):
-                return made
-        del made  # Its weights go; what is read maps them from disk, and its code needs no more work when it first runs.
+            compiled = compile()
+            if not self.write(compiled, time.perf_counter() - start):
+                return compiled
+        del compiled  # Frees its weights: the entry maps them from disk, and its code needs no more work when it first runs.
         return self.read() or compile()
 
     def read(self) -> CompiledSubgraph | None:
-        """The entry, ready to run; None if there is none, or if it is damaged: then it goes."""
+        """The entry, ready to run; None if there is no entry, or if it is damaged; a damaged entry is removed."""
         try:
-            found = self.store.read(self.key.digest)
-            return None if found is None else self.imported(found)
+            stored = self.store.read(self.key.digest)
+            return None if stored is None else self.imported(stored)
         except (Damaged, AcceleratorError) as error:
             self.damage = str(error)
-            with contextlib.suppress(OSError):  # Where it cannot go, it is not used either.
+            with contextlib.suppress(OSError):  # An entry that cannot be removed is not used either.
                 self.store.remove(self.key.digest)
             return None
 
-    def imported(self, found: Stored) -> CompiledSubgraph:
-        more = (found.weights,) if found.weights else ()
-        made = self.accelerator.import_(found.code, self.graph, self.config, *more)
+    def imported(self, stored: Stored) -> CompiledSubgraph:
+        more = (stored.weights,) if stored.weights else ()
+        compiled = self.accelerator.import_(stored.code, self.graph, self.config, *more)
         names = _op_names(self.graph)
-        if list(found.meta["names"]) != names:
-            made.rename_nodes(dict(zip(found.meta["names"], names)))
-        return made
+        if list(stored.meta["names"]) != names:
+            compiled.rename_nodes(dict(zip(stored.meta["names"], names)))
+        return compiled
 
-    def write(self, made: CompiledSubgraph, seconds: float) -> bool:
+    def write(self, compiled: CompiledSubgraph, seconds: float) -> bool:
         """Keep it, if that can be: a model that runs is worth more than a cache that works."""
         try:
-            code, weights = made.export(), made.export_weights()
+            code, weights = compiled.export(), compiled.export_weights()
         except NotSupported as error:
             self.warn(error)
             return False
@@ -144,8 +144,8 @@ def _change(part: str, before: str, now: str) -> str:
         return f"its {part} {'differs' if part == 'body' else 'differ'}"
     between = {"target": "; ", "options": " "}.get(part, "\n")
     old, new = before.split(between), now.split(between)
-    told = [between.join(word for word in words if word not in same) or "nothing" for words, same in ((old, new), (new, old))]
-    return f"{part}: {told[0]} became {told[1]}"
+    changes = [between.join(word for word in words if word not in same) or "nothing" for words, same in ((old, new), (new, old))]
+    return f"{part}: {changes[0]} became {changes[1]}"
 
 
 def _op_names(graph: Graph) -> list[str]:

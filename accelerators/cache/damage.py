@@ -1,7 +1,7 @@
-"""What can be wrong with what is on disk."""
+"""The error for an entry on disk that is damaged."""
 
 from __future__ import annotations
 
 
 class Damaged(Exception):
-    """It is not what was written."""
+    """The content is not what was written."""

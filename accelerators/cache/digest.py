@@ -1,4 +1,4 @@
-"""What a subgraph computes, without the names in it: the parts of its key that come from the graph."""
+"""Digests of what a subgraph computes, whatever the names in it: the parts of its key that come from the graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEIGHT_FROM = 1024
 
 @attrs.frozen(slots=True)
 class GraphDigest:
-    """A subgraph in three words."""
+    """The three digests of a subgraph: of its body, its shapes and its weights."""
 
     body: str
     """Digest of ops, attributes, small constants and how they are connected."""
@@ -38,8 +38,8 @@ def graph_digest(graph: Graph) -> GraphDigest:
     reading.graph(graph, {})
     inputs = ", ".join(str(node[0].type) for node in graph.inputs)
     with ThreadPoolExecutor() as pool:
-        found = pool.map(array_digest, reading.weights)
-    weights = "".join(f"{array.dtype}{array.shape}{digest};" for array, digest in zip(reading.weights, found, strict=True))
+        digests = pool.map(array_digest, reading.weights)
+    weights = "".join(f"{array.dtype}{array.shape}{digest};" for array, digest in zip(reading.weights, digests, strict=True))
     return GraphDigest(_hex(reading.structure), f"({inputs}) {_hex(reading.types)[:16]}", _hex([weights]))
 
 
@@ -71,7 +71,7 @@ class _Reading:
         reads = ["-" if entry is None else numbers[entry] for entry in (*node.inputs, None, *node.captures)]
         present = [bool(name) for name in node.output_names]
         self.structure.append(f"{node.domain!r} {node.op!r} {reads} {present}")
-        self.types.append(str([str(made) for made in node.output_types]))
+        self.types.append(str([str(value_type) for value_type in node.output_types]))
         if node.value is not None:
             self._constant(node.value)
         for key in sorted(node.attrs):

@@ -1,4 +1,4 @@
-"""What devices found out by trying, whether they run an op, is kept on disk too: asking again costs as much as compiling."""
+"""Keeps on disk whether devices run an op, where they learn it by trying: asking again costs as much as compiling."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from accelerators.interface.device_list import Device
 from accelerators.process.atomic import replacing
 
 FOLDER = "findings"
-"""Where in the cache folder they are: a file for each device, version and target."""
+"""The folder in the cache folder that holds them: a file for each device, version and target."""
 
 LIMIT = 20_000
-"""So many answers a file holds."""
+"""The number of answers that a file holds."""
 
 Answers = MutableMapping[str, "bool | str"]
 
 
 @contextlib.contextmanager
 def remembering(devices: Sequence[Device], configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Inside, the devices know what they found out in other processes; what they find out now is kept for later ones."""
-    places = []
+    """A context in which devices know the answers found in other processes; new answers are kept for later ones."""
+    files = []
     for device in devices:
         path, known = _path(device, configs[device.label]), device.accelerator.findings()
         if path is not None and known is not None:
             for key, answer in _read(path).items():
                 known.setdefault(key, answer)
-            places.append((path, known, len(known)))
+            files.append((path, known, len(known)))
     yield
-    for path, known, before in places:
+    for path, known, before in files:
         if len(known) != before:
             _write(path, known)
 
@@ -55,10 +55,10 @@ def _read(path: Path) -> dict[str, bool | str]:
         data = path.read_bytes()
         if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
             return {}
-        made = json.loads(data[64:])
+        answers = json.loads(data[64:])
     except (OSError, ValueError, AcceleratorError):
         return {}
-    return {str(key): answer for key, answer in made.items() if answer is True or isinstance(answer, str)}
+    return {str(key): answer for key, answer in answers.items() if answer is True or isinstance(answer, str)}
 
 
 def _write(path: Path, known: Answers) -> None:

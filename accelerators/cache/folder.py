@@ -1,4 +1,6 @@
-"""Where the cache is: by default in the user's cache folder, private to the user, since code is loaded from it."""
+"""The folder of the cache: by default in the user's cache folder, and private to the user, because code is loaded from
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ OFF = frozenset(("", "0", "FALSE", "NO", "OFF"))
 """Values of CACHE_DIR that switch the cache off."""
 
 ON = frozenset(("1", "TRUE", "YES", "ON"))
-"""Those that mean the default folder."""
+"""The values of CACHE_DIR that mean the default folder."""
 
 
 def default_folder() -> Path:

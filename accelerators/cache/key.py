@@ -21,7 +21,7 @@ IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "ISOLATE", "ISOLATE_SECONDS", 
 
 @attrs.frozen(slots=True)
 class Key:
-    """What tells one compiled subgraph from another."""
+    """The parts that tell one compiled subgraph from another."""
 
     device: str
     """The accelerator's name."""
@@ -32,11 +32,11 @@ class Key:
     weights: str
     """Digest of its large constants."""
     target: str
-    """What it is compiled for."""
+    """The target that it is compiled for."""
     options: str
     """The configuration."""
     versions: str
-    """Of the library that compiles, and of Partita."""
+    """The versions of the library that compiles, and of Partita."""
 
     @property
     def digest(self) -> str:
@@ -44,7 +44,7 @@ class Key:
         return hashlib.sha256(json.dumps(attrs.astuple(self)).encode()).hexdigest()
 
     def differences(self, other: Key) -> tuple[str, ...]:
-        """The parts that differ."""
+        """The names of the parts that differ from another key."""
         return tuple(field.name for field in attrs.fields(Key) if getattr(self, field.name) != getattr(other, field.name))
 
 
@@ -52,11 +52,11 @@ def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) 
     """The key of what the accelerator would make of this subgraph."""
     identity = dict(accelerator.identity(config))
     library = identity.pop("library", "")
-    found = graph_digest(graph)
+    digest = graph_digest(graph)
     options = " ".join(f"{key}={config[key]!r}" for key in sorted(config) if key not in IRRELEVANT)
     target = "; ".join(f"{key} {value}" for key, value in sorted(identity.items()))
     versions = f"{library}, Partita {source_digest()[:12]}".lstrip(", ")
-    return Key(accelerator.name, found.body, found.shapes, found.weights, target, options, versions)
+    return Key(accelerator.name, digest.body, digest.shapes, digest.weights, target, options, versions)
 
 
 @cache

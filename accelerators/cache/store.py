@@ -23,16 +23,16 @@ from accelerators.process.atomic import PREFIX, replacing
 Array = np.ndarray[Any, Any]
 
 LIMIT = 4 << 30
-"""So many bytes the cache holds; what was not used for longest goes."""
+"""The bytes that the cache holds at most; the entry that was not used for longest is removed first."""
 
 MAGIC = b"partita entry 3\n"
-"""What an entry's file begins with; what the entry says of itself follows, behind its digest, and then the code."""
+"""The first bytes of an entry's file. The digest of its metadata follows, then the metadata, and then the code."""
 
 _HEAD = len(MAGIC) + 32 + 8
-"""So many bytes are before the words: MAGIC, their digest, their length."""
+"""The number of bytes before the metadata: MAGIC, the digest of the metadata, and its length."""
 
 LOCKS = 64
-"""So many lock files there are; two keys may share one."""
+"""The number of lock files; two keys may share one."""
 
 STALE = 3600.0
 """Seconds after which a file that is still being written was left by a process that is gone."""
@@ -43,9 +43,9 @@ class Stored:
     """An entry as it was read."""
 
     meta: Mapping[str, Any]
-    """What it is: its key, when and why it was made."""
+    """The metadata: the entry's key, and when and why it was made."""
     code: bytes
-    """What the device exported."""
+    """The code that the device exported."""
     weights: tuple[Array, ...]
     """The arrays that go with it, mapped from disk."""
 
@@ -55,16 +55,19 @@ class Store:
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = private_folder(folder)
-        """Where it is."""
+        """The path of the folder."""
         self.limit = limit
-        """How many bytes it holds."""
+        """The bytes that it holds at most."""
         self._entries = private_folder(folder / "entries")
         self._weights = private_folder(folder / "weights")
         self._locks = private_folder(folder / "locks")
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:
-        """Only one thread of one process at a time is inside for a key. The lock goes with the process that holds it."""
+        """Only one thread of one process at a time is inside for a key.
+
+        The lock ends with the process that holds it.
+        """
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(locked(self._locks / f"{int(key[:8], 16) % LOCKS:02}"))
@@ -73,7 +76,7 @@ class Store:
             yield
 
     def read(self, key: str) -> Stored | None:
-        """The entry, and from now on it is the one used last; None if there is none; Damaged if it is not whole."""
+        """Read the entry and mark it as the one used last. None if there is none; Damaged if it is not whole."""
         path = self._entries / key
         try:
             meta, code = _opened(path)
@@ -103,11 +106,11 @@ class Store:
         return [path.name for _, _, path in self._files(self._entries)]
 
     def meta(self, key: str) -> Mapping[str, Any]:
-        """What an entry says of itself, with its "bytes" and when it was "used". Its code is not looked at."""
+        """The metadata of an entry, with its "bytes" and the time when it was "used". Its code is not read."""
         path = self._entries / key
         with open(path, "rb") as file:
-            state, found = os.fstat(file.fileno()), _words(file)
-        return {**found, "used": state.st_mtime, "bytes": state.st_size}
+            state, words = os.fstat(file.fileno()), _words(file)
+        return {**words, "used": state.st_mtime, "bytes": state.st_size}
 
     def trim(self, keep: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         """Remove what was not used for longest until the rest is within the limit, and what dead processes left."""
@@ -130,20 +133,20 @@ class Store:
 
     def _files(self, folder: Path) -> list[tuple[float, int, Path]]:
         """Time of use, size and path, in this order."""
-        found = []
+        entries = []
         with os.scandir(folder) as items:
             for item in items:
                 with contextlib.suppress(FileNotFoundError):
                     state = item.stat(follow_symlinks=False)
                     if not item.name.startswith(PREFIX):
-                        found.append((state.st_mtime, state.st_size, Path(item.path)))
+                        entries.append((state.st_mtime, state.st_size, Path(item.path)))
                     elif time.time() - state.st_mtime > STALE:
                         os.unlink(item.path)
-        return sorted(found)
+        return sorted(entries)
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
-    """An entry's words and code; Damaged if a single bit is another."""
+    """The metadata and code of an entry; Damaged if a single bit was changed."""
     with open(path, "rb") as file:
         words, code = _words(file), file.read()
     if hashlib.sha256(code).hexdigest() != words["code"]:
@@ -156,5 +159,5 @@ def _words(file: BinaryIO) -> dict[str, Any]:
     words = file.read(min(int.from_bytes(head[-8:], "little"), size))
     if head[: len(MAGIC)] != MAGIC or hashlib.sha256(words).digest() != head[len(MAGIC) : -8]:
         raise Damaged("its checksum is wrong")
-    made: dict[str, Any] = json.loads(words)
-    return made
+    meta: dict[str, Any] = json.loads(words)
+    return meta

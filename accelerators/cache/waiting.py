@@ -35,7 +35,7 @@ class _LockFiles:
 
     def __init__(self) -> None:
         self.threads: dict[int, int] = {}
-        """By the file's number, the thread that opened it."""
+        """The thread that opened each file, by the file's number."""
         renewed_in_children(self)
 
     def renew(self) -> None:
@@ -50,7 +50,7 @@ _files = _LockFiles()
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Only one thread of one process at a time is inside for a file. The lock goes with the process that holds it."""
+    """Only one thread of one process at a time is inside for a file. The lock ends with the process that holds it."""
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _files.threads[number] = threading.get_ident()
     try:

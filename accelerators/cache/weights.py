@@ -25,7 +25,7 @@ LARGE = 1 << 16
 """An array of so many bytes has a file of its own."""
 
 Row = tuple[str, int, str, Sequence[int]]
-"""Where an array is: its file, the offset in it, dtype, shape."""
+"""The position of an array: its file, the offset in it, dtype and shape."""
 
 
 def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
@@ -66,8 +66,8 @@ def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     if not size:
         return np.empty(shape, kind)
-    found = files[name][offset : offset + size].view(kind).reshape(shape)
-    return mapped(found, name) if size >= LARGE else found
+    array = files[name][offset : offset + size].view(kind).reshape(shape)
+    return mapped(array, name) if size >= LARGE else array
 
 
 _files: WeakValueDictionary[str, Array] = WeakValueDictionary()
@@ -75,15 +75,15 @@ _guard = Guard()
 
 
 def _mapped(path: Path) -> Array:
-    """What is written to the mapping stays in this process. A damaged file goes."""
+    """Map the file; changes to the mapping stay in this process. A damaged file is removed."""
     used_now(path)
     with _guard.lock:
         known = _files.get(str(path))
     if known is not None:
         return known
-    made = np.memmap(path, np.uint8, "c").view(np.ndarray) if path.stat().st_size else np.empty(0, np.uint8)
-    if hashlib.sha256(made.data).hexdigest() != path.name:
+    array = np.memmap(path, np.uint8, "c").view(np.ndarray) if path.stat().st_size else np.empty(0, np.uint8)
+    if hashlib.sha256(array.data).hexdigest() != path.name:
         path.unlink(missing_ok=True)
         raise Damaged("the checksum of its weights is wrong")
     with _guard.lock:
-        return _files.setdefault(str(path), made)
+        return _files.setdefault(str(path), array)

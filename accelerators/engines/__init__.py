@@ -1,1 +1,1 @@
-"""What engines that take ONNX models have in common."""
+"""The code that engines which take ONNX models have in common."""

@@ -20,7 +20,7 @@ from graph.rewrite import Rewriter
 Array = np.ndarray[Any, Any]
 
 LOCATION = "weights"
-"""What a model calls the place of its large constants."""
+"""The location that a model states for its large constants."""
 
 _EXTERNAL = 1
 
@@ -30,14 +30,14 @@ class Aside:
 
     def __init__(self) -> None:
         self.location = LOCATION
-        """What the model calls it."""
+        """The location by which the model refers to it."""
         self.arrays: dict[int, Array] = {}
         """The arrays by the offset that the model states."""
         self._offsets: dict[int, int] = {}
         self._end = 0
 
     def add(self, array: Array) -> tuple[int, int]:
-        """The array's offset and length."""
+        """Add an array and return its offset and length."""
         if id(array) not in self._offsets:
             self._offsets[id(array)] = self._end
             self.arrays[self._end] = array
@@ -50,9 +50,9 @@ class EngineModel:
     """A model without functions. Inputs are called x0, x1, …, outputs y0, y1, …, nodes n0, n1, …: no name can harm an engine."""
 
     proto: Any
-    """The ModelProto; its large initializers are external. None: only what an engine made of it is here."""
+    """The ModelProto; its large initializers are external. None where only an engine's compiled form is here."""
     weights: dict[str, Array]
-    """By initializer name, the arrays of the external ones, as a file holds them."""
+    """The arrays of external initializers by name, as a file holds them."""
     inputs: tuple[str, ...]
     """The input names in order."""
     outputs: tuple[str, ...]
@@ -62,8 +62,8 @@ class EngineModel:
 
     def node_of(self, name: str) -> Node | None:
         """The node that an engine means by this name, its own or its output's, to which it may have added something."""
-        found = re.match(r"[nvy]\d+(?![^\W_])", name)
-        return None if found is None else self._by_name.get(found[0])
+        match = re.match(r"[nvy]\d+(?![^\W_])", name)
+        return None if match is None else self._by_name.get(match[0])
 
     @lazy
     def _by_name(self) -> dict[str, Node]:
@@ -75,9 +75,9 @@ class EngineModel:
     def in_own_words(self, text: str) -> str:
         """An engine's message with the names that the graph's nodes have."""
 
-        def own(found: re.Match[str]) -> str:
-            number = int(found[1])
-            return repr(self.nodes[number].name) if number < len(self.nodes) else found[0]
+        def own(match: re.Match[str]) -> str:
+            number = int(match[1])
+            return repr(self.nodes[number].name) if number < len(self.nodes) else match[0]
 
         return re.sub(r"\bn(\d+)\b", own, text)
 
@@ -121,7 +121,8 @@ def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
 
 
 def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
-    """What `EngineModel.complete` returned for this subgraph; what is no such model is a ValueError.
+    """The model from the bytes that `EngineModel.complete` returned for this subgraph; ValueError if they are no such
+    model.
 
     External tensors are refused: reading a model opens no other file."""
     import onnx
@@ -156,11 +157,11 @@ def _plainly_named(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.is_op:
             values = tuple(name and fresh("v") for name in node.output_names)
-            made = rewriter.rebuilt(node, name=fresh("n"), output_names=values, metadata={}, affinity=None)
+            renamed = rewriter.rebuilt(node, name=fresh("n"), output_names=values, metadata={}, affinity=None)
         else:
             name = f"x{number[node]}" if node.is_variable else fresh("c")
-            made = node.evolve(name=name, output_names=(name,), metadata={}, affinity=None)
-        rewriter.keep(node, made)
+            renamed = node.evolve(name=name, output_names=(name,), metadata={}, affinity=None)
+        rewriter.keep(node, renamed)
     return rewriter.finish(output_names=[f"y{i}" for i in range(len(graph.outputs))], metadata={}, name="body")
 
 

@@ -1,4 +1,4 @@
-"""What an engine supports of a graph: types first, then op by op."""
+"""Asks what an engine supports of a graph: first types are inferred, then each op is asked about."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from passes.infer import infer
 
 
 def typed(graph: Graph) -> Graph:
-    """The graph with the types of all its values, as far as they follow."""
-    known = all(made is not None for node in graph.nodes for made, name in zip(node.output_types, node.output_names) if name)
+    """The graph with the types of all its values, as far as they can be inferred."""
+    outputs = (pair for node in graph.nodes for pair in zip(node.output_types, node.output_names))
+    known = all(value_type is not None for value_type, name in outputs if name)
     return graph if known else infer(graph, strict=False)
 
 

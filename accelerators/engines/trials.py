@@ -1,4 +1,4 @@
-"""Asking an engine whether it runs an op by giving it a model of that one op. What it said is remembered."""
+"""Asking an engine whether it runs an op by giving it a model of that one op. Its answer is remembered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = 256
 """Constants of up to this many bytes stand in the trial as they are; larger ones are inputs, or zeros."""
 
 LIMIT = 8192
-"""So many answers are remembered."""
+"""The number of answers that are remembered."""
 
 
 class Trials:
@@ -51,12 +51,12 @@ class Trials:
 
     def _alone(self, node: Node, graph: Graph) -> Graph:
         """The node between inputs of its own."""
-        made: dict[NodeEntry, NodeEntry] = {}
+        stand_ins: dict[NodeEntry, NodeEntry] = {}
 
         def given(entry: NodeEntry) -> NodeEntry:
-            if entry not in made:
-                made[entry] = self._input(entry, len(made))
-            return made[entry]
+            if entry not in stand_ins:
+                stand_ins[entry] = self._input(entry, len(stand_ins))
+            return stand_ins[entry]
 
         inputs = tuple(None if entry is None else given(entry) for entry in node.inputs)
         captures = tuple(given(entry) for entry in node.captures)
@@ -76,7 +76,7 @@ class Trials:
 
 
 def _key(node: Node, graph: Graph) -> str | None:
-    """What the answer depends on; None for a node with bodies, whose answer is not worth remembering."""
+    """The key of all that the answer depends on; None for a node with bodies, whose answer is not worth remembering."""
     if node.bodies:
         return None
     attributes = tuple([(name, _digest(value)) for name, value in sorted(node.attrs.items())])
@@ -94,8 +94,8 @@ def _input_key(entry: NodeEntry) -> Any:
     return value.dtype.name, value.ndim
 
 
-def _type_key(made: Type | None) -> Any:
-    return (made.dtype, made.rank) if isinstance(made, TensorType) else str(made)
+def _type_key(value_type: Type | None) -> Any:
+    return (value_type.dtype, value_type.rank) if isinstance(value_type, TensorType) else str(value_type)
 
 
 def _digest(value: Any) -> Any:
@@ -113,9 +113,9 @@ def unknown_input(node: Node) -> str | None:
     return None
 
 
-def _known(made: Type | None) -> bool:
-    if isinstance(made, (TensorType, SparseTensorType)):
+def _known(value_type: Type | None) -> bool:
+    if isinstance(value_type, (TensorType, SparseTensorType)):
         return True
-    if isinstance(made, SequenceType):
-        return _known(made.element)
-    return made is not None and (not hasattr(made, "element") or _known(made.element))
+    if isinstance(value_type, SequenceType):
+        return _known(value_type.element)
+    return value_type is not None and (not hasattr(value_type, "element") or _known(value_type.element))

@@ -16,14 +16,14 @@ from graph.graph import Graph
 
 
 class HeteroAccelerator(Accelerator):
-    """Several devices by priority. What is set here holds for every later compilation that does not say otherwise.
+    """Several devices by priority. The settings here hold for every later compilation that does not say otherwise.
 
     TARGET_FALLBACK names the devices, the best first, for whoever asks for HETERO and names none."""
 
     name = HETERO
 
     def keys(self) -> dict[str, Key]:
-        """Those of a model as a whole, and the devices."""
+        """The keys of a model as a whole, and the one that names the devices."""
         return {**HETERO_KEYS, "TARGET_FALLBACK": Key(None, optional(_labels))}
 
     def metrics(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class HeteroAccelerator(Accelerator):
         }
 
     def query(self, graph: Graph) -> Placement:
-        """By node name the device that it goes to, of those of TARGET_FALLBACK (or else the default ones)."""
+        """The device of each node by name, chosen among those of TARGET_FALLBACK (or else the default ones)."""
         from accelerators.placement.placing import query
 
         return query(graph)

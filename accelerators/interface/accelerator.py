@@ -1,4 +1,4 @@
-"""What an accelerator is: the class that a plugin derives from, and what its `compile` returns."""
+"""Defines what an accelerator is: the class that a plugin derives from, and the class that its `compile` returns."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ProfileRow:
     cpu_us: float
     """Microseconds of processor time."""
     exec_type: str
-    """What ran it: a kernel's or an implementation's name."""
+    """The name of the kernel or the implementation that ran it."""
 
 
 @attrs.frozen(slots=True)
 class TunedKernel:
-    """What tuning found for one kernel."""
+    """The result of tuning one kernel."""
 
     kernel: str
     """Its name."""
@@ -48,14 +48,14 @@ class TunedKernel:
     tried: int
     """How many variants were measured."""
     choices: Mapping[str, str]
-    """What was chosen instead of what was the choice before; empty if that is the best."""
+    """The variant that replaced the earlier choice; empty if that choice is the best."""
 
 
 class CompiledSubgraph:
     """One body, ready to run on its device. The executor calls `run` from one thread at a time unless `concurrent` is set."""
 
     memory: str = "host"
-    """Where its arrays live: "host" means numpy arrays; anything else needs `upload` and `download`."""
+    """The memory that its arrays are in: "host" means numpy arrays; anything else needs `upload` and `download`."""
     alignment: int = 1
     """The executor copies host arrays whose address is no multiple of this, or that are not C-contiguous; where it is more than
     16, those that are read-only too."""
@@ -94,7 +94,7 @@ class CompiledSubgraph:
         return ()
 
     def rename_nodes(self, names: Mapping[str, str]) -> None:
-        """Its nodes have other names than when it was compiled: for the names in profiles."""
+        """Give its nodes other names than when it was compiled, for the names in profiles."""
 
 
 class Accelerator:
@@ -120,7 +120,10 @@ class Accelerator:
     """Is the ONNX body all that a compiled subgraph needs, since compiling it takes no longer than reading it?"""
 
     reads_views: ClassVar[bool] = False
-    """May `import_` get a view of the file's memory, to which it may write, instead of bytes? It need not copy it then."""
+    """May `import_` get a view of the file's memory, to which it may write, instead of bytes?
+
+    It need not copy the bytes then.
+    """
 
     last_resort: ClassVar[bool] = False
     """Does it run nearly everything, and slowly? A call that another device takes in part is inlined rather than given to it."""
@@ -151,8 +154,11 @@ class Accelerator:
         return graph
 
     def stages(self, graph: Graph) -> Iterable[Graph]:
-        """What `transform` makes of the graph, step by step, the last being its result; `query` goes back from one to the one
-        before. Say more than one where a step removes nodes next to nodes that another step replaces."""
+        """The graphs that `transform` makes step by step, of which the last is its result; `query` goes back from each
+        to the one before.
+
+        Say more than one where a step removes nodes next to nodes that another step replaces.
+        """
         return (self.transform(graph),)
 
     def supports(self, node: Any, graph: Graph) -> bool | str:
@@ -163,15 +169,16 @@ class Accelerator:
         raise NotSupported(f"{type(self).__name__} does not define supports or query", remedy="Define supports(node, graph)")
 
     def says(self, node: Any, graph: Graph) -> object:
-        """What `supports` answers, under the accelerator's own configuration."""
+        """The answer of `supports` under the accelerator's own configuration."""
         supports: Callable[..., object] = self.supports
         return supports(node, graph, dict(self._config)) if self._supports_takes_config else supports(node, graph)
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
 
-        Runs `transform` on a copy; an original node is supported if every node that came of it is. One that nothing is found of
-        is refused."""
+        Runs `transform` on a copy; an original node is supported if every node that came of it is. An original node of
+        which no new node came is refused.
+        """
         from accelerators.interface.query import query_through_transform, with_own_nodes
 
         return query_through_transform(self, with_own_nodes(graph))
@@ -182,7 +189,8 @@ class Accelerator:
         raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """What `CompiledSubgraph.export` returned, ready to run again; `graph` is its body, for its types.
+        """Make the bytes that `CompiledSubgraph.export` returned ready to run again; `graph` is its body, for its
+        types.
 
         If `export_weights` gave arrays, they come as a fourth argument. The body may have been left behind: then `graph` is one
         node between its inputs and outputs."""
@@ -193,19 +201,23 @@ class Accelerator:
         return False
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
-        """What a compiled subgraph depends on beside body and configuration: "library" and its version, the target, ..."""
+        """The things that a compiled subgraph depends on beside its body and configuration: "library" and its version,
+        the target, ...
+        """
         return {}
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """Why what was compiled with this `identity` cannot run here, in words that say what differs; None if it can."""
+        """Why a subgraph that was compiled with this `identity` cannot run here, in words that say what differs; None
+        if it can.
+        """
         here = self.identity(config)
         differing = [key for key in {**identity, **here} if identity.get(key) != here.get(key)]
-        told = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
-        return "; ".join(told) or None
+        differences = [f"{key} is {here.get(key) or 'none'} here, and was {identity.get(key) or 'none'}" for key in differing]
+        return "; ".join(differences) or None
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
         """Answers of `supports` that were found by trying and hold for as long as `identity` is the same: they are kept on disk,
-        and what other processes found is added. None: there is nothing to keep."""
+        and the answers of other processes are added. None if there is nothing to keep."""
         return None
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
@@ -256,17 +268,17 @@ class Accelerator:
     def check_device_id(self, device_id: str) -> None:
         """BadConfig, listing those that there are, if it is not among AVAILABLE_DEVICES. A device without metrics of its own has
         not said which there are."""
-        silent = type(self).metrics is Accelerator.metrics or "AVAILABLE_DEVICES" not in self._told("SUPPORTED_METRICS")
+        silent = type(self).metrics is Accelerator.metrics or "AVAILABLE_DEVICES" not in self._metric_list("SUPPORTED_METRICS")
         if silent or device_id == str(self.keys()["DEVICE_ID"].default):
             return
-        known = [str(known) for known in self._told("AVAILABLE_DEVICES")]
+        known = [str(known) for known in self._metric_list("AVAILABLE_DEVICES")]
         Key("0", one_of(*known)).read("DEVICE_ID", device_id, f"device {self.name!r}")
 
     def _check_precision(self, precision: str, at: Mapping[str, Any], where: str) -> None:
         """The device has to be capable of any other precision than f32, and to offer the choice."""
         if precision == "f32":
             return
-        able = self._told("OPTIMIZATION_CAPABILITIES", at)
+        able = self._metric_list("OPTIMIZATION_CAPABILITIES", at)
         if PRECISIONS[precision] not in able:
             raise NotSupported(
                 f"the device cannot compute in {precision}",
@@ -280,7 +292,7 @@ class Accelerator:
                 remedy=f"Leave PRECISION at f32, and give it a model in {precision}, or choose another device",
             )
 
-    def _told(self, metric: str, at: Mapping[str, Any] | None = None) -> list[Any]:
+    def _metric_list(self, metric: str, at: Mapping[str, Any] | None = None) -> list[Any]:
         """A metric that is a list; whatever a plugin raises is an error of its own."""
         try:
             return list(self.get_metric(metric, at) if at else self.get_metric(metric))
@@ -300,9 +312,9 @@ class Accelerator:
         own = {**self._config, **values}
         if own == self._config:
             return self
-        made = copy.copy(self)
-        made._config = own
-        return made
+        configured = copy.copy(self)
+        configured._config = own
+        return configured
 
     def get_metric(self, key: str, config: Mapping[str, Any] | None = None) -> Any:
         """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,

@@ -16,10 +16,10 @@ def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any
     shown = accelerator.configured(config).transform(with_own_nodes(graph))
     if not isinstance(shown, Graph) or _border(shown) != _border(graph):
         raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
-    made = accelerator.compile(shown, config)
-    if not isinstance(made, CompiledSubgraph):
-        raise AcceleratorError(f"its compile returned {type(made).__name__}, not a CompiledSubgraph")
-    return made
+    compiled = accelerator.compile(shown, config)
+    if not isinstance(compiled, CompiledSubgraph):
+        raise AcceleratorError(f"its compile returned {type(compiled).__name__}, not a CompiledSubgraph")
+    return compiled
 
 
 def _border(graph: Graph) -> tuple[int, int]:

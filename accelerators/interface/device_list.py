@@ -17,7 +17,7 @@ DEFAULT = "HETERO:cpu,reference"
 
 
 MULTI = "MULTI"
-"""What a string begins with that names several devices, each of which runs the whole model."""
+"""The beginning of a string that names several devices, each of which runs the whole model."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -25,15 +25,16 @@ class Device:
     """One device of those asked for."""
 
     label: str
-    """As it was written: what affinities, placements and configurations call it."""
+    """The label as it was written, which affinities, placements and configurations use."""
     accelerator: Accelerator
-    """What compiles for it."""
+    """The accelerator that compiles for it."""
     device_id: str | None
-    """What follows the first dot of the label."""
+    """The part of the label after its first dot."""
 
 
 def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
-    """The devices of a string (or a list of names) in order of priority; None: the default ones, which HETERO may be told.
+    """The devices of a string (or a list of names) in order of priority; None means the default ones, which HETERO's
+    TARGET_FALLBACK may name.
 
     A device that nobody knows, that cannot be used here, or that is named twice is an error."""
     text = _default(wanted)
@@ -95,12 +96,12 @@ def _labels(wanted: str | Sequence[str]) -> list[str]:
 
 
 def _default(wanted: Any) -> Any:
-    """What was asked for; where no device is named, those of TARGET_FALLBACK."""
+    """The devices that were asked for; where none is named, those of TARGET_FALLBACK."""
     alone = isinstance(wanted, str) and wanted.strip().upper().rstrip(":") == HETERO
     if wanted is not None and not alone:
         return wanted
-    told = accelerator(HETERO).get_config("TARGET_FALLBACK")
-    return f"{HETERO}:{told}" if told else wanted or DEFAULT
+    named = accelerator(HETERO).get_config("TARGET_FALLBACK")
+    return f"{HETERO}:{named}" if named else wanted or DEFAULT
 
 
 def _device(label: str) -> Device:
@@ -112,7 +113,7 @@ def _device(label: str) -> Device:
     if dot and not device_id:
         remedy = f"A DEVICE_ID follows the dot; write {name!r} for the first device"
         raise UnknownDevice(f"there is no device {label!r}", remedy=remedy)
-    made = Device(label, accelerator(name), device_id or None)
-    if made.device_id is not None:
-        made.accelerator.check_device_id(made.device_id)
-    return made
+    device = Device(label, accelerator(name), device_id or None)
+    if device.device_id is not None:
+        device.accelerator.check_device_id(device.device_id)
+    return device

@@ -28,10 +28,11 @@ def inlined_with_owners(graph: Graph, names: Collection[str], nested: bool) -> t
     own = {node.name for node in graph.nodes if node.is_op and node.name not in names}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        if node.name in names and made.subgraph is not None:
-            made = made.evolve(subgraph=_marked(made.subgraph, node.name, nested), metadata={**made.metadata, _OWNER: node.name})
-        rewriter.keep(node, made)
+        rebuilt = rewriter.rebuilt(node)
+        if node.name in names and rebuilt.subgraph is not None:
+            body = _marked(rebuilt.subgraph, node.name, nested)
+            rebuilt = rebuilt.evolve(subgraph=body, metadata={**rebuilt.metadata, _OWNER: node.name})
+        rewriter.keep(node, rebuilt)
 
     def goes(node: Node) -> bool:
         return _OWNER in node.metadata and node.name not in own and (nested or node.name in names)

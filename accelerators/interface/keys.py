@@ -21,7 +21,7 @@ _YES, _NO = ("YES", "TRUE", "1"), ("NO", "FALSE", "0", "NONE")
 
 
 class BadValue(ValueError):
-    """A value that a key cannot have. Its text is what the user is told to do."""
+    """A value that a key cannot have. Its text tells the user what to do."""
 
 
 @attrs.frozen(slots=True)
@@ -29,11 +29,14 @@ class Key:
     """A configuration key of a device."""
 
     default: Any
-    """Its value where nobody gives one."""
+    """The value where nobody gives one."""
     check: Check | None = None
     """Reads a value that is given, or refuses it; None: any value will do."""
     names_files: bool = False
-    """May the value name a file, a folder, a library, a plugin or a command? Then only the caller gives it, never a file."""
+    """May the value name a file, a folder, a library, a plugin or a command?
+
+    Then only the caller may give it, never a file.
+    """
 
     def read(self, name: str, value: Any, where: str) -> Any:
         """The value as the device reads it; BadConfig says what is wrong with it."""
@@ -62,7 +65,7 @@ def declared(given: Mapping[str, Any], known: Mapping[str, Key]) -> dict[str, Ke
 
 
 def flag(value: Any) -> bool:
-    """Yes or no."""
+    """Read yes or no."""
     text = str(value).upper()
     if text in _YES or text in _NO:
         return text in _YES
@@ -94,14 +97,14 @@ def seconds(value: Any) -> float:
 
 
 def callback(value: Any) -> Callable[..., Any] | None:
-    """A function, or None."""
+    """Read a function, or None."""
     if value is not None and not callable(value):
         raise BadValue("Give a function, or None")
     return value  # type: ignore[no-any-return]
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A dictionary by name."""
+    """Read a dictionary whose keys are names."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise BadValue("Give a dictionary")
     return dict(value)
@@ -115,7 +118,7 @@ def text(value: Any) -> str:
 
 
 def optional(check: Check) -> Check:
-    """What the other check takes, or None."""
+    """Read what the other check takes, or None."""
     return lambda value: None if value is None else check(value)
 
 
@@ -127,7 +130,7 @@ def cache_folder(value: Any) -> Any:
 
 
 def folder_or_flag(value: Any) -> Path | None:
-    """A folder, or yes for the current one; None where the answer is no."""
+    """Read a folder, or yes for the current one; None where the answer is no."""
     if isinstance(value, (str, os.PathLike)) and str(value).upper() not in (*_YES, *_NO):
         return Path(value)
     with contextlib.suppress(BadValue):
@@ -136,7 +139,7 @@ def folder_or_flag(value: Any) -> Path | None:
 
 
 def flag_or_auto(value: Any) -> bool | None:
-    """Yes or no; None for "AUTO"."""
+    """Read yes or no; None for "AUTO"."""
     if value is None or str(value).upper() == "AUTO":
         return None
     with contextlib.suppress(BadValue):
@@ -145,7 +148,7 @@ def flag_or_auto(value: Any) -> bool | None:
 
 
 def one_of(*names: str) -> Check:
-    """One of these words."""
+    """Read one of these words."""
     return lambda value: chosen(value, names)
 
 

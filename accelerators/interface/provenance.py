@@ -1,4 +1,4 @@
-"""Which nodes of a transformed graph each original node has become, and what follows for it from their answers."""
+"""Finds the nodes of a transformed graph that each original node has become, and carries their answers back to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = bool | str
 """True, or the reason why not."""
 
 Answers = dict[Node, Answer]
-"""For each op."""
+"""The answer for each op."""
 
 
 def fused_names(node: Node) -> list[str]:
@@ -41,7 +41,7 @@ def lost_calls(old: Graph, new: Graph) -> list[Node]:
 
 
 def carried_back(old: Graph, new: Graph, answers: Answers) -> Answers:
-    """The answers about the new graph's ops as answers about those of the old graph that it was made of. Linear.
+    """The answers about the new graph's ops, carried back to the ops of the old graph that it was made from. Linear.
 
     An old node has become each new one that has its name, that lists it under `partita.fused`, or that makes its value; it is
     supported if all of these are, and what they alone read. One that has become nothing is supported as those that read it are,
@@ -56,15 +56,15 @@ class _Trace:
         self.new = new
         self.answers = answers
         self.parts: dict[Node, dict[Node, None]] = {node: {} for node in old.nodes if node.is_op}
-        """By old node, the new ones that it has become."""
+        """For each old node, the new nodes that it has become."""
         self.owned: dict[Node, list[Node]] = {}
-        """By new node, the old ones that have become it."""
+        """For each new node, the old nodes that have become it."""
         self.fused: set[Node] = set()
         """Old nodes that a new one lists: the values between them need not be there any more."""
         self.opened: set[Node] = set()
         """Old nodes with bodies that a new graph has the bodies' nodes of."""
         self.stands: dict[NodeEntry, NodeEntry] = {}
-        """By value of an old op, a value of the new graph that stands for it."""
+        """For each value of an old op, a value of the new graph that stands for it."""
         self.handed: dict[Node, Node] = {}
         """Old nodes whose value another old node's now stands for, and that node."""
         self.read = {entry for node in old.nodes for entry in node.reads} | set(old.outputs)
@@ -77,17 +77,17 @@ class _Trace:
         self._match_values()
         self._match_sources()
         totals = self._totals()
-        found: Answers = {}
+        answers: Answers = {}
         for node, parts in self.parts.items():
             if parts:
                 answer: Answer = True
                 for part in parts:
-                    answer = worse(answer, self._told(node, part, totals[part]))
-                found[node] = answer
+                    answer = worse(answer, self._of_part(node, part, totals[part]))
+                answers[node] = answer
         for node in reversed(self.old.nodes):
-            if node.is_op and node not in found:
-                found[node] = self._vanished(node, found)
-        return found
+            if node.is_op and node not in answers:
+                answers[node] = self._vanished(node, answers)
+        return answers
 
     def _own(self, node: Node, part: Node) -> None:
         if part not in self.parts[node]:
@@ -124,11 +124,11 @@ class _Trace:
 
     def _match_values(self) -> None:
         """Values are the same by name, as outputs of the graph, or where a node that is still there reads them."""
-        made = {entry.name: entry for node in self.new.nodes for entry in node.outputs if entry.name}
+        values = {entry.name: entry for node in self.new.nodes for entry in node.outputs if entry.name}
         for node, parts in list(self.parts.items()):
             for entry in node.outputs:
-                if entry.name in made:
-                    self._pair(entry, made[entry.name])
+                if entry.name in values:
+                    self._pair(entry, values[entry.name])
             for part in list(parts):
                 if part.name == node.name and _alike(node, part):
                     self._pair_inputs(node, part)
@@ -141,13 +141,13 @@ class _Trace:
         """A node of which nothing is known yet has become one that computes the same from the same values, if there is one."""
         if all(self.parts.values()):
             return
-        made = {entry.name: entry for node in self.new.nodes if not node.is_op for entry in node.outputs}
+        sources = {entry.name: entry for node in self.new.nodes if not node.is_op for entry in node.outputs}
         same = {_key(n, n.inputs): n for n in self.new.nodes if n.is_op and not n.bodies and n not in self.owned}
         for node, parts in self.parts.items():
             if parts or node.bodies:
                 continue
             read = [
-                None if entry is None else self.stands.get(entry) if entry.node.is_op else made.get(entry.name)
+                None if entry is None else self.stands.get(entry) if entry.node.is_op else sources.get(entry.name)
                 for entry in node.inputs
             ]
             first = read[0] if read else None
@@ -183,8 +183,11 @@ class _Trace:
         self._waiting += [(a, b) for a, b in pairs if a is not None and b is not None and a.node.is_op]
 
     def _totals(self) -> Answers:
-        """For each new node its answer, made worse by that of nodes that nothing else is known of: they are a part of what reads
-        them; of what they read, where its own value is nowhere else, or where nothing reads them."""
+        """For each new node its answer, made worse by the answers of nodes of which nothing else is known.
+
+        Such a node counts as a part of the nodes that read it, or of what it reads where that value is nowhere else or
+        nothing reads the node.
+        """
         totals: Answers = {}
         for part in self.new.nodes:
             if part.is_op:
@@ -207,10 +210,10 @@ class _Trace:
                 if reader in self.owned:
                     ends = False
                 else:
-                    told, stops = below[reader]
+                    below_it, stops = below[reader]
                     ends = ends and stops
                     if part not in self.owned or stops or self._is_open(part):
-                        answer = worse(answer, _next_to(reader, told))
+                        answer = worse(answer, _next_to(reader, below_it))
             if part in self.owned:
                 totals[part] = worse(totals[part], answer)
             below[part] = answer, ends
@@ -225,23 +228,23 @@ class _Trace:
             for entry in node.outputs
         )
 
-    def _told(self, node: Node, part: Node, answer: Answer) -> Answer:
+    def _of_part(self, node: Node, part: Node, answer: Answer) -> Answer:
         """The answer about a part, saying which one it is."""
         if answer is True or part.name == node.name or part.is_call:
             return answer
         return _part_of(part, answer)
 
-    def _vanished(self, node: Node, found: Answers) -> Answer:
+    def _vanished(self, node: Node, answers: Answers) -> Answer:
         """The answer about a node that has become nothing."""
         twin = self.handed.get(node)
         if twin is not None and twin.is_op and _alike(twin, node):
-            return found.get(twin, True)  # what is computed twice is computed once now
+            return answers.get(twin, True)  # two equal nodes became one
         answer: Answer = True
         for entry in node.outputs:
             for reader in self._readers(entry) if entry in self.read else ():
                 if entry not in self.stands and not self._has_done_with(reader, entry):
                     return f"{_NOTHING}, and no value {entry.name!r}"
-                answer = worse(answer, _as(reader, found[reader]))
+                answer = worse(answer, _as(reader, answers[reader]))
         return answer
 
     def _has_done_with(self, reader: Node, entry: NodeEntry) -> bool:
@@ -294,7 +297,7 @@ def _key(node: Node, inputs: Sequence[NodeEntry | None]) -> Hashable:
 
 
 def _equal_attributes(a: Node, b: Node) -> bool:
-    """Have they the same attributes? Of arrays among them nobody asks: they count as different."""
+    """Do both have the same attributes? Arrays among them are not compared and count as different."""
     plain = (bool, int, float, str, tuple, list)
     return a.attrs is b.attrs or (
         all(isinstance(value, plain) for value in a.attrs.values()) and dict(a.attrs) == dict(b.attrs)

@@ -1,4 +1,4 @@
-"""What a device supports, asked on the transformed graph and answered in the names of the original one."""
+"""Asks what a device supports of the transformed graph, and answers in the names of the original one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
     alone, so that its body decides: a yes to the op `Call` says nothing of what is inside. If the graph is itself a body (not
     the `whole`), the device has to take the calls in it as ops too. Linear in the graph and its calls' bodies."""
     trail = [graph]
-    for made in _stages(device, graph):
-        lost = lost_calls(graph, made) if len(trail) == 1 else []
+    for stage in _stages(device, graph):
+        lost = lost_calls(graph, stage) if len(trail) == 1 else []
         if lost:
             return _query_inlined(device, graph, lost, whole)
-        if made is not trail[-1]:
-            trail.append(made)
+        if stage is not trail[-1]:
+            trail.append(stage)
     last = trail[-1]
     answers: Answers = {node: _supported(device, node, last) for node in last.nodes if node.is_op}
     own = {node.name for node in graph.nodes if is_made_call(node)}
@@ -52,16 +52,16 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
 
 def with_own_nodes(graph: Graph) -> Graph:
     """A copy with nodes of its own, in bodies too: a device may set affinities in it, and none of the caller's is touched."""
-    made = copy.deepcopy(graph.evolve(attrs={}))
-    made.attrs.update(graph.attrs)
-    return made
+    copied = copy.deepcopy(graph.evolve(attrs={}))
+    copied.attrs.update(graph.attrs)
+    return copied
 
 
 def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
-    for made in device.stages(graph):
-        if not isinstance(made, Graph):
-            raise AcceleratorError(f"its transform returned {type(made).__name__}, not a Graph", where=f"device {device.name!r}")
-        yield made
+    for stage in device.stages(graph):
+        if not isinstance(stage, Graph):
+            raise AcceleratorError(f"its transform returned {type(stage).__name__}, not a Graph", where=f"device {device.name!r}")
+        yield stage
 
 
 def _asked_alone(device: Accelerator, calls: Sequence[Node]) -> Answers:
@@ -122,7 +122,7 @@ def refused_inside(node: Node, judge: Judge) -> str | None:
 
 
 def yes_or_why_not(answer: object) -> Answer:
-    """What a device answered: True, or a reason; one that gives none has a reason all the same."""
+    """The answer of a device: True, or a reason; a refusal without words gets a reason all the same."""
     if isinstance(answer, (bool, np.bool_)) and answer:
         return True
     return answer if isinstance(answer, str) and answer else "it does not say why"

@@ -1,4 +1,4 @@
-"""Which accelerators there are: the shipped ones, those registered by call, and those that installed packages offer."""
+"""The registered accelerators: the shipped ones, those registered by call, and those that installed packages offer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partition.property import SubgraphProperty
 
 HETERO = "HETERO"
-"""What a string that names several devices begins with."""
+"""The beginning of a string that names several devices by priority."""
 
 ENTRY_POINTS = "partita.accelerators"
 """The entry-point group in which a package offers its accelerators: the name is the device's, the object its class."""
@@ -35,7 +35,7 @@ class DeviceInfo:
     usable: bool
     """Can it be used here?"""
     detail: str
-    """Its full name; of one that cannot be used, why not."""
+    """Its full name, or the reason why it cannot be used."""
     source: str
     """"partita", "registered", or the package that offers it."""
 
@@ -99,8 +99,8 @@ def accelerator(name: str) -> Accelerator:
             raise UnknownDevice(
                 f"there is no device {name!r}", remedy=did_you_mean(name, known) or f"There are {', '.join(known)}"
             )
-        made = _instances[name] = _made(name, entry)
-        return made
+        instance = _instances[name] = _instance_of(name, entry)
+        return instance
 
 
 def is_known(name: str) -> bool:
@@ -120,7 +120,7 @@ def devices() -> list[DeviceInfo]:
 
 
 def _property_factory(name: str) -> PropertyFactory:
-    """What makes the property of a device, which is its backend."""
+    """A function that makes the property of a device, which is its backend."""
 
     def device_property() -> SubgraphProperty:
         return accelerator(name).subgraph_property()
@@ -138,7 +138,7 @@ def _info(name: str, entry: _Entry) -> DeviceInfo:
     return DeviceInfo(name, True, detail, entry.source)
 
 
-def _made(name: str, entry: _Entry) -> Accelerator:
+def _instance_of(name: str, entry: _Entry) -> Accelerator:
     """An instance; whatever a plugin raises becomes one clear error."""
     where = f"device {name!r} of {entry.source}"
     try:
@@ -147,10 +147,10 @@ def _made(name: str, entry: _Entry) -> Accelerator:
             raise AcceleratorUnavailable(f"{cls!r} is no class derived from Accelerator", where=where)
         if not is_device_name(name) and name != HETERO:
             raise AcceleratorUnavailable("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
-        made = cls()
-        if not hasattr(made, "_config"):
+        instance = cls()
+        if not hasattr(instance, "_config"):
             raise AcceleratorUnavailable("its constructor does not call super().__init__()", where=where)
-        return made
+        return instance
     except AcceleratorError:
         raise
     except (Exception, SystemExit) as error:  # a plugin may raise anything

@@ -26,7 +26,7 @@ from graph.errors import did_you_mean
 
 @attrs.frozen(slots=True)
 class HeteroSettings:
-    """What holds for the compiled model as a whole."""
+    """The settings that hold for the compiled model as a whole."""
 
     dot_folder: Path | None = None
     """HETERO_DUMP_GRAPH_DOT: the folder that the two .dot files go to."""
@@ -46,15 +46,15 @@ class HeteroSettings:
 
 @attrs.frozen(slots=True)
 class Config:
-    """What was configured."""
+    """The configuration of a compilation."""
 
     hetero: HeteroSettings
-    """For the model as a whole."""
+    """The settings for the model as a whole."""
     by_device: Mapping[str, Mapping[str, Any]]
-    """By device label, a value for each of its keys."""
+    """For each device label, a value for each of the device's keys."""
 
     def of(self, device: Device, first: bool) -> Config:
-        """What holds for one device alone; pictures are drawn for the first."""
+        """The settings for one device alone; pictures are drawn for the first device."""
         hetero = self.hetero if first else attrs.evolve(self.hetero, dot_folder=None)
         return Config(hetero, {device.label: self.by_device[device.label]})
 
@@ -93,17 +93,17 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _read_hetero(values: Mapping[str, Any]) -> HeteroSettings:
-    """What was given, over what HETERO was told before."""
+    """The settings that are given, over those that HETERO has by itself."""
     defaults = accelerator(HETERO)
-    made = {name: defaults.get_config(name) for name in HETERO_KEYS}
+    settings = {name: defaults.get_config(name) for name in HETERO_KEYS}
     for name, value in values.items():
         plain = name.removeprefix("KEY_")
         if plain not in HETERO_KEYS:
             remedy = did_you_mean(plain, HETERO_KEYS) or f"It has {', '.join(sorted(HETERO_KEYS))}"
             raise UnknownKey(f"{HETERO} has no configuration key {name!r}", remedy=remedy)
-        made[plain] = value
+        settings[plain] = value
     where = f"config of {HETERO}"
-    return HeteroSettings(**{_FIELDS[name]: HETERO_KEYS[name].read(name, value, where) for name, value in made.items()})
+    return HeteroSettings(**{_FIELDS[name]: HETERO_KEYS[name].read(name, value, where) for name, value in settings.items()})
 
 
 HETERO_KEYS = {
@@ -129,7 +129,7 @@ _FIELDS = {
 
 
 def settings_of_file(fields: Mapping[str, Any], where: str) -> HeteroSettings:
-    """The settings that a file states, by field name. What may name files is not read from there."""
+    """The settings that a file states, by field name. Settings that may name files are not read from there."""
     names = {field: name for name, field in _FIELDS.items()}
     values = {field: value for field, value in fields.items() if not HETERO_KEYS[names[field]].names_files}
     return HeteroSettings(**{field: HETERO_KEYS[names[field]].read(names[field], values[field], where) for field in values})

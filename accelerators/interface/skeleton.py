@@ -13,7 +13,7 @@ OP = "Compiled"
 
 
 def is_skeleton(body: Graph) -> bool:
-    """Was the body left behind?"""
+    """Is the graph only the interface of a body that was left behind?"""
     return DOMAIN in body.opsets
 
 
@@ -23,5 +23,5 @@ def skeleton(body: Graph) -> Graph:
     inner = Node(
         "body", OP, tuple(node[0] for node in inputs), {}, tuple(f"y{i}" for i in range(len(body.outputs))),
         tuple(entry.type for entry in body.outputs), DOMAIN,
-    )  # fmt: skip
+    )
     return Graph(list(inner.outputs), inputs, body.name, {DOMAIN: 1, **body.opsets}, output_names=body.output_names)

@@ -32,7 +32,7 @@ _LEVELS = {
 
 
 class OnnxRuntimeAccelerator(Accelerator):
-    """Runs what onnxruntime has a kernel for. It computes in the types that the model states."""
+    """Runs the ops for which onnxruntime has a kernel. It computes in the types that the model states."""
 
     name = "onnxruntime"
     travels_as_body = True
@@ -74,7 +74,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return query_by_op(graph, self._judge)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """A session of the body."""
+        """Make a session that runs the body."""
         return self._compiled(engine_model(graph, self._newest), graph, config)
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
@@ -123,7 +123,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         self._trials = Trials(self._attempt)
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """What the engine said; with extensions it says something else."""
+        """The engine's answers; with extensions there are none to keep, because they change the answers."""
         return None if self._libraries else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
@@ -138,16 +138,21 @@ class OnnxRuntimeAccelerator(Accelerator):
         }
 
     def _device_ids(self) -> list[str]:
-        """As many as the provider with the most devices has: the processor is one, a provider of GPUs has one for each."""
+        """The numbers of the devices: as many as the provider with the most devices has.
+
+        The processor is one device, and each GPU is one.
+        """
         return [str(number) for number in range(max(self._counted().values(), default=1))]
 
     def _counted(self) -> Counter[str]:
-        """By provider, the number of devices, as far as this version of onnxruntime tells."""
+        """The number of devices of each provider, as far as this version of onnxruntime tells it."""
         listed = self._engine.get_ep_devices() if hasattr(self._engine, "get_ep_devices") else ()
         return Counter(device.ep_name for device in listed)
 
     def check_device_id(self, device_id: str) -> None:
-        """Where there is a provider whose devices onnxruntime does not tell, it checks the number itself, in a session."""
+        """Where onnxruntime does not tell the devices of a provider, the provider checks the number itself, in a
+        session.
+        """
         untold = set(self._engine.get_available_providers()) - {*self._counted(), CPU, "AzureExecutionProvider"}
         if not (untold and device_id.isdigit()):
             super().check_device_id(device_id)
@@ -247,7 +252,10 @@ class OnnxRuntimeAccelerator(Accelerator):
         return make
 
     def _share_threads(self, threads: int) -> bool:
-        """One pool for all sessions. It is onnxruntime's for the whole process: afterwards no session may have its own."""
+        """Use one pool of threads for all sessions.
+
+        The pool belongs to the whole process: afterwards no session may have its own.
+        """
         if not OnnxRuntimeAccelerator._shared:
             try:
                 self._engine.set_global_thread_pool_sizes(threads, 1)

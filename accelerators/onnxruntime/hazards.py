@@ -1,4 +1,4 @@
-"""What onnxruntime takes and then computes differently from ONNX's definition, or fails to run.
+"""The nodes that onnxruntime takes and then computes differently from ONNX's definition, or fails to run.
 
 Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused, so that another device computes them."""
 
@@ -53,8 +53,8 @@ def _max_unpool(node: Node) -> str | None:
 
 
 def _reduce_extreme(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
-    if isinstance(made, TensorType) and made.dtype == "bool" and made.shape is not None and 0 in made.shape:
+    data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    if isinstance(data_type, TensorType) and data_type.dtype == "bool" and data_type.shape is not None and 0 in data_type.shape:
         return f"onnxruntime does not run {node.op} over an empty tensor of bool"
     return None
 
@@ -63,30 +63,30 @@ def _resize(node: Node) -> str | None:
     if node.attrs.get("coordinate_transformation_mode") != "align_corners" or node.attrs.get("mode", "nearest") == "nearest":
         return None
     scales = node.inputs[2] if len(node.inputs) > 2 else None
-    made = node.inputs[0].type if node.inputs[0] is not None else None
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
     if scales is None or (scales.node.value is not None and not scales.node.value.size):
         return None
-    if scales.node.value is not None and isinstance(made, TensorType) and made.is_static and "axes" not in node.attrs:
-        sizes = np.asarray(made.shape) * scales.node.value
+    if scales.node.value is not None and isinstance(data_type, TensorType) and data_type.is_static and "axes" not in node.attrs:
+        sizes = np.asarray(data_type.shape) * scales.node.value
         if np.array_equal(sizes, np.floor(sizes)):
             return None
     return "onnxruntime aligns corners by the scales, not by the sizes that come of them"
 
 
 def _mod(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    if isinstance(made, TensorType) and "float" in made.dtype and not node.attrs.get("fmod", 0):
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    if isinstance(data_type, TensorType) and "float" in data_type.dtype and not node.attrs.get("fmod", 0):
         return "onnxruntime takes floats in Mod only with fmod=1"
-    if isinstance(made, TensorType) and made.dtype in ("int64", "uint64") and node.attrs.get("fmod", 0):
+    if isinstance(data_type, TensorType) and data_type.dtype in ("int64", "uint64") and node.attrs.get("fmod", 0):
         return "onnxruntime computes Mod of 64-bit integers with fmod=1 in float64"
     return None
 
 
 def _scatter(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
     reduction = node.attrs.get("reduction", "none")
-    if reduction != "none" and isinstance(made, TensorType) and made.dtype in ("float16", "bfloat16", "bool"):
-        return f"onnxruntime has no reduction {reduction!r} of {made.dtype} in {node.op}"
+    if reduction != "none" and isinstance(data_type, TensorType) and data_type.dtype in ("float16", "bfloat16", "bool"):
+        return f"onnxruntime has no reduction {reduction!r} of {data_type.dtype} in {node.op}"
     return None
 
 
@@ -102,8 +102,8 @@ def _compress(node: Node) -> str | None:
 
 
 def _lrn(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    if isinstance(made, TensorType) and made.shape is not None and len(made.shape) != 4:
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    if isinstance(data_type, TensorType) and data_type.shape is not None and len(data_type.shape) != 4:
         return "onnxruntime refuses, while it runs, LRN of anything but four dimensions"
     return None
 
@@ -115,7 +115,7 @@ def _shrink(node: Node) -> str | None:
 
 
 def _slice(node: Node) -> str | None:
-    ends, steps = (node.inputs[place].node.value if _given(node, place) else None for place in (2, 4))  # type: ignore[union-attr]
+    ends, steps = (node.inputs[slot].node.value if _given(node, slot) else None for slot in (2, 4))  # type: ignore[union-attr]
     if not _given(node, 4) or (steps is not None and (np.asarray(steps) > 0).all()):
         return None
     if ends is None or (np.asarray(ends) >= np.iinfo(np.int32).max).any():

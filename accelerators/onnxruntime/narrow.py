@@ -19,8 +19,8 @@ def is_narrow(dtype: Any) -> bool:
     """Is it an element type that numpy alone does not have?"""
     if dtype is None:
         return False
-    made = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
-    return made.kind != "U" and (made.char not in _NATIVE or made.kind == "V")
+    numpy_kind = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
+    return numpy_kind.kind != "U" and (numpy_kind.char not in _NATIVE or numpy_kind.kind == "V")
 
 
 def to_engine(value: np.ndarray[Any, Any]) -> Any:
@@ -31,10 +31,10 @@ def to_engine(value: np.ndarray[Any, Any]) -> Any:
         return OrtValue.ortvalue_from_numpy(_contiguous(value))
     name = dtype_name(value.dtype)
     if name in BITS:
-        made = OrtValue.ortvalue_from_shape_and_type(list(value.shape), DTYPE_NUMBERS[name])
+        ort_value = OrtValue.ortvalue_from_shape_and_type(list(value.shape), DTYPE_NUMBERS[name])
         data = packed(value, name)
-        ctypes.memmove(made.data_ptr(), data.ctypes.data, data.nbytes)
-        return made
+        ctypes.memmove(ort_value.data_ptr(), data.ctypes.data, data.nbytes)
+        return ort_value
     held = _contiguous(value).view(np.uint16 if value.dtype.itemsize == 2 else np.uint8)
     return OrtValue.ortvalue_from_numpy_with_onnx_type(held, DTYPE_NUMBERS[name])
 
@@ -43,14 +43,14 @@ def _contiguous(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(value).reshape(value.shape)
 
 
-def from_engine(value: Any, made: Any) -> Any:
-    """onnxruntime's value as an array; `made` is its type."""
-    if not isinstance(made, TensorType) or not is_narrow(made.dtype):
+def from_engine(value: Any, value_type: Any) -> Any:
+    """onnxruntime's value as an array; `value_type` is its type."""
+    if not isinstance(value_type, TensorType) or not is_narrow(value_type.dtype):
         return value.numpy()
     shape = tuple(value.shape())
     size = int(np.prod(shape))
-    data = np.empty(byte_size(made.dtype, size), np.uint8)
+    data = np.empty(byte_size(value_type.dtype, size), np.uint8)
     ctypes.memmove(data.ctypes.data, value.data_ptr(), data.nbytes)
-    if made.dtype in BITS:
-        return unpacked(data, BITS[made.dtype], size).view(numpy_dtype(made.dtype)).reshape(shape)
-    return data.view(numpy_dtype(made.dtype)).reshape(shape)
+    if value_type.dtype in BITS:
+        return unpacked(data, BITS[value_type.dtype], size).view(numpy_dtype(value_type.dtype)).reshape(shape)
+    return data.view(numpy_dtype(value_type.dtype)).reshape(shape)

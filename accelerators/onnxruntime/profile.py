@@ -1,4 +1,4 @@
-"""onnxruntime's profile as rows."""
+"""Reads onnxruntime's profile into rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What onnxruntime says when it fails."""
+"""Makes one line of the error that onnxruntime raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body as a session."""
+"""A compiled body: a session of onnxruntime."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class CompiledSession(CompiledSubgraph):
         self._inputs = model.inputs
         self._outputs = list(model.outputs)
         self._types = [node[0].type for node in graph.inputs], [entry.type for entry in graph.outputs]
-        self._narrow = any(is_narrow(getattr(made, "dtype", None)) for side in self._types for made in side)
+        self._narrow = any(is_narrow(getattr(value_type, "dtype", None)) for side in self._types for value_type in side)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """One run. The engine's own output arrays are the caller's, unless `out` has room for a large one."""
+        """Run once. The engine's own output arrays belong to the caller, unless `out` has room for a large one."""
         try:
             if self._profile is not None:
                 again = partial(self._run, inputs=inputs, out=None)
@@ -90,17 +90,17 @@ class CompiledSession(CompiledSubgraph):
         ]
 
     def _run_narrow(self, session: Session, inputs: Sequence[Any]) -> Sequence[Any]:
-        """With element types that numpy alone does not have."""
+        """Run with element types that numpy alone does not have."""
         given = {name: to_engine(value) for name, value in zip(self._inputs, inputs)}
         values = session.run_with_ort_values(self._outputs, given)
-        return [from_engine(value, made) for value, made in zip(values, self._types[1], strict=True)]
+        return [from_engine(value, value_type) for value, value_type in zip(values, self._types[1], strict=True)]
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """The rows of the last run; asking begins a new profile."""
         return () if self._profile is None else self._profile.rows()
 
     def export(self) -> bytes:
-        """The ONNX model, weights inside."""
+        """The ONNX model as bytes, with its weights inside."""
         return self.model.complete()
 
 
@@ -133,9 +133,9 @@ class _Profile:
     def run(self, action: Callable[[Session], Any], again: Callable[[Session], Any]) -> Any:
         """One run at a time, so that the last one can be told. `again` is the same run, for a new session."""
         with self._guard.lock:
-            made = action(self._session)
+            result = action(self._session)
             self._again = again
-            return made
+            return result
 
     def rows(self) -> Sequence[ProfileRow]:
         """The rows of the last run."""

@@ -49,14 +49,14 @@ class _Axis:
     """The windows along one axis."""
 
     size: Dim
-    """Of the data."""
+    """The size of the data on this axis."""
     span: int
-    """What one window covers."""
+    """The number of positions that one window covers."""
     stride: int
 
     @property
     def padding(self) -> int:
-        """What automatic padding to the same size adds, by onnxruntime's count; at worst, where the size is not known."""
+        """The padding that onnxruntime adds for the same size; the largest possible, where the size is not known."""
         if not isinstance(self.size, int):
             return self.span - self.stride
         return (-(-self.size // self.stride) - 1) * self.stride + self.span - self.size
@@ -87,8 +87,8 @@ def _same_axes(node: Node) -> Iterator[_Axis]:
     return _axes(node) if _auto_pad(node).startswith("SAME") else iter(())
 
 
-def _type(node: Node, place: int) -> TensorType | None:
-    entry = node.inputs[place] if len(node.inputs) > place else None
+def _type(node: Node, slot: int) -> TensorType | None:
+    entry = node.inputs[slot] if len(node.inputs) > slot else None
     return entry.type if entry is not None and isinstance(entry.type, TensorType) else None
 
 

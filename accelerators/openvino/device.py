@@ -28,7 +28,10 @@ from graph.graph import Graph
 from graph.node import Node
 
 NEWEST = {"": 21, "ai.onnx.ml": 3}
-"""What the engine's ONNX reader is written for. It takes newer numbers and reads the ops as the older ones."""
+"""The opset that the engine's ONNX reader is written for.
+
+It takes newer opsets and reads their ops as the older ones.
+"""
 
 FILES_FROM = 1 << 26
 """From so many bytes on the engine reads the weights from a file, which it maps: in a message they are there three times."""
@@ -37,7 +40,10 @@ _HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 
 
 class OpenVinoAccelerator(Accelerator):
-    """Runs what openvino converts and has a kernel for. DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …"""
+    """Runs the ops that openvino converts and has a kernel for.
+
+    DEVICE_ID chooses its device: CPU, GPU, NPU, GPU.1, …
+    """
 
     name = "openvino"
     reads_views = True
@@ -129,7 +135,7 @@ class OpenVinoAccelerator(Accelerator):
         self._extended = True
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """What the engine said; with extensions it says something else."""
+        """The engine's answers; with extensions there are none to keep, because they change the answers."""
         return None if self._extended else self._trials.known
 
     def metrics(self) -> dict[str, Any]:
@@ -183,7 +189,10 @@ class OpenVinoAccelerator(Accelerator):
     # -- configuration -----------------------------------------------------------------------------------
 
     def check_device_id(self, device_id: str) -> None:
-        """The first of several may be called by their kind alone, and the only one by its number too: GPU is GPU.0."""
+        """The first of several devices may be named by its kind alone, and a single one also with its number:
+
+        GPU is GPU.0.
+        """
         if not {device_id, f"{device_id}.0", device_id.removesuffix(".0")} & set(self._core.available_devices):
             super().check_device_id(device_id)
 

@@ -1,4 +1,4 @@
-"""What openvino takes and then computes differently from ONNX's definition.
+"""The nodes that openvino takes and then computes differently from ONNX's definition.
 
 Each was found by ONNX's own node tests, or by extreme values, with openvino 2026.4; they are refused, so that another device
 computes them. (Integers of more than 32 bits have a file of their own.)"""
@@ -48,9 +48,9 @@ def _not_declared(node: Node, graph: Graph) -> str | None:
     return None
 
 
-def _dtype(made: object) -> str:
-    assert isinstance(made, TensorType)
-    return made.dtype
+def _dtype(value_type: object) -> str:
+    assert isinstance(value_type, TensorType)
+    return value_type.dtype
 
 
 def _always(why: str) -> Hazard:
@@ -77,54 +77,54 @@ def _reduction(node: Node) -> str | None:
     unnamed = axes is None or (axes.node.value is not None and not axes.node.value.size)
     if node.op in ("ReduceL1", "ReduceL2", "ReduceLogSum") and node.attrs.get("noop_with_empty_axes", 0) and unnamed:
         return f"openvino's {node.op} along no dimension returns what it is given"
-    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     loses = node.op in ("ReduceL1", "ReduceLogSum", "ReduceLogSumExp") and not node.attrs.get("keepdims", 1)
-    if loses and isinstance(made, TensorType) and not made.is_static:
+    if loses and isinstance(data_type, TensorType) and not data_type.is_static:
         return f"openvino may lose the dimensions that {node.op} leaves where sizes are not fixed"
     return _over_nothing(node)
 
 
 def _range(node: Node) -> str | None:
-    made = node.output_types[0]
-    if isinstance(made, TensorType) and made.is_static and 0 not in (made.shape or ()):
+    result_type = node.output_types[0]
+    if isinstance(result_type, TensorType) and result_type.is_static and 0 not in (result_type.shape or ()):
         return None
     return "openvino puts numbers into a Range that is empty since it runs the wrong way"
 
 
 def _quantize(node: Node) -> str | None:
-    made, scale = (entry.type if entry is not None else None for entry in node.inputs[:2])
-    if not (isinstance(made, TensorType) and isinstance(scale, TensorType)) or scale.shape == ():
+    data_type, scale = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    if not (isinstance(data_type, TensorType) and isinstance(scale, TensorType)) or scale.shape == ():
         return None
     axis = node.attrs.get("axis", 1)
-    if made.shape is None or axis >= len(made.shape) or not isinstance(made.shape[axis], int):
+    if data_type.shape is None or axis >= len(data_type.shape) or not isinstance(data_type.shape[axis], int):
         return "openvino may take other zero points in QuantizeLinear along an axis whose size is not fixed"
     return None
 
 
 def _over_nothing(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
-    if isinstance(made, TensorType) and made.shape is not None and 0 in made.shape:
+    data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    if isinstance(data_type, TensorType) and data_type.shape is not None and 0 in data_type.shape:
         return f"openvino's {node.op} over nothing is a finite number"
     return None
 
 
 def _mod(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    floats = isinstance(made, TensorType) and made.dtype.startswith("float")
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    floats = isinstance(data_type, TensorType) and data_type.dtype.startswith("float")
     return "openvino's Mod of large floats overflows" if floats else None
 
 
 def _max_pool(node: Node) -> str | None:
-    """With ceil_mode the last window must not begin in the padding; openvino lets it."""
+    """With ceil_mode the last window must not begin in the padding, but in openvino it may."""
     if not node.attrs.get("ceil_mode", 0):
         return None
-    made = node.inputs[0].type if node.inputs[0] is not None else None
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
     kernel = node.attrs.get("kernel_shape", ())
     rank = len(kernel)
-    if isinstance(made, TensorType) and made.is_static and made.shape is not None and "auto_pad" not in node.attrs:
+    if isinstance(data_type, TensorType) and data_type.is_static and data_type.shape is not None and "auto_pad" not in node.attrs:
         pads = node.attrs.get("pads", [0] * 2 * rank)
         strides, dilations = node.attrs.get("strides", [1] * rank), node.attrs.get("dilations", [1] * rank)
-        sizes = [int(dim or 0) for dim in made.shape[2:]]
+        sizes = [int(dim or 0) for dim in data_type.shape[2:]]
         for size, window, stride, dilation, begin, end in zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:]):
             last = -(-(size + begin + end - (window - 1) * dilation - 1) // stride)
             if last * stride >= size + begin:
@@ -193,8 +193,8 @@ def _conv_transpose(node: Node) -> str | None:
 
 
 def _is_static(node: Node) -> bool:
-    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
-    return isinstance(made, TensorType) and made.is_static
+    data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    return isinstance(data_type, TensorType) and data_type.is_static
 
 
 def _shrink(node: Node) -> str | None:
@@ -210,8 +210,8 @@ def _trilu(node: Node) -> str | None:
 
 
 def _top_k(node: Node) -> str | None:
-    told = len(node.output_names) > 1 and bool(node.output_names[1])
-    return "openvino's TopK says any place of equal numbers, not the first" if told else None
+    gives_indices = len(node.output_names) > 1 and bool(node.output_names[1])
+    return "openvino's TopK gives any position of equal numbers, not the first" if gives_indices else None
 
 
 def _global_lp_pool(node: Node) -> str | None:
@@ -222,14 +222,14 @@ def _roi_align(node: Node, version: int) -> str | None:
     if node.attrs.get("mode") == "max":
         return "openvino samples otherwise in RoiAlign's mode max"
     if version < 16 or "sampling_ratio" not in node.attrs:
-        return "openvino takes other places in RoiAlign below opset 16, and where no sampling_ratio is given"
+        return "openvino samples other positions in RoiAlign below opset 16, and where no sampling_ratio is given"
     return None
 
 
 def _softmax(node: Node, version: int) -> str | None:
     """Below opset 13 all dimensions from the axis on are one."""
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    rank = made.rank if isinstance(made, TensorType) else None
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    rank = data_type.rank if isinstance(data_type, TensorType) else None
     if version >= 13 or (rank and int(node.attrs.get("axis", 1)) % rank == rank - 1):
         return None
     return f"openvino takes the softmax of opset {version} along one dimension alone"
@@ -241,8 +241,8 @@ def _tile(node: Node) -> str | None:
 
 
 def _bit_shift(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    signed = isinstance(made, TensorType) and made.dtype.startswith("int")
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    signed = isinstance(data_type, TensorType) and data_type.dtype.startswith("int")
     return "openvino shifts signed integers as unsigned ones" if signed else None
 
 

@@ -1,8 +1,9 @@
-"""Indices and lengths of sequences that openvino is given are held against their dimensions before it runs. For an index outside
-it makes zeros, or reads and writes what lies there; a length that is too long it takes for the longest.
+"""Checks the indices and the lengths of sequences that openvino is given against their dimensions before it runs.
 
-What is computed within a subgraph nobody can look at from here: of such indices openvino gets none, but for those of Gather,
-where it makes zeros, and lengths."""
+For an index outside openvino makes zeros, or reads and writes the memory there; a length that is too long it takes for the
+longest one. Indices that are computed within a subgraph cannot be checked from here: openvino does not get the ops that read
+such indices, except Gather, for which it makes zeros, and ops with lengths.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ def unseen(node: Node) -> str | None:
 
 def _counting(node: Node) -> NodeEntry | None:
     """The input that holds the node's indices or lengths, if it has one."""
-    place = 1 if node.op in INDEXED else 4 if node.op in RECURRENT else None
-    return None if place is None or node.domain or len(node.inputs) <= place else node.inputs[place]
+    slot = 1 if node.op in INDEXED else 4 if node.op in RECURRENT else None
+    return None if slot is None or node.domain or len(node.inputs) <= slot else node.inputs[slot]
 
 
 def _wrong(node: Node, shape: Sequence[Any] | None, values: np.ndarray[Any, Any]) -> str | None:
@@ -58,39 +59,39 @@ class _Given:
     """One input that holds indices or lengths."""
 
     node: Node
-    place: int
-    """Which of the graph's inputs it is."""
+    slot: int
+    """The number of the input among the graph's."""
     data: NodeEntry
-    """What is read or written at the indices."""
+    """The value that is read or written at the indices."""
 
 
 class GivenIndices:
     """The inputs of a graph that its ops take for indices, or for lengths."""
 
     def __init__(self, graph: Graph) -> None:
-        self._places: Mapping[NodeEntry, int] = {node[0]: i for i, node in enumerate(graph.inputs)}
+        self._slots: Mapping[NodeEntry, int] = {node[0]: i for i, node in enumerate(graph.inputs)}
         counting = [(node, _counting(node)) for node in graph.nodes if node.is_op]
         self._given = [
-            _Given(node, self._places[entry], node.inputs[0])
+            _Given(node, self._slots[entry], node.inputs[0])
             for node, entry in counting
-            if entry in self._places and node.inputs[0] is not None
+            if entry in self._slots and node.inputs[0] is not None
         ]
 
     def check(self, inputs: Sequence[Any]) -> None:
-        """RunError if one does not fit."""
+        """Raise RunError if an index or a length does not fit."""
         for given in self._given:
-            wrong = _wrong(given.node, self._shape(given.data, inputs), np.asarray(inputs[given.place]))
+            wrong = _wrong(given.node, self._shape(given.data, inputs), np.asarray(inputs[given.slot]))
             if wrong is not None:
                 raise RunError(wrong, where=f"device 'openvino', {given.node.name!r} ({given.node.op})")
 
     def _shape(self, data: NodeEntry, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        if data in self._places:
-            return np.shape(inputs[self._places[data]])
+        if data in self._slots:
+            return np.shape(inputs[self._slots[data]])
         return data.type.shape if isinstance(data.type, TensorType) else None
 
 
 def _sizes(node: Node, shape: Sequence[Any] | None) -> tuple[int, ...] | None:
-    """What the indices may count to; None where that is not known."""
+    """The sizes that bound the indices; None where they are not known."""
     if not shape:
         return None
     if str(node.op).endswith("ND"):

@@ -24,8 +24,8 @@ _INDEXED = {
     "ReduceSum": (1,), "ReduceMean": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceL1": (1,),
     "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceSumSquare": (1,), "Trilu": (1,),
     "NonMaxSuppression": (2,), "ReverseSequence": (1,), "RoiAlign": (2,),
-}  # fmt: skip
-"""By op, the inputs that are sizes, axes or indices: no value that is valid there needs more than 32 bits."""
+}
+"""The inputs of each op that are sizes, axes or indices: no valid value of them needs more than 32 bits."""
 
 _ARITHMETIC = frozenset(
     """Abs Add BitShift Ceil CumSum Div Erf Floor Gemm HardSigmoid HardSwish LeakyRelu MatMul Mean Mod Mul Neg PRelu Pow

@@ -1,4 +1,4 @@
-"""Importing openvino without its telemetry."""
+"""Imports openvino without its telemetry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _guard = Guard()
 
 
 def import_openvino() -> Any:
-    """The package. Its import would report itself over the network; with the reporting package hidden it uses its own stub."""
+    """The package openvino.
+
+    Its import would report itself over the network; with the reporting package hidden it uses its own stub.
+    """
     with _guard.lock:
         if "openvino" in sys.modules:
             return sys.modules["openvino"]

@@ -1,4 +1,4 @@
-"""openvino's profile as rows."""
+"""Reads openvino's profile into rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from graph.graph import Graph
 from graph.node import Node
 
 Owners = Mapping[str, Node]
-"""By a layer's name, the node of the graph that it computes, or whose computation it prepares."""
+"""For each layer's name, the node of the graph that it computes, or whose computation it prepares."""
 
 Microseconds = tuple[float, float]
 """On the clock, and of processor time."""
 
 
 def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:
-    """The engine's layers by name. It tells of a layer which ones it was made of; one that it adds of its own (a change of
-    layout, a part of an op that it took apart) belongs to what reads it, or else to what it reads. Linear."""
+    """The engine's layers by name.
+
+    The engine tells which layers each layer was made from. A layer that it adds itself (a change of layout, a part of
+    an op) belongs to the layer that reads it, or else to the one that it reads. Linear.
+    """
     owners: dict[str, Node] = {f"x{number}": node for number, node in enumerate(graph.inputs)}
     layers = compiled.get_runtime_model().get_ordered_ops()
     for layer in reversed(layers):
@@ -45,25 +48,25 @@ KEPT = 16
 class Times:
     """The layers' times in the last run. openvino tells the mean of all runs, the slow first one too."""
 
-    def __init__(self, runs: int = 0, told: Mapping[str, Microseconds] | None = None, before: Times | None = None) -> None:
+    def __init__(self, runs: int = 0, last_times: Mapping[str, Microseconds] | None = None, before: Times | None = None) -> None:
         self.runs = runs
-        """How many runs the means are of."""
-        self._told = told or {}
+        """The number of runs in the means."""
+        self._last_times = last_times or {}
         self._before = before
 
     def after(self, infos: Sequence[Any]) -> Times:
-        """What is told after one more run: the times since the run before, or since run number KEPT."""
+        """The object for one more run: its times count from the run before, or from run number KEPT."""
         before = self if self.runs <= KEPT or self._before is None else self._before
-        earlier = Times(before.runs, before._told)
+        earlier = Times(before.runs, before._last_times)
         return Times(self.runs + 1, {info.node_name: _microseconds(info) for info in infos}, earlier)
 
     def of(self, info: Any) -> Microseconds:
         """A layer's microseconds on the clock and of processor time."""
-        told, before = _microseconds(info), self._before
-        if before is None or info.node_name not in before._told:
-            return told
-        then, count = before._told[info.node_name], self.runs - before.runs
-        real, cpu = (max(0.0, (new * self.runs - old * before.runs) / count) for new, old in zip(told, then, strict=True))
+        times, before = _microseconds(info), self._before
+        if before is None or info.node_name not in before._last_times:
+            return times
+        then, count = before._last_times[info.node_name], self.runs - before.runs
+        real, cpu = (max(0.0, (new * self.runs - old * before.runs) / count) for new, old in zip(times, then, strict=True))
         return real, cpu
 
 
@@ -72,8 +75,10 @@ def _microseconds(info: Any) -> Microseconds:
 
 
 def rows_of(infos: Sequence[Any], times: Times, owners: Owners, model: EngineModel) -> Sequence[ProfileRow]:
-    """A row for each layer, then one for each node that no layer bears the name of. What the engine added and does not run is
-    left out."""
+    """A row for each layer, then one for each node that no layer bears the name of.
+
+    Layers that the engine added and does not run are left out.
+    """
     rows, seen = [], set()
     for info in infos:
         node = owners.get(info.node_name) or model.node_of(info.node_name)

@@ -35,11 +35,14 @@ class CompiledRequests(CompiledSubgraph):
     def __init__(
         self, engine: Any, compiled: Any, model: EngineModel, graph: Graph, perf_count: bool,
         data: bytes | memoryview | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.model = model
         """The ONNX model that was compiled."""
         self._data = data
-        """What it was imported from: of an imported model the engine writes a form that it does not read."""
+        """The bytes that it was imported from.
+
+        They are kept because the engine cannot read the form that it writes of an imported model.
+        """
         self._engine = engine
         self._compiled = compiled
         self._perf_count = perf_count
@@ -61,26 +64,28 @@ class CompiledRequests(CompiledSubgraph):
         except IndexError:
             request = _Request(self._engine, self._compiled, self._inputs, self._shapes)
         try:
-            made = request.run(inputs, out)
+            results = request.run(inputs, out)
             if self._perf_count:
-                self._last.told = self._noted(request.request.profiling_info)
+                self._last.noted = self._noted(request.request.profiling_info)
         except RuntimeError as error:
             raise RunError(self.model.in_own_words(reason(error)), where="device 'openvino'") from None
         self._free.append(request)
-        return made
+        return results
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """The rows of this thread's last run."""
-        told = getattr(self._last, "told", None)
-        if told is None:
+        noted = getattr(self._last, "noted", None)
+        if noted is None:
             return ()
         if self._owners is None:
             self._owners = owners_of_layers(self._compiled, self.model, self._graph)
-        infos, times = told
+        infos, times = noted
         return rows_of(infos, times, self._owners, self.model)
 
     def _noted(self, infos: Sequence[Any]) -> tuple[Sequence[Any], Times]:
-        """With several streams each has counters of its own, and nobody tells whose these are: then they stay as they are."""
+        """With several streams each has counters of its own, and nothing tells which stream these belong to; then they
+        stay as they are.
+        """
         if int(self._compiled.get_property("NUM_STREAMS")) == 1:
             with self._guard.lock:
                 self._times = self._times.after(infos)
@@ -95,7 +100,10 @@ class CompiledRequests(CompiledSubgraph):
 
 
 class _Request:
-    """One infer request. Setting a tensor costs more than running a small model: what is set already is left alone."""
+    """One infer request.
+
+    Setting a tensor costs more than running a small model, so a tensor that is set already is left alone.
+    """
 
     def __init__(self, engine: Any, compiled: Any, inputs: Sequence[int], shapes: Sequence[tuple[Any, Any] | None]) -> None:
         self.request = compiled.create_infer_request()
@@ -115,7 +123,7 @@ class _Request:
         bound = self._bind(out)
         request.infer()
         return [
-            request.get_output_tensor(i).data.copy() if made is None else made for i, made in enumerate(bound)
+            request.get_output_tensor(i).data.copy() if target is None else target for i, target in enumerate(bound)
         ]
 
     def _bind(self, out: Sequence[Any] | None) -> list[Array | None]:
@@ -154,13 +162,16 @@ def _fits(target: Array, shape: tuple[int, ...], dtype: Any) -> bool:
 
 
 def _numbers(ports: Sequence[Any], count: int) -> list[int]:
-    """Which of the body's inputs each of the engine's is. It drops those that it does not read, and one that is an output as
-    well has lost its name: it is what is left, where that is clear."""
-    found = [_number(port) for port in ports]
-    rest = [number for number in range(count) if number not in found]
-    if found.count(None) not in (0, len(rest)):
+    """The number of the body's input for each of the engine's inputs.
+
+    The engine drops inputs that it does not read. An input that is an output as well has lost its name; it is the one
+    that is left, if only one is.
+    """
+    numbers = [_number(port) for port in ports]
+    rest = [number for number in range(count) if number not in numbers]
+    if numbers.count(None) not in (0, len(rest)):
         raise CompileError("openvino does not tell its inputs apart", where="device 'openvino'")
-    return [rest.pop(0) if number is None else number for number in found]
+    return [rest.pop(0) if number is None else number for number in numbers]
 
 
 def _number(port: Any) -> int | None:
@@ -168,10 +179,10 @@ def _number(port: Any) -> int | None:
     return next((int(name[1:]) for name in names if name[:1] == "x" and name[1:].isdigit()), None)
 
 
-def _large_static(port: Any, made: Any) -> tuple[Any, Any] | None:
+def _large_static(port: Any, value_type: Any) -> tuple[Any, Any] | None:
     """Shape and dtype of an output that is worth binding."""
-    if not isinstance(made, TensorType) or port.partial_shape.is_dynamic:
+    if not isinstance(value_type, TensorType) or port.partial_shape.is_dynamic:
         return None
-    dtype = numpy_dtype(made.dtype)
+    dtype = numpy_dtype(value_type.dtype)
     shape = tuple(port.shape)
     return (shape, dtype) if math.prod(shape) * dtype.itemsize >= BOUND_FROM else None

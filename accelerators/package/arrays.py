@@ -32,7 +32,7 @@ class ArrayWriter:
         self._known: dict[tuple[int, str], int] = {}
 
     def add(self, array: Array) -> tuple[int, int]:
-        """The array's offset and length."""
+        """Add an array and return its offset and length."""
         key = array.nbytes, array_digest(array)
         if key not in self._known:
             self._member.write(bytes(-(self._member.start + self._member.size) % ALIGNMENT))
@@ -41,7 +41,7 @@ class ArrayWriter:
         return self._known[key], array.nbytes
 
     def row(self, array: Array) -> Row:
-        """How the manifest refers to the array."""
+        """The row by which the manifest refers to the array."""
         return self.add(array)[0], dtype_name(array.dtype), array.shape
 
 

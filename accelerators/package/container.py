@@ -28,7 +28,9 @@ MANIFEST = "manifest.json"
 
 _SEAL = re.compile(rb"partita-package-(\d{4}) manifest=(\d{16})\+(\d{16}) hmac=([0-9a-f]{64}|-{64}) sha256=([0-9a-f]{64})")
 _SIGNED = 64 + len(" sha256=") + 64
-"""So many bytes at the end the signature does not cover: itself, and the digest, which covers the signature."""
+"""The number of bytes at the end that the signature does not cover: the signature itself, and the digest that covers
+it.
+"""
 
 _LENGTH = len("partita-package-0001 manifest=") + 16 + 1 + 16 + len(" hmac=") + _SIGNED
 
@@ -36,7 +38,7 @@ _PIECE = 1 << 20
 
 
 def checked_key(key: Any, where: str) -> bytes | None:
-    """The key as bytes; None if there is none."""
+    """The key as bytes; None if no key is given."""
     if key is None:
         return None
     if not isinstance(key, (bytes, bytearray)):
@@ -48,7 +50,7 @@ def checked_key(key: Any, where: str) -> bytes | None:
 
 
 class PackageWriter:
-    """Members, one after the other."""
+    """Writes members one after the other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -62,9 +64,9 @@ class PackageWriter:
         info = zipfile.ZipInfo(name)
         info.external_attr = 0o600 << 16
         with self._zip.open(info, "w", force_zip64=True) as stream:
-            made = MemberWriter(stream.write, self._file.tell())
-            yield made
-        self._members[name] = made.start, made.size, made.digest.hexdigest()
+            writer = MemberWriter(stream.write, self._file.tell())
+            yield writer
+        self._members[name] = writer.start, writer.size, writer.digest.hexdigest()
 
     def add(self, name: str, data: bytes) -> str:
         """A member as a whole; -> its name."""
@@ -77,7 +79,7 @@ class PackageWriter:
         self._zip.fp = None
 
     def finish(self, manifest: Mapping[str, Any], key: bytes | None) -> None:
-        """The manifest and the seal."""
+        """Write the manifest and the seal."""
         members = dict(self._members)
         self.add(MANIFEST, json.dumps({"format": FORMAT, **manifest, "members": members}, indent=1).encode())
         self._zip.close()
@@ -95,15 +97,15 @@ class MemberWriter:
 
     def __init__(self, write: Callable[[Any], Any], start: int) -> None:
         self.start = start
-        """Where in the file its bytes begin."""
+        """The offset in the file at which its bytes begin."""
         self.size = 0
-        """How many there are by now."""
+        """The number of bytes so far."""
         self.digest = hashlib.sha256()
-        """Of these."""
+        """The digest of these bytes."""
         self._write = write
 
     def write(self, data: Any) -> None:
-        """Append."""
+        """Append the data."""
         self._write(data)
         self.digest.update(data)
         self.size += len(data)
@@ -113,24 +115,24 @@ class MemberWriter:
 def writing(path: str | os.PathLike[str]) -> Iterator[PackageWriter]:
     """A package to be written, which takes the path's place when it is whole."""
     with replacing(path) as file:
-        made = PackageWriter(file)
+        writer = PackageWriter(file)
         try:
-            yield made
+            yield writer
         except BaseException:
-            made.abandon()
+            writer.abandon()
             raise
 
 
 class Package:
-    """A package whose seal is right, mapped into memory. What is written to the mapping stays in this process."""
+    """A package whose seal is right, mapped into memory. Changes to the mapping stay in this process."""
 
     def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
         self.where = os.fsdecode(path)
         """Its path."""
-        self._data, found = _opened(self.where, key)
-        start, size = _placed(found, len(self._data), self.where)
+        self._data, seal = _opened(self.where, key)
+        start, size = _placed(seal, len(self._data), self.where)
         self.manifest = _manifest(bytes(self._data[start : start + size]), self.where)
-        """What the exporter wrote down."""
+        """The manifest that the exporter wrote."""
         self._end = start
 
     def member(self, name: str) -> memoryview:
@@ -149,43 +151,45 @@ _AGAIN = "Copy the file once more, or export the model again"
 
 
 def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
-    """The file, mapped, and its seal, once that is found to be right. It is checked through a small buffer: what nobody reads
-    afterwards does not come into memory."""
+    """The file, mapped, and its seal, once that is found to be right.
+
+    It is checked through a small buffer, so that parts which nobody reads afterwards are not kept in memory.
+    """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise PackageError("the package cannot be read: it is no file", where=path)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _LENGTH))
-            found = _SEAL.fullmatch(file.read(_LENGTH))
-            if found is None:
+            seal = _SEAL.fullmatch(file.read(_LENGTH))
+            if seal is None:
                 cause = "this is no package of Partita's, or it was cut short or added to" if size else "it is empty"
                 raise PackageError(cause, where=path, remedy=_AGAIN)
-            _check(file, size, found, key, path)
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)), found
+            _check(file, size, seal, key, path)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)), seal
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise PackageError(f"the package cannot be read: {reason}", where=path) from None
 
 
-def _check(file: BinaryIO, size: int, found: re.Match[bytes], key: bytes | None, where: str) -> None:
-    if _fed(hashlib.sha256(), file, size - 64).hexdigest().encode() != found[5]:
+def _check(file: BinaryIO, size: int, seal: re.Match[bytes], key: bytes | None, where: str) -> None:
+    if _fed(hashlib.sha256(), file, size - 64).hexdigest().encode() != seal[5]:
         raise PackageError("the package was altered or damaged: its checksum is wrong", where=where, remedy=_AGAIN)
-    if int(found[1]) != FORMAT:
+    if int(seal[1]) != FORMAT:
         remedy = "Install another version of Partita, or export the model again"
-        raise PackageError(f"its format is version {int(found[1])}, and this is version {FORMAT}", where=where, remedy=remedy)
+        raise PackageError(f"its format is version {int(seal[1])}, and this is version {FORMAT}", where=where, remedy=remedy)
     if key is None:
         return
-    if found[4] == b"-" * 64:
+    if seal[4] == b"-" * 64:
         remedy = "Export it with key=, or import it without if you trust the file"
         raise PackageError("the package is not signed", where=where, remedy=remedy)
-    if not hmac.compare_digest(_signature(key, file, size - _SIGNED), found[4]):
+    if not hmac.compare_digest(_signature(key, file, size - _SIGNED), seal[4]):
         raise PackageError("the package was signed with another key, or altered by somebody without it", where=where)
 
 
-def _placed(found: re.Match[bytes], size: int, where: str) -> tuple[int, int]:
-    """Where the manifest lies."""
-    start, length = int(found[2]), int(found[3])
+def _placed(seal: re.Match[bytes], size: int, where: str) -> tuple[int, int]:
+    """The offset and the length of the manifest."""
+    start, length = int(seal[2]), int(seal[3])
     if start + length > size - _LENGTH:
         raise PackageError("its manifest lies outside the file", where=where, remedy=_AGAIN)
     return start, length
@@ -193,17 +197,17 @@ def _placed(found: re.Match[bytes], size: int, where: str) -> tuple[int, int]:
 
 def _manifest(data: bytes, where: str) -> dict[str, Any]:
     try:
-        made = json.loads(data)
+        manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise PackageError(f"its manifest cannot be read: {error}", where=where, remedy=_AGAIN) from None
-    if not isinstance(made, dict):
+    if not isinstance(manifest, dict):
         raise PackageError("its manifest is no table", where=where, remedy=_AGAIN)
-    return made
+    return manifest
 
 
 def _signature(key: bytes, file: BinaryIO, end: int) -> bytes:
-    made: bytes = _fed(hmac.new(key, digestmod=hashlib.sha256), file, end).hexdigest().encode()
-    return made
+    signature: bytes = _fed(hmac.new(key, digestmod=hashlib.sha256), file, end).hexdigest().encode()
+    return signature
 
 
 def _fed(digest: Any, file: BinaryIO, end: int) -> Any:

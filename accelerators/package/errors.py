@@ -1,4 +1,4 @@
-"""What can be wrong with a package."""
+"""The error for a package that cannot be used."""
 
 from __future__ import annotations
 

@@ -23,9 +23,10 @@ from graph.graph import Graph
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
     """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 
-    Each subgraph travels as its device's own form and, unless `bodies` is false, as ONNX too, so that it can be compiled anew
-    where that form does not fit. Where the ONNX body is the device's own form, or sizes are dynamic, it always travels.
-    With a `key` the file is signed (HMAC-SHA256)."""
+    Each subgraph travels as its device's own form and, unless `bodies` is false, as ONNX too, so that it can be
+    compiled anew where that form does not fit. The ONNX body is always written where it is the device's own form or
+    where sizes are dynamic. With a `key` the file is signed (HMAC-SHA256).
+    """
     key = checked_key(key, "export")
     with writing(path) as package:
         with package.member(WEIGHTS) as member:
@@ -44,7 +45,7 @@ class _Exporting:
         self.members: dict[str, bytes] = {}
         self.rows: list[dict[str, Any]] = []
         self.numbers: dict[int, int] = {}
-        """By the identity of a compiled subgraph, its row."""
+        """The row of each compiled subgraph, by its identity."""
 
     def run(self) -> None:
         """Make all members but the arrays, which go straight into the file."""
@@ -58,13 +59,13 @@ class _Exporting:
         self.members["report.json"] = json.dumps(self.model.report.to_dict(), default=str).encode()
 
     def manifest(self) -> dict[str, Any]:
-        """What the importer goes by."""
+        """The manifest, which tells the importer all that it needs."""
         properties = self.model.properties
         return {
             "model": properties.name,
             "devices": list(properties.devices),
-            "inputs": [[name, str(made)] for name, made in properties.inputs],
-            "outputs": [[name, str(made)] for name, made in properties.outputs],
+            "inputs": [[name, str(value_type)] for name, value_type in properties.inputs],
+            "outputs": [[name, str(value_type)] for name, value_type in properties.outputs],
             "settings": attrs.asdict(attrs.evolve(self.model.settings, dot_folder=None)),
             "units": self.rows,
         }

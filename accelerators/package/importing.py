@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 def import_package(
     path: str | os.PathLike[str], key: bytes | None, config: Mapping[str, Any] | None, recompile: bool | str | Sequence[str]
 ) -> CompiledModel:
-    """`import_model`."""
+    """Do what `import_model` promises."""
     package = Package(path, checked_key(key, os.fsdecode(path)))
     try:
         return _Importing(package, config, recompile).run()
@@ -67,13 +67,13 @@ class _Importing:
         """All subgraphs, and the graph around them."""
         devices = self.devices()
         values = self.configured([device for device in devices if device is not None])
-        made = [self.unit(row, device, values) for row, device in zip(self.rows, devices, strict=True)]
+        imported = [self.unit(row, device, values) for row, device in zip(self.rows, devices, strict=True)]
         if self.misfits:
             remedy = "Import with recompile=True (the same device) or recompile='cpu' (another), or export the model here"
             raise PackageError("\n    ".join(self.misfits), where=self.package.where, remedy=remedy)
-        bodies = {number: unit.body for number, unit in enumerate(made) if unit is not None}
+        bodies = {number: unit.body for number, unit in enumerate(imported) if unit is not None}
         graph, numbers = graph_of(self.onnx("plan.onnx"), bodies)
-        by_number = {number: unit for number, unit in enumerate(made) if unit is not None}
+        by_number = {number: unit for number, unit in enumerate(imported) if unit is not None}
         units = {name: attrs.evolve(by_number[number], name=name) for name, number in numbers.items()}
         report = ImportedReport(self.report, tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
@@ -82,43 +82,45 @@ class _Importing:
 
     def measuring(self, numbers: Mapping[str, int], units: Mapping[int, Unit]) -> dict[str, Unit]:
         """The same subgraphs once more, to be measured."""
-        made = {}
+        measured = {}
         for number, unit in units.items():
             values = {**unit.config, "PERF_COUNT": True}
-            made[number] = self.imported(self.rows[number], unit.device, unit.body, values, recompiled=unit.recompiled)
-        return {name: attrs.evolve(made[number], name=name) for name, number in numbers.items()}
+            measured[number] = self.imported(self.rows[number], unit.device, unit.body, values, recompiled=unit.recompiled)
+        return {name: attrs.evolve(measured[number], name=name) for name, number in numbers.items()}
 
     def devices(self) -> list[Device | None]:
-        """For each subgraph its device; None where there is none here."""
-        found: dict[str, Device | None] = {}
+        """The device of each subgraph; None where this machine does not have it."""
+        device_of: dict[str, Device | None] = {}
         for row in self.rows:
             label = row["device"]
-            if label not in found:
+            if label not in device_of:
                 try:
-                    found[label] = parse_devices([label])[0]
+                    device_of[label] = parse_devices([label])[0]
                 except AcceleratorError as error:
-                    found[label] = None
+                    device_of[label] = None
                     if self.others() is None:
                         self.misfits.append(f"device {label!r} cannot be used here: {error.cause}")
-        return [found[row["device"]] for row in self.rows]
+        return [device_of[row["device"]] for row in self.rows]
 
     def others(self) -> tuple[Device, ...] | None:
         """The devices to compile anew for; None if the caller named none."""
         return None if isinstance(self.recompile, bool) else parse_devices(self.recompile)
 
     def configured(self, devices: Sequence[Device]) -> dict[str, dict[str, Any]]:
-        """By device label a value for each key: what the caller gives, else what the model was compiled with."""
+        """For each device label a value for each key: the one that the caller gives, or else the one that the model
+        was compiled with.
+        """
         every = {device.label: device for device in [*devices, *(self.others() or ())]}
         given = read_config(self.config, list(every.values())).by_device
         asked = read_config({}, list(every.values())).by_device
-        made = {label: dict(values) for label, values in given.items()}
+        config = {label: dict(values) for label, values in given.items()}
         for row in self.rows:
-            if row["device"] in made:
-                known = made[row["device"]]
+            if row["device"] in config:
+                known = config[row["device"]]
                 for name, value in self.stated(row, every[row["device"]]).items():
                     if known[name] == asked[row["device"]][name]:
                         known[name] = value
-        return made
+        return config
 
     def stated(self, row: Row, device: Device) -> dict[str, Any]:
         """The configuration that the file gives a subgraph, checked. A file names no files: see docs/deploy.md."""
@@ -135,7 +137,7 @@ class _Importing:
             raise PackageError(error.cause, where=where, remedy="Export the model again") from error
 
     def unit(self, row: Row, device: Device | None, values: Mapping[str, Mapping[str, Any]]) -> Unit | None:
-        """One subgraph; None if it does not fit, which is noted."""
+        """The unit of one subgraph; None if its form does not fit here, which is noted."""
         body = self.onnx(row["body"])
         if row["code"] is not None and device is not None and device.accelerator.travels_as_body:
             cause = f"subgraph {row['name']!r} has code, and what {device.label!r} compiles travels without"
@@ -168,14 +170,14 @@ class _Importing:
         return Unit(row["name"], device, body, compiled, 0.0, config)
 
     def stand_ins(self, device: Device, config: Mapping[str, Any]) -> list[tuple[Device, Mapping[str, Any]]]:
-        """Where a device compiles each size: those that the model was compiled for, are here, and take any size."""
-        found: list[tuple[Device, Mapping[str, Any]]] = []
+        """The stand-ins for a device that compiles each size: the model's devices that are here and take any size."""
+        others: list[tuple[Device, Mapping[str, Any]]] = []
         for label in () if device.accelerator.dynamic_shapes else self.report["placement"]["devices"]:
             with contextlib.suppress(AcceleratorError):
                 other = parse_devices([label])[0]
                 if other.accelerator.dynamic_shapes:
-                    found.append((other, other.accelerator.full_config({"PERF_COUNT": config["PERF_COUNT"]})))
-        return found
+                    others.append((other, other.accelerator.full_config({"PERF_COUNT": config["PERF_COUNT"]})))
+        return others
 
     def anew(
         self, row: Row, body: Graph, devices: Sequence[Device], values: Mapping[str, Mapping[str, Any]], why: str
@@ -191,8 +193,8 @@ class _Importing:
             reasons = [why_not for why_not in answers.values() if why_not is not True]
             if not reasons:
                 self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
-                made = compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
-                return attrs.evolve(made, recompiled=True)
+                unit = compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
+                return attrs.evolve(unit, recompiled=True)
             refused.append(f"{device.label}: {reasons[0]}")
         self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): {'; '.join(refused)}")
         return None

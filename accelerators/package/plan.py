@@ -18,11 +18,11 @@ def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
         if node not in numbers:
             rewriter.keep(node)
         else:
-            made = rewriter.rebuilt(node, op=OP, domain=DOMAIN, subgraph=None, attrs={"unit": numbers[node]}, after=())
-            rewriter.keep(node, made)
+            stand_in = rewriter.rebuilt(node, op=OP, domain=DOMAIN, subgraph=None, attrs={"unit": numbers[node]}, after=())
+            rewriter.keep(node, stand_in)
 
-    made = rewrite(graph, visit)
-    return made.evolve(opsets={**made.opsets, DOMAIN: 1}, attrs={})
+    stand_in = rewrite(graph, visit)
+    return stand_in.evolve(opsets={**stand_in.opsets, DOMAIN: 1}, attrs={})
 
 
 def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str, int]]:
@@ -37,6 +37,6 @@ def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str,
         numbers[node.name] = number
         rewriter.keep(node, rewriter.rebuilt(node, op=CALL, domain=CALL_DOMAIN, subgraph=bodies[number], attrs={}))
 
-    made = rewrite(plan, visit)
-    opsets = {domain: version for domain, version in made.opsets.items() if domain != DOMAIN}
-    return made.evolve(opsets=opsets), numbers
+    restored = rewrite(plan, visit)
+    opsets = {domain: version for domain, version in restored.opsets.items() if domain != DOMAIN}
+    return restored.evolve(opsets=opsets), numbers

@@ -1,4 +1,4 @@
-"""What an imported model says of how it was made."""
+"""The report of an imported model: how it was made, and what happened at import."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class ImportedReport:
     """`model.report` of an imported model: the words of the exporter's report."""
 
     data: Mapping[str, Any]
-    """That report as plain data."""
+    """The exporter's compile report as plain data."""
     notes: tuple[str, ...]
-    """What happened at import: which subgraphs were compiled anew, and why."""
+    """Notes about the import: which subgraphs were compiled anew, and why."""
 
     def why(self, node: str) -> str:
-        """Where the node is, and why not on the preferred devices."""
+        """The device of the node, and why it is not on the preferred devices."""
         placement = self.data.get("placement", {})
         known = placement.get("nodes", {})
         if node not in known:

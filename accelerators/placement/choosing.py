@@ -11,11 +11,11 @@ from accelerators.placement.support import SupportTable
 from graph.node import Node
 
 SHOWN = 8
-"""So many kinds of refusal, and so many nodes of each, an error lists."""
+"""The number of kinds of refusal, and of nodes of each kind, that an error lists."""
 
 
 def choose(name: str, devices: Sequence[Device], table: SupportTable, rules: Rules) -> str | None:
-    """The node's device; None if there is none."""
+    """The first device that may run the node; None if no device may."""
     if name in rules.pinned:
         return rules.pinned[name][0]
     for device in devices:

@@ -21,7 +21,7 @@ class DeviceGroups(AffinityProperty):
                 own.pre_partition(graph, options)
 
     def post_partition(self, graph: Graph) -> None:
-        """Each device's own."""
+        """Call the `post_partition` of each device's own property."""
         for own in self.properties.values():
             own.post_partition(graph)
 

@@ -49,7 +49,7 @@ class Placement(MutableMapping[str, str]):
         self.inlined = tuple(name for names in rounds for name in names)
         """The calls that no device takes whole, the last resort apart: their bodies' nodes are placed one by one."""
         self.notes = tuple(notes)
-        """Which calls were inlined or kept whole, and on whose account."""
+        """Notes on the calls that were inlined or kept whole, and on the device that decided it."""
         self._rounds = tuple(map(tuple, rounds))
         self._table = table
         self._devices = tuple(devices)
@@ -90,17 +90,17 @@ class Placement(MutableMapping[str, str]):
     def refusals(self, name: str) -> dict[str, str]:
         """Why each device that is preferred to the node's own does not run it."""
         label = self[name]
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for preferred in self.devices:
             if preferred == label:
                 break
             rule = self._rules.against(name, preferred)
             reason = self._table.refusals(preferred).get(name)
-            found[preferred] = rule or reason or self._by_hand.get(name) or "it would run it"
-        return found
+            reasons[preferred] = rule or reason or self._by_hand.get(name) or "it would run it"
+        return reasons
 
     def why(self, name: str) -> str:
-        """Where the node is, and why not on the devices that come before."""
+        """The device of the node, and why it is not on the devices that come before."""
         label, node = self[name], self.graph[name]
         refused = self.refusals(name)
         head = f"{name} ({node.op}) is on {label}"
@@ -113,11 +113,11 @@ class Placement(MutableMapping[str, str]):
     def move(self, names: Sequence[str], away_from: str, reason: str) -> dict[str, str]:
         """Place these nodes anew, since their device failed; -> their new places, or NotSupported if some node has none."""
         self._table.refuse(away_from, names, reason)
-        found = {name: choose(name, self._devices, self._table, self._rules) for name in names}
-        nowhere = [self.graph[name] for name, label in found.items() if label is None]
+        choices = {name: choose(name, self._devices, self._table, self._rules) for name in names}
+        nowhere = [self.graph[name] for name, label in choices.items() if label is None]
         if nowhere:
             raise unsupported(nowhere, self._devices, self._table, self._rules)
-        moved = {name: label for name, label in found.items() if label is not None}
+        moved = {name: label for name, label in choices.items() if label is not None}
         self._where.update(moved)
         for name in names:
             self._by_hand.pop(name, None)
@@ -200,10 +200,10 @@ class Placement(MutableMapping[str, str]):
         return f"<Placement: {', '.join(f'{counts[d]} on {d}' for d in self.devices) or 'no ops'}>"
 
     def _ops_by_device(self) -> dict[str, Counter[str]]:
-        found: dict[str, Counter[str]] = {device: Counter() for device in self.devices}
+        counts: dict[str, Counter[str]] = {device: Counter() for device in self.devices}
         for name, device in self._where.items():
-            found[device][self.graph[name].op or ""] += 1
-        return found
+            counts[device][self.graph[name].op or ""] += 1
+        return counts
 
     def _reasons(self) -> Counter[tuple[str, str]]:
         return Counter(refusal for name in self._where for refusal in self.refusals(name).items())

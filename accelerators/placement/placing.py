@@ -79,7 +79,7 @@ def place(
 
 
 class _Calls:
-    """What becomes of the calls of one graph."""
+    """Decides which calls of a graph stay whole and which are inlined."""
 
     def __init__(self, devices: Sequence[Device], fixed: Mapping[str, str]) -> None:
         self.devices = devices
@@ -147,7 +147,7 @@ class _Calls:
 
 
 def _refusals(name: str, devices: Sequence[Device], table: SupportTable, rules: Rules) -> str:
-    """What each of the devices says against the node."""
+    """The reason of each device that refuses the node."""
     return "; ".join(
         f"{device.label}: {rules.against(name, device.label) or table.refusals(device.label)[name]}"
         for device in devices
@@ -155,7 +155,7 @@ def _refusals(name: str, devices: Sequence[Device], table: SupportTable, rules: 
 
 
 def _check_forced(placement: Placement, table: SupportTable, rules: Rules, fixed: Mapping[str, str]) -> None:
-    """What the user forces onto a device has to run there."""
+    """Check that the nodes which the user forces onto a device run there."""
     for name in (*rules.pinned, *fixed):
         label = placement.get(name)
         reason = table.refusals(label).get(name) if label is not None else None
@@ -176,13 +176,14 @@ def checked_graph(graph: Graph, where: str) -> Graph:
 
 
 def typed(graph: Graph) -> Graph:
-    """The graph with the types of its values, as far as they follow."""
-    known = all(made is not None for node in graph.nodes for made, name in zip(node.output_types, node.output_names) if name)
+    """The graph with the types of its values, as far as they can be inferred."""
+    outputs = (pair for node in graph.nodes for pair in zip(node.output_types, node.output_names))
+    known = all(value_type is not None for value_type, name in outputs if name)
     return graph if known else infer(graph, strict=False)
 
 
 def _checked_types(graph: Graph) -> Graph:
-    """The same, and declared types are held against what follows, unless InferShape has done so."""
+    """The typed graph, with declared types checked against the inferred ones, unless InferShape has done so."""
     return graph if isinstance(graph.attrs.get("shape"), TypeView) else infer(graph, strict=False, check_declared=True)
 
 

@@ -1,4 +1,4 @@
-"""What `pin` and `forbid` say, node by node."""
+"""Reads `pin` and `forbid` into rules for single nodes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Rules:
     """The user's word on single nodes."""
 
     pinned: Mapping[str, tuple[str, str]]
-    """By node name, the device that must run it, and the rule that says so."""
+    """For each node name, the device that must run the node, and the rule that says so."""
     forbidden: Mapping[str, Mapping[str, str]]
-    """By node name, the devices that must not run it, each with the rule that says so."""
+    """For each node name, the devices that must not run the node, each with the rule that says so."""
     inside: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
-    """By call name, the devices that must not run it whole, each with the rule about an op inside that says so."""
+    """For each call name, the devices that must not run the call whole, each with the rule about an op inside."""
 
     def against(self, name: str, label: str) -> str | None:
         """The rule by which the device must not run the node."""
@@ -76,7 +76,7 @@ def resolve_rules(
 
 
 Held = dict[str, list[tuple[str, str]]]
-"""By call name, the ops inside, each by its name and its op."""
+"""For each call name, the name and the op type of each op inside."""
 
 
 def _held(graph: Graph) -> Held:
@@ -125,12 +125,12 @@ def _matching(
     except re.error as error:
         raise AcceleratorError(f"it is no regular expression: {error}", where=where) from error
     names = [node.name for node in graph.nodes if node.is_op]
-    found = [name for name in names if fits(name)]
-    if not found and not any(map(fits, inlined)) and not (op_will_do and _is_known_op(graph, pattern)):
+    matching = [name for name in names if fits(name)]
+    if not matching and not any(map(fits, inlined)) and not (op_will_do and _is_known_op(graph, pattern)):
         known = {*names, *(n.op or "" for n in graph.nodes if op_will_do)}
         remedy = did_you_mean(pattern, known) or "It has to match a node's whole name"
         raise AcceleratorError("no op node has such a name", where=where, remedy=remedy)
-    return found
+    return matching
 
 
 def _is_known_op(graph: Graph, key: str) -> bool:

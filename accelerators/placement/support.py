@@ -1,4 +1,4 @@
-"""What each of several devices says of each op of a graph: asked when needed, and once."""
+"""The answers of several devices about each op of a graph, asked for when needed, and once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph.build import is_made_call
 from graph.graph import Graph
 
 Refusals = Mapping[str, str]
-"""By node name, why a device does not run the op; what it runs is not in it."""
+"""The reason why a device does not run an op, by node name; ops that it runs are not in it."""
 
 
 class SupportTable:
@@ -28,7 +28,7 @@ class SupportTable:
         self._refusals: dict[str, dict[str, str]] = {}
 
     def refusals(self, label: str) -> Refusals:
-        """What the device refuses of the graph."""
+        """The ops of the graph that the device refuses, with the reasons."""
         if label not in self._refusals:
             self._refusals[label] = ask(self._devices[label], self.graph, self._by_device.get(label))
         return self._refusals[label]
@@ -40,7 +40,7 @@ class SupportTable:
 
 
 def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """What the device refuses of the graph, and why.
+    """Ask the device which ops of the graph it refuses, and why.
 
     A call that a partition made is compiled alone: where a device with a `query` of its own does not know it as an op, its body
     is asked about."""

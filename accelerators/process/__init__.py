@@ -1,1 +1,1 @@
-"""What belongs to the process or its files: forks, the interpreter's end, writing a file whole."""
+"""Code about the process and its files: forks, the interpreter's end, and files that are written whole."""

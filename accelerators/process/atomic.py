@@ -12,11 +12,11 @@ from typing import BinaryIO
 from accelerators.errors import AcceleratorError
 
 PREFIX = ".partita-"
-"""What the names of files begin with that are being written."""
+"""The beginning of the names of files that are being written."""
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write aside, then rename."""
+    """Write a file aside, then rename it."""
     with replacing(path) as file:
         file.write(text.encode())
 
@@ -26,7 +26,7 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
     """A file to write to, and to read again. If the block ends well it takes the path's place; otherwise nothing happened.
     A link stays, and what it leads to is replaced.
 
-    What need not be `lasting` may be lost when the power fails, and is written faster."""
+    A file that need not be `lasting` may be lost when the power fails, and is written faster."""
     target = _target(path)
     aside = target.with_name(f"{PREFIX}{secrets.token_hex(6)}.part")
     try:
@@ -46,7 +46,7 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
-    """Where the file is to be. A device or a pipe would be replaced by a file: that is refused."""
+    """The path that is replaced in the end. A device or a pipe is refused, because a file would replace it."""
     name = os.fsdecode(path)
     why = "it has no name" if not name else "there is a zero in its name" if "\0" in name else None
     target = Path(name if why else os.path.realpath(name))

@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 
 class Door:
-    """Who is inside a device."""
+    """Counts the calls that are inside a device."""
 
     def __init__(self) -> None:
         self.inside: deque[int] = deque()
@@ -30,7 +30,7 @@ class Door:
         renewed_in_children(self)
 
     def enter(self) -> None:
-        """Before a device is used; `leave` has to follow."""
+        """Note that a device is about to be used; `leave` has to follow."""
         me = threading.get_ident()
         self.inside.append(me)
         if self.closed_by is not None and me != self.closed_by and self.inside.count(me) == 1:
@@ -38,7 +38,7 @@ class Door:
             _stay()
 
     def leave(self) -> None:
-        """Afterwards."""
+        """Note that the use of the device is over."""
         self.inside.remove(threading.get_ident())
 
     def renew(self) -> None:
@@ -65,7 +65,7 @@ def when_the_door_is_closed(action: Callable[[], None]) -> None:
 
 
 def _stay() -> None:
-    """For ever."""
+    """Wait for ever, because the interpreter is ending."""
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()

@@ -1,4 +1,4 @@
-"""What a forked process makes anew: locks that threads of its parent held, and the threads themselves."""
+"""Lets a forked process make anew the locks that threads of its parent held, and the threads themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 
 class Renewable(Protocol):
-    """Holds locks or threads."""
+    """An object that holds locks or threads."""
 
     def renew(self) -> None:
         """Make them anew: no other thread is there yet."""

@@ -23,7 +23,7 @@ from graph.ops.custom import custom_op
 
 
 class ReferenceAccelerator(Accelerator):
-    """Runs what numpy can say: ONNX's ops, and those that a user registered with a numpy meaning."""
+    """Runs the ops that have a meaning in numpy: ONNX's ops, and those that a user registered with a numpy meaning."""
 
     name = "reference"
     travels_as_body = True
@@ -38,13 +38,13 @@ class ReferenceAccelerator(Accelerator):
         return CompiledReference(inline_calls(graph), bool(config["PERF_COUNT"]))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """There is nothing to read: the body says all."""
+        """Compile the body again, because nothing else was exported."""
         if data != _NOTHING:
             raise AcceleratorError("this was not exported by the device 'reference'", remedy="Compile the model again")
         return self.compile(graph, config)
 
     def metrics(self) -> dict[str, Any]:
-        """numpy on the host's processor."""
+        """The metrics of numpy on the host's processor."""
         return {
             "AVAILABLE_DEVICES": ["0"],
             "FULL_DEVICE_NAME": f"numpy {np.__version__}",
@@ -74,20 +74,20 @@ def _supported(node: Node, graph: Graph) -> bool | str:
 
 @attrs.frozen(slots=True)
 class _Step:
-    """One node, with the places of its values in the list of values."""
+    """One node, with the slots of its values in the list of values."""
 
     node: Node
     reads: tuple[int, ...]
-    """Where its inputs stand; -1 (an absent input) is always None."""
+    """The slots of its inputs; slot -1 (an absent input) always holds None."""
     captures: tuple[int, ...]
     makes: slice
-    """Where its outputs go: next to each other."""
+    """The slots of its outputs, which are next to each other."""
     frees: tuple[int, ...]
     """The values that nobody needs afterwards."""
 
 
 class CompiledReference(CompiledSubgraph):
-    """A body as a list of steps over a list of values: order, places and last reads are settled once."""
+    """A body as a list of steps over a list of values: order, slots and last reads are settled once."""
 
     concurrent = True
 
@@ -96,27 +96,27 @@ class CompiledReference(CompiledSubgraph):
         """The body, without calls."""
         self._perf_count = perf_count
         self._rows = threading.local()
-        places = _places(graph)
-        self._values: list[Any] = [None] * (len(places) + 1)
+        slots = _slots(graph)
+        self._values: list[Any] = [None] * (len(slots) + 1)
         for node in graph.nodes:
             if node.value is not None:
-                self._values[places[node[0]]] = node.value
+                self._values[slots[node[0]]] = node.value
         self._constants = frozenset(id(node.value) for node in graph.nodes if node.value is not None)
-        self._inputs = [places[node[0]] for node in graph.inputs]
-        self._outputs = [places[entry] for entry in graph.outputs]
-        self._steps = _steps(graph, places)
+        self._inputs = [slots[node[0]] for node in graph.inputs]
+        self._outputs = [slots[entry] for entry in graph.outputs]
+        self._steps = _steps(graph, slots)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The steps in order. What comes back shares no memory with inputs or constants."""
+        """Run the steps in order. The outputs share no memory with inputs or constants."""
         values = self._values.copy()
-        for place, value in zip(self._inputs, inputs, strict=True):
-            values[place] = value
+        for slot, value in zip(self._inputs, inputs, strict=True):
+            values[slot] = value
         if self._perf_count:
             self._rows.last = [self._timed(step, values) for step in self._steps]
         else:
             for step in self._steps:
                 self._step(step, values)
-        return owned([values[place] for place in self._outputs], array_ids(inputs) | self._constants, out)
+        return owned([values[slot] for slot in self._outputs], array_ids(inputs) | self._constants, out)
 
     def _step(self, step: _Step, values: list[Any]) -> None:
         read = [values[i] for i in step.reads]
@@ -139,12 +139,12 @@ class CompiledReference(CompiledSubgraph):
         return _NOTHING
 
 
-def _places(graph: Graph) -> dict[NodeEntry, int]:
+def _slots(graph: Graph) -> dict[NodeEntry, int]:
     """A place for each value, those of one node next to each other."""
     return {entry: i for i, entry in enumerate(entry for node in graph.nodes for entry in node.outputs)}
 
 
-def _steps(graph: Graph, places: Mapping[NodeEntry, int]) -> list[_Step]:
+def _steps(graph: Graph, slots: Mapping[NodeEntry, int]) -> list[_Step]:
     ops = [node for node in graph.nodes if node.is_op]
     last = {entry: node for node in ops for entry in (*node.outputs, *node.reads)}
     for entry in graph.outputs:
@@ -152,11 +152,11 @@ def _steps(graph: Graph, places: Mapping[NodeEntry, int]) -> list[_Step]:
     frees: dict[Node, list[int]] = {}
     for entry, node in last.items():
         if entry.node.is_op:
-            frees.setdefault(node, []).append(places[entry])
-    made = []
+            frees.setdefault(node, []).append(slots[entry])
+    steps = []
     for node in ops:
-        reads = tuple(-1 if entry is None else places[entry] for entry in node.inputs)
-        captures = tuple(places[entry] for entry in node.captures)
-        first = places[node[0]] if node.output_names else 0
-        made.append(_Step(node, reads, captures, slice(first, first + len(node.output_names)), tuple(frees.get(node, ()))))
-    return made
+        reads = tuple(-1 if entry is None else slots[entry] for entry in node.inputs)
+        captures = tuple(slots[entry] for entry in node.captures)
+        first = slots[node[0]] if node.output_names else 0
+        steps.append(_Step(node, reads, captures, slice(first, first + len(node.output_names)), tuple(frees.get(node, ()))))
+    return steps

@@ -1,4 +1,4 @@
-"""A model that runs."""
+"""A compiled model, which runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True)
 class ModelProperties:
-    """`model.properties`."""
+    """The object that `model.properties` gives."""
 
     name: str
     """The model's name."""
@@ -46,7 +46,7 @@ class ModelProperties:
     subgraphs: int
     """How many subgraphs there are."""
     optimal_requests: int
-    """How many calls at once make sense."""
+    """The number of calls at once that is worth while."""
     inputs: tuple[tuple[str, Type | None], ...]
     """Names and types of the inputs."""
     outputs: tuple[tuple[str, Type | None], ...]
@@ -68,7 +68,7 @@ class ModelProperties:
 class CompiledModel:
     """Call it with arrays. Any number of threads may; the arrays returned belong to the caller.
 
-    `graph` is the partitioned graph, `report` says what is where and why."""
+    `graph` is the partitioned graph, `report` says which device runs each op, and why."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class CompiledModel:
         """Placement, moves, subgraphs, and how the graph was cut."""
         self._units = units
         self.settings = settings
-        """What was configured for the model as a whole."""
+        """The settings of the model as a whole."""
         self.dead = tuple(dead)
         """The nodes that no output needs."""
         self.measured = measured
@@ -107,12 +107,12 @@ class CompiledModel:
         renewed_in_children(self)
 
     def _runs(self) -> Runs:
-        """What runs the model."""
+        """The object that runs the model on checked arrays."""
         return Executor(plan_run(self.graph, self._units), self._constants, self.settings.parallel)
 
     @property
     def runs(self) -> Runs:
-        """What runs it on arrays that are checked."""
+        """The object that runs the model on checked arrays."""
         return self._executor
 
     # -- running -----------------------------------------------------------------------------------------
@@ -136,14 +136,17 @@ class CompiledModel:
         if not self.measured:
             return Outputs(self._executor.run(arrays, targets), self._names)
         measurement = Measurement()
-        made = self._executor.observed(arrays, measurement, targets)
+        outputs = self._executor.observed(arrays, measurement, targets)
         self._last = measurement
-        return Outputs(made, self._names)
+        return Outputs(outputs, self._names)
 
     def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:
-        """The same on another thread: `.result(timeout)` of the future waits for the outputs, `.cancel()` takes back a call that
-        has not begun. Inputs are checked here and now, and must not change until then. While the queue is full it waits, or
-        raises QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout."""
+        """Start a call on another thread: `.result(timeout)` of the future waits for the outputs, `.cancel()` takes
+        back a call that has not begun.
+
+        Inputs are checked here and now, and must not change until then. While the queue is full it waits, or raises
+        QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout.
+        """
         arrays = self._checker.arrays(args, named)
         return self._queue().submit(lambda: self._run(arrays, out))
 
@@ -152,10 +155,11 @@ class CompiledModel:
         self._requests, self._lock, self._profiling = None, threading.Lock(), threading.Lock()
 
     def profile(self, /, *args: Any, **named: Any) -> Profile:
-        """What a run takes, subgraph by subgraph and node by node.
+        """The time that a run takes, subgraph by subgraph and node by node.
 
-        With inputs: runs on them once under the clock. Without: the last call, if the model was compiled with PERF_COUNT, else
-        a run on inputs that are made up. Other threads may go on calling."""
+        With inputs, the model runs on them once under the clock. Without inputs, it is the last call, if the model was
+        compiled with PERF_COUNT, else a run on inputs that are made up. Other threads may go on calling.
+        """
         if args or named:
             return self._profiled(self._checker.arrays(args, named), "the inputs given")
         if self._last is not None:
@@ -263,12 +267,12 @@ class CompiledModel:
 
 def _constant_ids(graph: Graph) -> frozenset[int]:
     """The identities of all constant arrays, and of those that they are views of."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for inner in graphs_in(graph):
         for node in inner.nodes:
             if node.value is not None:
-                found |= {id(node.value), id(root(node.value))}
-    return frozenset(found)
+                ids |= {id(node.value), id(root(node.value))}
+    return frozenset(ids)
 
 
 def _example(spec: InputSpec, random: np.random.Generator, size: int, where: str) -> Any:

@@ -26,16 +26,16 @@ Observer = Callable[[Step, Callable[[], None]], None]
 
 
 class Runs(Protocol):
-    """Runs a model."""
+    """An object that runs a model."""
 
     def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
-        """The outputs for these inputs."""
+        """Compute the outputs for these inputs."""
 
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
         """The same, seen by the observer."""
 
     def close(self) -> None:
-        """Let buffers and threads go."""
+        """Free buffers and threads."""
 
 
 class Workspace:
@@ -76,9 +76,9 @@ class Executor:
             return self._in_turn(arrays, out)
         side_by_side = self._trial.next()
         start = time.perf_counter()
-        made = self._by_levels(arrays) if side_by_side else self._in_turn(arrays, None)
+        outputs = self._by_levels(arrays) if side_by_side else self._in_turn(arrays, None)
         self._trial.note(side_by_side, time.perf_counter() - start)
-        return made
+        return outputs
 
     @at_a_device()
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
@@ -96,7 +96,7 @@ class Executor:
             self._threads = None
 
     def _only_step(self) -> Callable[[Sequence[Any], Sequence[Any] | None], Sequence[Any]] | None:
-        """What to call where the model is one subgraph with the model's own inputs and outputs."""
+        """The step to call directly where the model is one subgraph with the model's own inputs and outputs."""
         plan = self.plan
         if len(plan.steps) != 1 or not isinstance(plan.steps[0], RunStep):
             return None
@@ -118,9 +118,9 @@ class Executor:
                 observer(step, lambda step=step, listed=listed: step.run(values, listed, block))  # type: ignore[misc]
             for slot in step.frees:
                 values[slot] = None
-        made = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)
+        outputs = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)
         self._pool.append(workspace)
-        return made
+        return outputs
 
     def _by_levels(self, arrays: list[Any]) -> list[Any]:
         """Steps that do not wait for each other run on threads, without shared buffers."""
@@ -151,14 +151,14 @@ class Executor:
         """The buffers with the caller's arrays in the places of outputs that a device may write there directly."""
         mixed = list(buffers)
         for slot, target in zip(self.plan.outputs, out, strict=True):
-            place = self._maker.get(slot)
-            if target is None or place is None:
+            position = self._maker.get(slot)
+            if target is None or position is None:
                 continue
-            step = self.plan.steps[place[0]]
-            if isinstance(step, RunStep) and _takes(step, place[1], target, arrays):
-                listed = list(mixed[place[0]] or [None] * len(step.makes))
-                listed[place[1]] = target
-                mixed[place[0]] = listed
+            step = self.plan.steps[position[0]]
+            if isinstance(step, RunStep) and _takes(step, position[1], target, arrays):
+                listed = list(mixed[position[0]] or [None] * len(step.makes))
+                listed[position[1]] = target
+                mixed[position[0]] = listed
         return mixed
 
     def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
@@ -201,8 +201,8 @@ class Executor:
 def _copied_to(target: Array | None, value: Any, output: int) -> Array:
     assert target is not None
     if np.shape(value) != target.shape or np.asarray(value).dtype != target.dtype:
-        made = np.asarray(value)
-        cause = f"the output is {made.dtype.name}{list(made.shape)}, and the array {target.dtype.name}{list(target.shape)}"
+        array = np.asarray(value)
+        cause = f"the output is {array.dtype.name}{list(array.shape)}, and the array {target.dtype.name}{list(target.shape)}"
         raise InputError(cause, where=f"out for output {output}")
     np.copyto(target, value)
     return target

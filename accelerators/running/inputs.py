@@ -1,4 +1,6 @@
-"""What a model is called with: found by position or name, checked, made into numpy arrays (without a copy where possible)."""
+"""The arguments of a call: each is taken by position or name, checked, and made into a numpy array (without a copy
+where possible).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from graph.types import Dim, SequenceType, TensorType, Type, numpy_dtype
 Array = np.ndarray[Any, Any]
 
 _KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
-"""Of Python's own numbers: one may become another of the same rank, or of a higher one."""
+"""The ranks of Python's own numbers: one may become another of the same rank or of a higher one."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -24,7 +26,7 @@ class InputSpec:
     """One input of a model."""
 
     name: str
-    """Its name."""
+    """The input's name."""
     type: Type | None
     """Its type, where known."""
     dtype: np.dtype[Any] | None
@@ -51,11 +53,11 @@ class InputChecker:
 
     def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays, in the inputs' order."""
-        made = self._in_order(args, named)
-        for i, (value, plain) in enumerate(zip(made, self._plain)):
+        arrays = self._in_order(args, named)
+        for i, (value, plain) in enumerate(zip(arrays, self._plain)):
             if plain is None or type(value) is not np.ndarray or value.shape != plain[1] or value.dtype != plain[0]:
-                return self._checked(made, i)
-        return made
+                return self._checked(arrays, i)
+        return arrays
 
     def _checked(self, values: list[Any], start: int) -> list[Any]:
         """All values, those from `start` on looked at closely, and symbols compared over all."""
@@ -68,7 +70,7 @@ class InputChecker:
         return values
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """What was given by position or name, in the inputs' order."""
+        """The values given by position or name, in the order of the inputs."""
         first = args[0] if args else None
         if type(first) is dict and len(args) == 1 and not named and first.keys() == self._known:
             return [first[name] for name in self._names]
@@ -84,18 +86,18 @@ class InputChecker:
             args = ()
         if len(args) > len(self.specs):
             raise InputError(f"{len(args)} inputs were given for {len(self.specs)}", where=self._where, remedy=self._listed())
-        found = dict(zip(self._names, args))
+        by_name = dict(zip(self._names, args))
         for name, value in named.items():
             if name not in self._names:
                 remedy = did_you_mean(str(name), self._names) or self._listed()
                 raise InputError(f"there is no input {name!r}", where=self._where, remedy=remedy)
-            if name in found:
+            if name in by_name:
                 raise InputError(f"input {name!r} is given by position and by name", where=self._where)
-            found[name] = value
-        missing = [name for name in self._names if name not in found]
+            by_name[name] = value
+        missing = [name for name in self._names if name not in by_name]
         if missing:
             raise InputError(f"input {missing[0]!r} is missing", where=self._where, remedy=self._listed())
-        return [found[name] for name in self._names]
+        return [by_name[name] for name in self._names]
 
     def _listed(self) -> str:
         return f"Its inputs are {', '.join(map(str, self.specs))}" if self.specs else "It takes no inputs"
@@ -123,15 +125,15 @@ class InputChecker:
     def _converted(self, array: Array, wanted: np.dtype[Any], spec: InputSpec) -> Array:
         """Python's own numbers in the input's type; those outside its range are an error."""
         with np.errstate(over="ignore"):
-            made = array.astype(wanted)
+            converted = array.astype(wanted)
         if _is_integer(wanted):
-            wrong = (made.astype(array.dtype) != array) | ((array < 0) & ("uint" in wanted.name))
+            wrong = (converted.astype(array.dtype) != array) | ((array < 0) & ("uint" in wanted.name))
         else:
-            wrong = np.isfinite(array) & ~np.isfinite(made)
+            wrong = np.isfinite(array) & ~np.isfinite(converted)
         if wrong.any():
             cause = f"it is {wanted.name}, which cannot hold {array[wrong].flat[0]}"
             raise InputError(cause, where=self._place(spec), remedy="Give numbers in its range")
-        return made
+        return converted
 
     def _array(self, value: Any, spec: InputSpec) -> Array:
         if isinstance(value, np.ndarray):
@@ -186,7 +188,7 @@ def _is_harmless(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def _is_integer(dtype: np.dtype[Any]) -> bool:
-    """Those that numpy alone does not have (int4) are told by their name."""
+    """Is the dtype one of integers? Types that numpy alone does not have (int4) are known by their name."""
     return "int" in dtype.name
 
 

@@ -18,8 +18,11 @@ from accelerators.running.spreading import Spreading
 
 
 class MultiModel(CompiledModel):
-    """Called like any model. Calls at once, from threads or by `start`, are spread: each goes to the device that is the least
-    busy, the earlier named one where they are equal; when all have enough to do, it waits for the first that is free."""
+    """A model on several devices, called like any other.
+
+    Calls at once, from threads or by `start`, are spread: each goes to the least busy device, or to the earlier named
+    of two that are equal; when all have enough to do, it waits for the first that is free.
+    """
 
     def __init__(self, models: Mapping[str, CompiledModel]) -> None:
         self.models = dict(models)
@@ -28,10 +31,10 @@ class MultiModel(CompiledModel):
         super().__init__(
             first.graph, {}, _report(self.models), first.settings, first.dead,
             any(model.measured for model in models.values()), dict,
-        )  # fmt: skip
+        )
 
     def _runs(self) -> Runs:
-        """The devices' executors behind one."""
+        """One object that spreads runs over the executors of all devices."""
         asked = self.settings.requests
         rooms = [-(-asked // len(self.models)) if asked else model.properties.optimal_requests for model in self.models.values()]
         return Spreading([model.runs for model in self.models.values()], rooms)
@@ -42,7 +45,7 @@ class MultiModel(CompiledModel):
 
     @property
     def properties(self) -> ModelProperties:
-        """Those of one model; devices, subgraphs and calls at once of all of them."""
+        """The properties of one model, with the devices, subgraphs and calls at once of all of them."""
         each = [model.properties for model in self.models.values()]
         return attrs.evolve(
             each[0],

@@ -1,4 +1,4 @@
-"""What a model's call returns, and the arrays that a caller may want it in."""
+"""The outputs of a call, and the arrays that a caller may want them in."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
     for i, (array, name, kind) in enumerate(zip(listed, names, types)):
         if array is None:
             continue
-        place = f"{where}, out for {name!r}"
+        title = f"{where}, out for {name!r}"
         if not isinstance(array, np.ndarray) or not array.flags.writeable:
-            raise InputError("it is no numpy array that may be written to", where=place)
+            raise InputError("it is no numpy array that may be written to", where=title)
         if isinstance(kind, TensorType):
-            _check_target(array, kind, place)
+            _check_target(array, kind, title)
         if any(other is not None and np.may_share_memory(array, other) for other in listed[:i]):
-            raise InputError("it shares memory with the array for another output", where=place)
+            raise InputError("it shares memory with the array for another output", where=title)
     return listed
 
 
-def _check_target(array: Array, kind: TensorType, place: str) -> None:
+def _check_target(array: Array, kind: TensorType, title: str) -> None:
     fits = kind.shape is None or (
         len(kind.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(kind.shape, array.shape))
     )
     if not fits or array.dtype != numpy_dtype(kind.dtype):
-        raise InputError(f"the output is {kind}, and the array {dtype_name(array.dtype)}{list(array.shape)}", where=place)
+        raise InputError(f"the output is {kind}, and the array {dtype_name(array.dtype)}{list(array.shape)}", where=title)

@@ -1,4 +1,4 @@
-"""What a run took: rows by subgraph and node, copies, the total; as a table, as data, and for a trace viewer."""
+"""The profile of a run: rows by subgraph and node, copies, and the total, as a table, as data, and for a trace viewer."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Row:
     cpu_us: float
     """Microseconds of processor time."""
     device: str
-    """Where it ran."""
+    """The device that it ran on."""
     exec_type: str
-    """What ran it."""
+    """The kernel or implementation that ran it."""
 
 
 @attrs.frozen(slots=True)
@@ -54,13 +54,13 @@ class Span:
     name: str
     """The subgraph, or the value copied."""
     device: str
-    """Where."""
+    """The device of the step."""
     start_us: float
     """When it began: after the steps before it."""
     real_us: float
-    """How long it took: the sum of its rows."""
+    """The microseconds that it took, which is the sum of its rows."""
     rows: tuple[Row, ...]
-    """What is known of its inside."""
+    """The rows for what ran inside the step."""
 
 
 WIDTH = 130
@@ -74,7 +74,7 @@ class Profile:
     model: str
     """The model's name."""
     inputs: str
-    """What it was run on: "the inputs given", "the last call", or "inputs made up"."""
+    """The inputs of the run: "the inputs given", "the last call", or "inputs made up"."""
     total_us: float
     """Microseconds of all rows."""
     spans: tuple[Span, ...]
@@ -100,7 +100,7 @@ class Profile:
         }
 
     def to_json(self) -> str:
-        """The same as text."""
+        """The profile as JSON text."""
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n"
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -175,7 +175,7 @@ class Measurement:
         self.total_us = 0.0
         """The sum of the rows so far."""
         self.elapsed_us = 0.0
-        """How long the steps took so far on our clock; what measuring itself takes between them does not count."""
+        """The microseconds of the steps so far on our clock; the time of measuring between them does not count."""
 
     def __call__(self, step: Step, run: Callable[[], None]) -> None:
         """Run one step under the clock, and read the device's rows before another run overwrites them."""
@@ -183,10 +183,10 @@ class Measurement:
             start, cpu = perf_counter_ns(), thread_time_ns()
             run()
             real_us, cpu_us = (perf_counter_ns() - start) / 1e3, (thread_time_ns() - cpu) / 1e3
-            told = () if isinstance(step, CopyStep) else step.unit.compiled.profile_rows()
+            device_rows = () if isinstance(step, CopyStep) else step.unit.compiled.profile_rows()
         label = step.unit.device.label
         if isinstance(step, RunStep):
-            rows = _unit_rows(step, told, real_us, cpu_us)
+            rows = _unit_rows(step, device_rows, real_us, cpu_us)
             name = step.unit.name
         else:
             way = f"host to {label}" if step.up else f"{label} to host"
@@ -203,15 +203,15 @@ class Measurement:
         return Profile(model, inputs, self.total_us, tuple(self.spans), tuple(rows), self.elapsed_us)
 
 
-def _unit_rows(step: RunStep, told: Sequence[ProfileRow], real_us: float, cpu_us: float) -> tuple[Row, ...]:
+def _unit_rows(step: RunStep, device_rows: Sequence[ProfileRow], real_us: float, cpu_us: float) -> tuple[Row, ...]:
     """The device's rows and, for nodes that it does not mention, that they are gone; one row for the whole if it is silent."""
     unit = step.unit
     name, label = unit.name, unit.device.label
-    if not told:
+    if not device_rows:
         return (Row(name, 1, name, EXECUTED, "Subgraph", real_us, cpu_us, label, f"{counted(len(unit.ops), 'op')}"),)
-    mentioned = {row.node for row in told}
+    mentioned = {row.node for row in device_rows}
     gone = [node for node in unit.body.nodes if node.is_op and node.name not in mentioned]
-    listed = [*told, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone)]
+    listed = [*device_rows, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone)]
     return tuple(
         Row(name, i, row.node, row.status, row.layer_type, row.real_us, row.cpu_us, label, row.exec_type)
         for i, row in enumerate(listed, 1)

@@ -29,7 +29,7 @@ class Request(Future[Any]):
         self.deadline = deadline
         """When its time is over, by `time.monotonic()`."""
         self.call: Callable[[], Any] | None = call
-        """What it runs; None once that is over, so that a future that is kept keeps no inputs."""
+        """The call that it runs; None once the call is over, so that a future that is kept holds no inputs."""
 
     def cancel(self) -> bool:
         """True if it was still waiting: then it never runs, and another takes its place at once."""
@@ -58,8 +58,9 @@ class Request(Future[Any]):
 class RequestQueue:
     """At most `running` calls at once and at most `waiting` more; whoever submits another waits for room, or is refused.
 
-    With a limit a request that is not done after so many seconds ends with RequestTimeout, whether it waited or ran. A device
-    cannot be stopped: its thread goes on, and counts as running until it returns."""
+    With a limit, a request that is not done after that many seconds ends with RequestTimeout, whether it waited or
+    ran. A device cannot be stopped: its thread goes on, and counts as running until it returns.
+    """
 
     def __init__(self, running: int, waiting: int, limit: float | None = None, refuses: bool = False) -> None:
         self._most_running = running
@@ -114,7 +115,7 @@ class RequestQueue:
             raise RunError(f"no thread can be started for it: {error}", where="start") from error
 
     def withdrawn(self, request: Request) -> bool:
-        """It does not wait any more. Did it?"""
+        """Take the request out of the queue. Was it still waiting?"""
         with self._changed:
             waited = request in self._waiting
             if waited:
@@ -162,7 +163,7 @@ class RequestQueue:
                 self._end(request, ran)
 
     def _end(self, request: Request, ran: bool) -> None:
-        """Its time is over; if it waited, it does so no more."""
+        """End a request whose time is over; if it waited, it leaves the queue."""
         doing = "ran" if ran else "waited"
         error = RequestTimeout(f"it still {doing} after {self._limit:g} s", where="start", remedy=_LATER)
         request.settle(partial(request.set_exception, error))
@@ -187,7 +188,7 @@ class RequestQueue:
         self.wait()
 
     def wait(self) -> None:
-        """Until all requests have ended."""
+        """Wait until all requests have ended."""
         with self._changed:
             self._changed.wait_for(lambda: all(request.done() for request in (*self._waiting, *self._running)))
 

@@ -8,7 +8,7 @@ WORTH = 0.001
 """Seconds: calls shorter than this are never run side by side unasked."""
 
 TRIES = 3
-"""So many calls of each kind are measured, after one of each that is not."""
+"""The number of calls of each kind that are measured, after one of each kind that is not."""
 
 GAIN = 0.9
 """Side by side has to take less than this part of the time."""
@@ -19,7 +19,7 @@ class Trial:
 
     def __init__(self, decided: bool | None) -> None:
         self.decided = decided
-        """None while it is being tried."""
+        """Do independent subgraphs run side by side? None while both ways are being tried."""
         self._guard = Guard()
         self._asked = 0
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
@@ -33,7 +33,7 @@ class Trial:
             return self._asked % 2 == 0
 
     def note(self, side_by_side: bool, seconds: float) -> None:
-        """How long a call took."""
+        """Note the seconds that a call took."""
         if self.decided is not None:
             return
         with self._guard.lock:

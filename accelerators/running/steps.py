@@ -1,4 +1,4 @@
-"""What a compiled model does, in order: settled once, so that a call only walks over a list.
+"""The steps of a compiled model in order. They are settled once, so that a call only walks over a list.
 
 Values stand in numbered slots: the inputs first, then constants, then what the steps make."""
 
@@ -22,7 +22,7 @@ from graph.types import Type
 from passes.plan_memory import Arena
 
 ALIGNMENT = 64
-"""Of the buffers between subgraphs."""
+"""The alignment of the buffers between subgraphs, in bytes."""
 
 Values = list[Any]
 """A call's slots."""
@@ -33,7 +33,7 @@ class RunStep:
     """Run one subgraph."""
 
     unit: Unit
-    """What runs."""
+    """The subgraph that runs."""
     reads: tuple[int, ...]
     """The slots of its inputs."""
     makes: tuple[int, ...]
@@ -44,13 +44,16 @@ class RunStep:
     """The slots that nobody reads afterwards, when steps run in order."""
 
     def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
-        """Read, run, store. What lies in the buffers' block must lie where it was planned, or it would be overwritten."""
-        made = self.unit.run([values[i] for i in self.reads], buffers)
+        """Read the inputs, run the subgraph and store its outputs.
+
+        A value in the block of buffers must lie where it was planned, or it would be overwritten.
+        """
+        results = self.unit.run([values[i] for i in self.reads], buffers)
         if block is None:
-            for slot, value in zip(self.makes, made):
+            for slot, value in zip(self.makes, results):
                 values[slot] = value
         else:
-            for slot, value, buffer in zip(self.makes, made, buffers or self._nothing):
+            for slot, value, buffer in zip(self.makes, results, buffers or self._nothing):
                 values[slot] = value if value is buffer else _kept_safe(value, block)
 
     @property
@@ -77,17 +80,17 @@ class CopyStep:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """The slot read."""
+        """The slot that is read."""
         return (self.source,)
 
     @property
     def makes(self) -> tuple[int, ...]:
-        """The slot filled."""
+        """The slot that is filled."""
         return (self.target,)
 
     @at_a_device()
     def run(self, values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None) -> None:
-        """Copy."""
+        """Copy the value to the other memory."""
         compiled = self.unit.compiled
         try:
             values[self.target] = (compiled.upload if self.up else compiled.download)(values[self.source])
@@ -105,12 +108,12 @@ Step = RunStep | CopyStep
 
 @attrs.frozen(slots=True)
 class Buffer:
-    """Where in the block one value between subgraphs lies."""
+    """The part of the block that holds one value between subgraphs."""
 
     step: int
     """The step that makes it."""
     output: int
-    """Which of the step's outputs it is."""
+    """The number of the value among the step's outputs."""
     offset: int
     """Its first byte."""
     nbytes: int
@@ -128,7 +131,7 @@ class RunPlan:
     n_inputs: int
     """The first slots."""
     rest: tuple[Any, ...]
-    """What stands in the other slots at first: constants, and None."""
+    """The first content of the other slots: constants, and None."""
     steps: tuple[Step, ...]
     """In order."""
     outputs: tuple[int, ...]
@@ -142,14 +145,14 @@ class RunPlan:
     def levels(self) -> list[list[int]]:
         """The steps by how many must come before: those of one level may run side by side."""
         level: dict[int, int] = {}
-        found: list[list[int]] = []
+        levels: list[list[int]] = []
         for i, step in enumerate(self.steps):
             mine = max((level.get(slot, 0) for slot in step.reads), default=0)
             level.update(dict.fromkeys(step.makes, mine + 1))
-            if mine == len(found):
-                found.append([])
-            found[mine].append(i)
-        return found
+            if mine == len(levels):
+                levels.append([])
+            levels[mine].append(i)
+        return levels
 
 
 def plan_run(graph: Graph, units: Mapping[str, Unit]) -> RunPlan:
@@ -176,7 +179,7 @@ class _Planner:
         for node in self.graph.nodes:
             if node.is_op:
                 self.add_call(node, absent)
-        outputs = tuple([self.place(entry, HOST, None) for entry in self.graph.outputs])
+        outputs = tuple([self.slot_of(entry, HOST, None) for entry in self.graph.outputs])
         last = {slot: i for i, step in enumerate(self.steps) for slot in (*step.makes, *step.reads)}
         self.set_frees(last, set(outputs))
         buffers, size = self.plan_buffers(last, set(outputs))
@@ -194,7 +197,7 @@ class _Planner:
                 where=unit.title,
                 remedy="connect_subgraph_inputs has to give one value for each input of the body",
             )
-        reads = tuple([absent if entry is None else self.place(entry, unit.memory, unit) for entry in node.inputs])
+        reads = tuple([absent if entry is None else self.slot_of(entry, unit.memory, unit) for entry in node.inputs])
         makes = []
         for entry in node.outputs:
             self.slots[entry, unit.memory] = slot = self.new()
@@ -202,7 +205,7 @@ class _Planner:
         self.maker[node] = unit
         self.steps.append(RunStep(unit, reads, tuple(makes), node.output_types))
 
-    def place(self, entry: NodeEntry, memory: str, unit: Unit | None) -> int:
+    def slot_of(self, entry: NodeEntry, memory: str, unit: Unit | None) -> int:
         """The slot of a value in that memory; a copy is added where there is none."""
         slot = self.slots.get((entry, memory))
         if slot is None and memory == HOST:
@@ -210,7 +213,7 @@ class _Planner:
             slot = self.add_copy(entry, maker, False, self.slots[entry, maker.memory], HOST)
         elif slot is None:
             assert unit is not None
-            slot = self.add_copy(entry, unit, True, self.place(entry, HOST, None), memory)
+            slot = self.add_copy(entry, unit, True, self.slot_of(entry, HOST, None), memory)
         return slot
 
     def add_copy(self, entry: NodeEntry, unit: Unit, up: bool, source: int, memory: str) -> int:
@@ -220,10 +223,10 @@ class _Planner:
 
     def set_frees(self, last: Mapping[int, int], kept: set[int]) -> None:
         """Values are dropped after their last use; inputs and constants are not ours to drop."""
-        made = {slot for step in self.steps for slot in step.makes}
+        written = {slot for step in self.steps for slot in step.makes}
         ending: dict[int, list[int]] = {}
         for slot, i in last.items():
-            if slot in made and slot not in kept:
+            if slot in written and slot not in kept:
                 ending.setdefault(i, []).append(slot)
         for i, slots in ending.items():
             self.steps[i].frees = tuple(slots)

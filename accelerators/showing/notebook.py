@@ -1,4 +1,4 @@
-"""What a notebook shows of a placement, a compile report, a profile and a compiled model."""
+"""The HTML that a notebook shows of a placement, a compile report, a profile and a compiled model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accelerators.running.profile import Profile
 
 SLOWEST = 15
-"""So many rows of a profile are listed."""
+"""The number of rows of a profile that are listed."""
 
 
 def placement_html(placement: Placement) -> str:
@@ -34,8 +34,8 @@ def _placement_tables(placement: Placement) -> str:
         ops[device][placement.graph[name].op or ""] += 1
         reasons.update(placement.refusals(name).items())
     rows = [
-        (device, found.total(), ", ".join(f"{op} ×{n}" for op, n in found.most_common(6)) + (", …" if len(found) > 6 else ""))
-        for device, found in ops.items()
+        (device, count.total(), ", ".join(f"{op} ×{n}" for op, n in count.most_common(6)) + (", …" if len(count) > 6 else ""))
+        for device, count in ops.items()
     ]
     shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {counted(len(placement), 'op')}")
     if reasons:
@@ -65,14 +65,14 @@ def profile_html(profile: Profile) -> str:
 
 
 def model_html(model: CompiledModel) -> str:
-    """What it is, its subgraphs, and its graph in the devices' colours."""
-    found = model.properties
+    """The model's properties, its subgraphs, and its graph in the colours of the devices."""
+    properties = model.properties
     rows = [
-        ("devices", ", ".join(found.devices)),
-        *(("input", name if kind is None else f"{name}: {kind}") for name, kind in found.inputs),
-        *(("output", name if kind is None else f"{name}: {kind}") for name, kind in found.outputs),
+        ("devices", ", ".join(properties.devices)),
+        *(("input", name if kind is None else f"{name}: {kind}") for name, kind in properties.inputs),
+        *(("output", name if kind is None else f"{name}: {kind}") for name, kind in properties.outputs),
     ]
     calls = [(unit.name, unit.device.label, len(unit.ops)) for unit in model.units]
     svg = notebook_svg(model.graph)
-    shown = table((), rows, title=f"{found.name}, compiled") + table(("subgraph", "device", "ops"), calls, most=20)
-    return shown + ("" if svg is None else picture(svg, f"{found.name}, coloured by device"))
+    shown = table((), rows, title=f"{properties.name}, compiled") + table(("subgraph", "device", "ops"), calls, most=20)
+    return shown + ("" if svg is None else picture(svg, f"{properties.name}, coloured by device"))

@@ -17,7 +17,7 @@ LETTER = 6.0
 
 
 def timeline_svg(profile: Profile, width: int = WIDTH) -> str:
-    """The picture. Linear."""
+    """The picture of a profile as SVG. Linear."""
     from graph.pictures.dot import PALETTE
 
     devices = list(dict.fromkeys(span.device for span in profile.spans))
@@ -36,13 +36,13 @@ def timeline_svg(profile: Profile, width: int = WIDTH) -> str:
 
 
 def _span(span: Span, top: float, scale: float, colour: str) -> list[str]:
-    found = _bar(span.name, span.start_us, span.real_us, top, scale, colour)
+    bars = _bar(span.name, span.start_us, span.real_us, top, scale, colour)
     start = span.start_us
     for row in span.rows:
         if row.status == EXECUTED and row.subgraph != row.node and row.layer_type != "Copy":
-            found += _bar(f"{row.layer_type} {row.node}", start, row.real_us, top + LINE, scale, colour)
+            bars += _bar(f"{row.layer_type} {row.node}", start, row.real_us, top + LINE, scale, colour)
             start += row.real_us
-    return found
+    return bars
 
 
 def _bar(name: str, start_us: float, us: float, top: float, scale: float, colour: str) -> list[str]:

@@ -93,7 +93,7 @@ def test_transposed_convolutions_of_given_sizes(batch: int | str, attrs: dict[st
 def test_ties_and_samples_and_gates() -> None:
     x = pt.variable("x", "float32", (3, 7))
     top = pt.op("TopK", x, pt.constant(np.array([3])), name="n", n_outputs=2)
-    assert "says any place of equal numbers" in str(answer("openvino", pt.Graph(top.outputs)))
+    assert "gives any position of equal numbers" in str(answer("openvino", pt.Graph(top.outputs)))
     boxes = [("float32", (2, 3, 8, 8)), ("float32", (2, 4)), ("int64", (2,))]
     assert "no sampling_ratio" in str(answer("openvino", one("RoiAlign", *boxes, output_height=2, output_width=2)))
     assert answer("openvino", one("RoiAlign", *boxes, output_height=2, output_width=2, sampling_ratio=0)) is True

@@ -17,7 +17,7 @@ from tests.accelerators.hetero.test_placement import chain
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test sets holds for that test."""
     with monkeypatch.context() as patch:
-        patch.setitem(registry._instances, "HETERO", registry._made("HETERO", registry._WHOLE))
+        patch.setitem(registry._instances, "HETERO", registry._instance_of("HETERO", registry._WHOLE))
         yield
 
 

@@ -202,7 +202,7 @@ def test_sizes_of_a_dynamic_model_are_cached_each(compiles):
     for n in (2, 1):
         again(inputs_of(graph, n=n))
     assert len(compiles) == 2
-    weights = [unit.made.assembled.weights for unit in model.units[0].compiled._kept.values()]
+    weights = [unit.compiled.assembled.weights for unit in model.units[0].compiled._kept.values()]
     assert weights[0][0] is weights[1][0], "the sizes share their weights"
 
 
