@@ -181,6 +181,55 @@ def _loop(node: Node) -> str | None:
     scans = len(node.output_names) > len(node.inputs) - 2
     if scans and (_has_none(node, 0) or _has_none(node, 1)):
         return f"{_CRASH} of a Loop that has no turn"
+    turns = node.inputs[0].node.value if node.inputs[0] is not None else None
+    carried = [entry.type for entry in node.inputs[2:] if entry is not None]
+    if scans and turns is None and not all(isinstance(kind, TensorType) and kind.is_static for kind in carried):
+        return "openvino loses the sizes of what a Loop without a turn leaves behind, where they are not fixed"
+    return None
+
+
+def _pad(node: Node) -> str | None:
+    value = node.inputs[2] if len(node.inputs) > 2 else None
+    if value is None or value.node.value is not None or node.attrs.get("mode", "constant") != "constant":
+        return None
+    return "openvino pads with zeros where the value to pad with is computed or given"
+
+
+def _expand(node: Node) -> str | None:
+    sizes = node.inputs[1].type if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    none = isinstance(sizes, TensorType) and sizes.shape == (0,)
+    return "openvino does not expand to a shape without dimensions" if none else None
+
+
+def _gather_elements(node: Node) -> str | None:
+    """The indices have to be as long as the data along all other dimensions."""
+    data, indices = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
+        return None
+    axis = int(node.attrs.get("axis", 0)) % len(data.shape)
+    rest = [pair for i, pair in enumerate(zip(data.shape, indices.shape)) if i != axis]
+    if any(a != b and a is not None and b is not None for a, b in rest):
+        return "openvino wants the indices of GatherElements to be as long as the data along the other dimensions"
+    return None
+
+
+def _unique(node: Node) -> str | None:
+    places = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
+    if "axis" in node.attrs and places:
+        return "openvino's Unique along an axis says other places and numbers of what it finds"
+    return None
+
+
+def _mean_variance(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    half = isinstance(made, TensorType) and made.dtype != "float32"
+    return "openvino makes NaN of equal numbers of few digits in MeanVarianceNormalization" if half else None
+
+
+def _named_axes(node: Node, version: int) -> str | None:
+    """Their axes became an input with opset 18."""
+    if 13 <= version < 18 and "axes" in node.attrs:
+        return f"openvino takes no notice of the axes of {node.op} at opset {version}"
     return None
 
 
@@ -257,16 +306,20 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ConvTranspose": _conv_transpose,
     "DFT": _TRANSFORM,
     "DynamicQuantizeLinear": _always("openvino rounds otherwise, so that the last bit differs"),
+    "Expand": _expand,
     "GRU": _recurrent,
+    "GatherElements": _gather_elements,
     "GlobalLpPool": _global_lp_pool,
     "LRN": _lrn,
     "LSTM": _recurrent,
     "Loop": _loop,
     "LpPool": _max_pool,
     "MaxPool": _max_pool,
+    "MeanVarianceNormalization": _mean_variance,
     "Mod": _mod,
     "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),
     "NonZero": _non_zero,
+    "Pad": _pad,
     "QuantizeLinear": _quantize,
     "RNN": _recurrent,
     "Range": _range,
@@ -277,7 +330,12 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Tile": _tile,
     "TopK": _top_k,
     "Trilu": _trilu,
+    "Unique": _unique,
 }
 
-_VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {"RoiAlign": _roi_align, "Softmax": _softmax}
+_VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {
+    **dict.fromkeys(("ReduceL1", "ReduceLogSum", "ReduceLogSumExp"), _named_axes),
+    "RoiAlign": _roi_align,
+    "Softmax": _softmax,
+}
 """Ops that mean other things at other opsets."""

@@ -12,7 +12,9 @@ from graph.types import TensorType
 _WIDE = frozenset(("int64", "uint64", "uint32"))
 """Computed, and even moved, in 32 bits."""
 
-_INTEGERS = _WIDE | {"int32", "int16", "uint16", "int8", "uint8"}
+_NARROW = frozenset(("int16", "uint16", "int8", "uint8"))
+
+_INTEGERS = _WIDE | _NARROW | {"int32"}
 
 _SIZES = frozenset("Shape Size NonZero ArgMax ArgMin TopK Unique".split())
 """Ops whose 64-bit results count elements."""
@@ -28,7 +30,7 @@ _INDEXED = {
 """The inputs of each op that are sizes, axes or indices: no valid value of them needs more than 32 bits."""
 
 _ARITHMETIC = frozenset(
-    """Abs Add BitShift Ceil CumSum Div Erf Floor Gemm HardSigmoid HardSwish LeakyRelu MatMul Mean Mod Mul Neg PRelu Pow
+    """Abs Add BitShift Ceil CumSum Div Einsum Erf Floor Gemm HardSigmoid HardSwish LeakyRelu MatMul Mean Mod Mul Neg PRelu Pow
     ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
     Reciprocal Relu ScatterElements ScatterND Sqrt Sub Sum""".split()
 )
@@ -84,7 +86,8 @@ class SmallIntegers:
 
     def _refused(self, node: Node, entry: NodeEntry) -> str | None:
         dtype = _dtype(entry)
-        if dtype not in _INTEGERS or entry in self._small:
+        # What is small among 32 bits may be more than 8 or 16 hold.
+        if dtype not in _INTEGERS or (entry in self._small and dtype not in _NARROW):
             return None
         if dtype in _WIDE:
             return _too_wide(entry)

@@ -288,3 +288,41 @@ def test_a_condition_that_may_be_longer_than_the_data(length: int | str, axis: i
     attributes = {} if axis is None else {"axis": axis}
     said = answer("openvino", pt.Graph([pt.op("Compress", x, condition, name="n", **attributes)]))
     assert said is True if fits else "a condition longer than the data" in str(said)
+
+
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceLogSum", "ReduceLogSumExp"])
+@pytest.mark.parametrize(("opset", "axes", "fits"), [(11, [0], True), (13, [0], False), (17, [0], False), (17, None, True)])
+def test_axes_that_are_attributes(op: str, opset: int, axes: list[int] | None, fits: bool) -> None:
+    attributes = {} if axes is None else {"axes": axes}
+    y = pt.op(op, pt.variable("x", "float32", (3, 4)), name="n", opset=opset, **attributes)
+    said = answer("openvino", pt.apply_pass(pt.Graph([y], opsets={"": opset}), "InferShape"))
+    assert said is True if fits else said == f"openvino takes no notice of the axes of {op} at opset {opset}"
+
+
+def test_what_else_it_computes_otherwise() -> None:
+    x, flat, point = (pt.variable(name, "float32", shape) for name, shape in (("x", (4, 3)), ("f", (5,)), ("p", ())))
+    amounts, none = pt.constant(np.array([0, 1])), pt.constant(np.zeros(0, np.int64))
+    bytes_ = pt.constant(np.array([200, 100], np.uint8))
+    indices = pt.variable("i", "int64", (2, 3))
+    cases = {
+        "pads with zeros": pt.op("Pad", flat, amounts, point, name="n"),
+        "without dimensions": pt.op("Expand", point, none, name="n"),
+        "along the other dimensions": pt.op("GatherElements", x, indices, axis=1, name="n"),
+        "other places and numbers": pt.op("Unique", x, axis=0, n_outputs=2, name="n"),
+        "NaN of equal numbers": pt.op("MeanVarianceNormalization", pt.variable("h", "float16", (4, 3)), axes=[0], name="n"),
+        "rounds or saturates": pt.op("Mul", bytes_, bytes_, name="n"),
+        "openvino's Einsum of int32": pt.op("Einsum", pt.variable("w", "int32", (2, 2)), equation="ij->i", name="n"),
+        "bias and the threshold": pt.op("Shrink", pt.variable("w", "int32", (2, 2)), name="n"),
+    }
+    for reason, node in cases.items():
+        graph = pt.apply_pass(pt.Graph(list(node.outputs)), "InferShape")
+        assert reason in str(answer("openvino", graph))
+    padded = pt.op("Pad", flat, amounts, pt.constant(np.float32(2)), name="n")
+    for node in (padded, pt.op("GatherElements", x, indices, axis=0, name="n")):
+        assert answer("openvino", pt.apply_pass(pt.Graph([node]), "InferShape")) is True
+
+
+def test_a_loop_that_may_have_no_turn() -> None:
+    loop = a_loop(None, None, scans=True)
+    assert answer("openvino", loop) is True
+    assert "loses the sizes" in str(answer("openvino", pt.apply_pass(loop, "InferShape", shapes={"x": (1, "N")})))

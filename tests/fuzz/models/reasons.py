@@ -121,7 +121,8 @@ REASONS: tuple[Reason, ...] = (
         "onnxruntime scattered",
         "Conv ConvTranspose DeformConv GridSample Attention LpPool GlobalLpPool Softmax LogSoftmax"
         " BatchNormalization GroupNormalization InstanceNormalization LayerNormalization RMSNormalization LpNormalization"
-        " SoftmaxCrossEntropyLoss ReduceLogSumExp ReduceL2",
+        " SoftmaxCrossEntropyLoss LRN MatMul Gemm Einsum CumSum CumProd"
+        " ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd",
         is_special,
         "onnxruntime orders sums and products otherwise and leaves out those with padding: of NaN, an infinity, or a number whose"
         " square overflows, it may make another of NaN, infinity and a number",
@@ -151,8 +152,8 @@ REASONS: tuple[Reason, ...] = (
         "of a sample at the border the reference also reads a neighbour with the weight zero, of which an infinity makes NaN",
     ),
     Reason(
-        "openvino scattered", "RNN GRU LSTM", is_special,
-        "openvino's recurrent layers do not carry NaN through their activations and their clipping",
+        "openvino scattered", "RNN GRU LSTM Scan Loop If ScatterElements ScatterND RoiAlign", is_special,
+        "openvino's recurrent layers, bodies and maxima do not carry NaN through their activations and comparisons",
     ),
     Reason(
         "openvino scattered",
