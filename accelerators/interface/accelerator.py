@@ -353,6 +353,6 @@ _COMMON_KEYS = {
     "PERF_COUNT": Key(False, flag),
     "PRECISION": Key("f32", one_of(*PRECISIONS)),
     "CACHE_DIR": Key(None, cache_folder, names_files=True),
-    "ISOLATE": Key(False, flag),
-    "ISOLATE_SECONDS": Key(60.0, seconds),
+    "ISOLATE": Key(False, flag, names_files=True),
+    "ISOLATE_SECONDS": Key(60.0, seconds, names_files=True),
 }

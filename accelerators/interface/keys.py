@@ -33,7 +33,7 @@ class Key:
     check: Check | None = None
     """Reads a value that is given, or refuses it; None: any value will do."""
     names_files: bool = False
-    """May the value name a file, a folder, a library, a plugin or a command?
+    """May the value name a file, a folder, a library, a plugin or a command, or start a process?
 
     Then only the caller may give it, never a file.
     """

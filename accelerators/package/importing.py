@@ -127,7 +127,8 @@ class _Importing:
         keys, where = device.accelerator.keys(), f"{self.package.where}, subgraph {row['name']!r}"
         for name in row["config"]:
             if name in keys and keys[name].names_files:
-                cause = f"it gives device {device.label!r} a value for {name}, which may name files, folders or code"
+                why = "which may name files, folders or code, or start a process"
+                cause = f"it gives device {device.label!r} a value for {name}, {why}"
                 own = f"config={{{device.label!r}: {{{name!r}: ...}}}}"
                 remedy = f"Do not trust the file. If you want it so, say it yourself: {own}"
                 raise PackageError(cause, where=where, remedy=remedy)

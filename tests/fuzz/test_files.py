@@ -20,7 +20,7 @@ from tests.fuzz.files.__main__ import Campaign
 from tests.fuzz.files.mutations import bytes_changed, json_changed, text_changed
 from tests.fuzz.files.readers import READERS, Reader, mutated
 
-FEW = {"cache": 15}
+FEW = {"cache": 15, "compiled": 12, "run": 40}
 """Readers that compile, and for which the quick test has fewer files."""
 
 

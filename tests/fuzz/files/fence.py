@@ -96,7 +96,9 @@ class Fence:
         self.seen.append(f"open {path!r:.200}")
 
     def _inside(self, path: object, folder: object = None) -> bool:
-        """Is the path in the folder that was given, or in one that it is relative to?"""
+        """Is the path in the folder that was given, or in one that it is relative to? What is open was judged then."""
+        if isinstance(path, int):
+            return True
         if not isinstance(path, (str, bytes, os.PathLike)):
             return False
         name = os.fsdecode(path)

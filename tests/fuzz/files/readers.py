@@ -18,6 +18,15 @@ import partita as pt
 from graph.graph import Graph
 from graph.text import parse
 from graph.verify import verify
+from tests.fuzz.files.models import (
+    code_packages,
+    read_and_compile,
+    read_and_run,
+    read_code,
+    read_typed,
+    signed_by_another,
+    unpacked,
+)
 from tests.fuzz.files.mutations import bytes_changed, json_changed, message_changed, text_changed
 
 Files = Mapping[str, bytes]
@@ -110,6 +119,9 @@ def read_onnx(folder: Path) -> None:
 
 
 READERS["onnx"] = Reader(onnx_samples, one_of(bytes_changed, onnx_message, onnx_message), read_onnx)
+READERS["typed"] = Reader(onnx_samples, one_of(onnx_message), read_typed)
+READERS["run"] = Reader(onnx_samples, one_of(onnx_message), read_and_run, compiles=True)
+READERS["compiled"] = Reader(onnx_samples, one_of(onnx_message), read_and_compile, compiles=True)
 
 
 def external_samples() -> list[Files]:
@@ -330,6 +342,21 @@ def read_package(folder: Path) -> None:
 
 
 READERS["package"] = Reader(package_samples, change_package, read_package)
+
+
+def change_code(files: Files, rng: random.Random) -> Files:
+    """The bytes of a package with machine code; or one that is signed, changed anywhere, and signed anew by somebody else."""
+    ((name, data),) = files.items()
+    if name.startswith("sealed") or rng.random() < 0.5:
+        return {name: bytes_changed(data, rng)}
+    members = unpacked(data)
+    content = json.loads(members.pop("manifest.json"))
+    target = rng.choice(sorted(members))
+    members[target] = bytes_changed(members[target], rng)
+    return {name: signed_by_another(members, content, rng.choice((None, b"another key")))}
+
+
+READERS["code"] = Reader(lambda: list(code_packages()), change_code, read_code)
 
 
 @cache

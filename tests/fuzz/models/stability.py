@@ -118,10 +118,10 @@ def _tried(node: Node, read: Sequence[Any], graph: Graph, captured: Sequence[Any
 
 
 def step_of(dtype: np.dtype[Any]) -> float:
-    """The distance from one to the next number."""
+    """The distance from one to the next number; 0 where values are exact, as those of eight bits and fewer are."""
     if dtype.name == "bfloat16":
         return 2.0**-7
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" and dtype.isbuiltin == 1 else 0.0
 
 
 def _moved(value: Any, noise: Noise) -> Any:
