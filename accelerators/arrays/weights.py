@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,6 +20,9 @@ ALIGNMENT = 64
 _held: WeakValueDictionary[tuple[str, str, tuple[int, ...]], Array] = WeakValueDictionary()
 _final: WeakValueDictionary[int, Array] = WeakValueDictionary()
 """The arrays that are shared already, by their identity."""
+
+_digests: dict[int, str] = {}
+"""By identity, the digests of those that are held: whoever stores them needs not read them again."""
 
 _guard = Guard()
 
@@ -37,17 +41,25 @@ def held_once(array: Array) -> Array:
         return known
     own = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
     with _guard.lock:
-        kept = _held.setdefault(key, own)
-        _final[id(kept)] = kept
-        return kept
+        return _kept(_held.setdefault(key, own), key[0])
 
 
 def mapped(array: Array, digest: str | None = None) -> Array:
     """An aligned array that lies in a file, with its digest where it is known: `held_once` need not look at it again."""
     with _guard.lock:
-        kept = array if digest is None else _held.setdefault((digest, array.dtype.str, array.shape), array)
-        _final[id(kept)] = kept
-        return kept
+        if digest is None:
+            return _kept(array, "")
+        return _kept(_held.setdefault((digest, array.dtype.str, array.shape), array), digest)
+
+
+def _kept(array: Array, digest: str) -> Array:
+    """Known from now on as final. Called with the lock held; the digest goes with the array."""
+    if id(array) not in _final:
+        _final[id(array)] = array
+        if digest:
+            _digests[id(array)] = digest
+            weakref.finalize(array, _digests.pop, id(array), None).atexit = False
+    return array
 
 
 def _copied(array: Array) -> Array:
@@ -58,7 +70,9 @@ def _copied(array: Array) -> Array:
 
 
 def array_digest(array: Array) -> str:
-    """The SHA-256 of its elements in C order."""
+    """The SHA-256 of its elements in C order; it is known already of an array that is held."""
+    if _final.get(id(array)) is array and (known := _digests.get(id(array))):
+        return known
     return hashlib.sha256(byte_view(array)).hexdigest()
 
 

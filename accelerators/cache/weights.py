@@ -4,6 +4,7 @@ the small ones of an entry are one file."""
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,7 @@ def _write(path: Path, data: Any) -> None:
     if not path.exists():
         with replacing(path, 0o600, lasting=False) as file:
             file.write(data)
+        _written[str(path)] = _state(path.stat())
 
 
 def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
@@ -71,19 +73,27 @@ def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape
 
 
 _files: WeakValueDictionary[str, Array] = WeakValueDictionary()
+_written: dict[str, tuple[int, int, int]] = {}
+"""The files that this process wrote and has not read yet, as they were then: such a file needs no second look."""
 _guard = Guard()
 
 
 def _mapped(path: Path) -> Array:
     """Map the file; changes to the mapping stay in this process. A damaged file is removed."""
+    state = path.stat()
     used_now(path)
     with _guard.lock:
         known = _files.get(str(path))
     if known is not None:
         return known
-    array = np.memmap(path, np.uint8, "c").view(np.ndarray) if path.stat().st_size else np.empty(0, np.uint8)
-    if hashlib.sha256(array.data).hexdigest() != path.name:
+    array = np.memmap(path, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)
+    fresh = _written.pop(str(path), None) == _state(state)
+    if not fresh and hashlib.sha256(array.data).hexdigest() != path.name:
         path.unlink(missing_ok=True)
         raise Damaged("the checksum of its weights is wrong")
     with _guard.lock:
         return _files.setdefault(str(path), array)
+
+
+def _state(state: os.stat_result) -> tuple[int, int, int]:
+    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.cache import clear, explain, list_entries
+from accelerators.arrays.weights import array_digest, held_once
+from accelerators.cache import clear, explain, list_entries, weights
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import Store
@@ -296,3 +298,28 @@ def test_another_number_of_threads_is_other_code(compiles, monkeypatch):
     run(small_net())
     assert len(compiles) == 2
     assert explain().endswith("compiled because target: threads 1 became threads 2")
+
+
+def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tmp_path: Path) -> None:
+    array = np.arange(weights.LARGE, dtype=np.float32)
+    rows = weights.write_weights(tmp_path, [array])
+    (read,) = weights.read_weights(tmp_path, rows)
+    assert np.array_equal(read, array)
+    del read
+    file = tmp_path / rows[0][0]
+    changed = bytearray(file.read_bytes())
+    changed[5] ^= 1
+    file.write_bytes(changed)
+    with pytest.raises(Damaged, match="the checksum of its weights is wrong"):
+        weights.read_weights(tmp_path, rows)
+
+
+def test_a_digest_goes_with_its_array() -> None:
+    array = held_once(np.arange(64, dtype=np.float32))
+    assert array_digest(array) == array_digest(array.copy())
+    others = [held_once(np.full(64, i, np.float32)) for i in range(50)]
+    wanted = [array_digest(other.copy()) for other in others]
+    assert [array_digest(other) for other in others] == wanted
+    del others, array
+    fresh = [np.full(64, -i, np.float32) for i in range(50)]
+    assert [array_digest(one) for one in fresh] == [array_digest(one.copy()) for one in fresh]
