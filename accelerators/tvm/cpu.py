@@ -31,7 +31,7 @@ class CpuAccelerator(TvmAccelerator):
         return block(fold_scales(super().lay_out(graph, machine)), machine)
 
     def metrics(self) -> dict[str, Any]:
-        """The host by LLVM's name."""
+        """The metrics of the host, under LLVM's name for it."""
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {
             "AVAILABLE_DEVICES": ["0"],

@@ -14,11 +14,11 @@ from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.run.runtime import arch_of, exists, function, gpu, name_of, version
 
 DEFAULT_ARCH = "sm_80"
-"""What is compiled for where no GPU says otherwise."""
+"""The architecture to compile for where there is no GPU that says another one."""
 
 
 def _architecture(value: Any) -> str:
-    """A GPU architecture; "" for the GPU's own."""
+    """Check the name of a GPU architecture; "" means the GPU's own."""
     named = isinstance(value, str) and value.startswith("sm_") and value[3:].rstrip("af").isdigit()
     if value != "" and not named:
         raise BadConfig(f"{value!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
@@ -43,7 +43,7 @@ class CudaAccelerator(TvmAccelerator):
             os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
     def why_no_compiler(self) -> str | None:
-        """None where it compiles; elsewhere, why it only runs what was compiled before."""
+        """Why this device cannot compile here and only runs models that were compiled before; None where it compiles."""
         if compiler() is None:
             return "there is no compiler for CUDA code: neither nvcc nor NVRTC is found"
         if super().why_no_compiler() is None and function("target.build.cuda") is None:

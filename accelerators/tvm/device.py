@@ -1,4 +1,6 @@
-"""What the TVM devices have in common: ask, fuse, lower each body, put together."""
+"""The common part of the TVM devices: they ask what TVM supports, fuse ops, lower each body, and put the kernels
+together.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.bodies.indices import check_indices
 from accelerators.tvm.code.building import Built, Workers
 from accelerators.tvm.compiled.assembling import assemble
-from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Place
+from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine.machine import Machine
@@ -54,17 +56,19 @@ class TvmAccelerator(Accelerator):
         super().__init__()
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
-        """What the configuration compiles for."""
+        """The machine that the configuration compiles for."""
         raise NotImplementedError("a TVM device has to define machine(config)")
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts."""
         with self._trials_as_configured():
-            *_, made = self.stages(graph)
-        return made
+            *_, result = self.stages(graph)
+        return result
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
-        """As all devices; with ISOLATE an op that crashes TVM's compiler is one that it does not run."""
+        """Answer as all devices do; with ISOLATE, an op that crashes TVM's compiler counts as one that the device does
+        not run.
+        """
         with self._trials_as_configured():
             return super().query(graph)
 
@@ -82,7 +86,7 @@ class TvmAccelerator(Accelerator):
         return self.why_no_compiler() or supported(node, graph, self.machine(self._config))
 
     def why_no_compiler(self) -> str | None:
-        """None where it compiles; elsewhere, why it only runs what was compiled before."""
+        """Why this device cannot compile here and only runs models that were compiled before; None where it compiles."""
         return why_no_compiler()
 
     def add_extension(self, extension: Any) -> None:
@@ -100,8 +104,8 @@ class TvmAccelerator(Accelerator):
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
         isolation = Isolation(machine, config["ISOLATE_SECONDS"]) if config["ISOLATE"] else None
-        found = findings(config, machine)
-        workers = Workers(machine, lambda body: choices_in(found, body.key))
+        tuned = findings(config, machine)
+        workers = Workers(machine, lambda body: choices_in(tuned, body.key))
         running: dict[Node, Future[Built]] = {}
         built: dict[Node, tuple[Body, Built]] = {}
         with progress, isolation or contextlib.nullcontext(), workers:
@@ -115,11 +119,11 @@ class TvmAccelerator(Accelerator):
                 with _blamed_on(node, machine):
                     built[node] = body, running[node].result()
         assembled = assemble(fused, built, machine)
-        named = {node.name: (attrs.evolve(body, weights=()), made, _ops(node)) for node, (body, made) in built.items()}
+        named = {node.name: (attrs.evolve(body, weights=()), compiled, _ops(node)) for node, (body, compiled) in built.items()}
         launches = [Launch(step.runs, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
-        made = CompiledTvm(assembled, launches, named, self.place(config), bool(config["PERF_COUNT"]))
-        made.check_code()
-        return made
+        compiled = CompiledTvm(assembled, launches, named, self.runs_on(config), bool(config["PERF_COUNT"]))
+        compiled.check_code()
+        return compiled
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with activations and weights as the machine's kernels want them."""
@@ -129,9 +133,9 @@ class TvmAccelerator(Accelerator):
         """The graph with a call for each kernel."""
         return fuse(self.lay_out(check_indices(self.transform(graph)), machine))
 
-    def place(self, config: Mapping[str, Any]) -> Place:
-        """Where the configuration runs what was compiled."""
-        return Place(self.machine(config), int(config["DEVICE_ID"]))
+    def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
+        """The machine and device on which the configuration runs a compiled subgraph."""
+        return RunsOn(self.machine(config), int(config["DEVICE_ID"]))
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Each distinct kernel's choices, by measuring; those that take longest first."""
@@ -145,23 +149,29 @@ class TvmAccelerator(Accelerator):
     # -- elsewhere and later -----------------------------------------------------------------------------
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """What was tried; extensions are not."""
+        """The answers that were found by trying; extensions are not tried."""
         return trials
 
     def may_cache(self, graph: Graph) -> bool:
-        """What an extension computes is known by its function alone, which no key can tell from another."""
+        """Refuse to cache a subgraph with an extension: only its function says what it computes, and no key can tell
+        functions apart.
+        """
         return not any(extensions.find(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, what the code was made for, and what tuning found."""
         machine = self.machine(config)
-        found = fingerprint(findings(config, machine))
+        tuned = fingerprint(findings(config, machine))
         named = {"library": f"{PACKAGE} {version()}".rstrip(), **machine.identity()}
-        return {**named, "tuned": found} if found else named
+        return {**named, "tuned": tuned} if tuned else named
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """Another version of TVM, instructions that the processor here has not, or another architecture of GPU. Where there are
-        only TVM's libraries they do not tell their version: the virtual machine itself refuses code for another one's."""
+        """The misfit is another version of TVM, instructions that the processor here does not have, or another GPU
+        architecture.
+
+        Where only TVM's libraries are installed, they do not tell their version; the virtual machine itself then
+        refuses code for another version.
+        """
         here = self.identity(config)
         if version() and identity.get("library") != here["library"]:
             return f"it was compiled by {identity.get('library')}, and here is {here['library']}"
@@ -174,10 +184,10 @@ class TvmAccelerator(Accelerator):
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
-        """The shared library, loaded."""
+        """Load the shared library."""
         from accelerators.tvm.compiled.travel import read
 
-        return read(data, weights, graph, self.place(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
+        return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 
 
 def _layer(body: Body) -> str:

@@ -22,7 +22,7 @@ class TvmExtension:
     op: str
     """The op."""
     domain: str
-    """Its domain; not ONNX's own."""
+    """The op's domain, which must not be ONNX's own."""
     compute: Callable[..., Any]
     """(*input tensors, **attributes) -> an output tensor, or a sequence of them: `tvm.te` placeholders in, computes out."""
 
@@ -61,5 +61,7 @@ def find(node: Node) -> TvmExtension | None:
 
 
 def edition(node: Node) -> int:
-    """How often it was said what a custom op computes: kernels of an earlier function are not this one's."""
+    """A number that grows whenever a custom op gets a function, so that kernels of an earlier function are not used
+    for this one.
+    """
     return _editions[node.domain, str(node.op)] if node.domain else 0

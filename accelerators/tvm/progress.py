@@ -1,4 +1,4 @@
-"""How far a compilation is: for a callback, or on a terminal."""
+"""Tells how far a compilation is, to a callback or on a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Blocked values and the ops on them.
 
-A blocked activation is [batch, channels / lanes, places, lanes]: a vector of neighbouring channels stands together for each
-place of the image. The last block is filled up with channels that nobody reads. Ops on such values keep the names and the
+A blocked activation is [batch, channels / lanes, pixels, lanes]: a vector of neighbouring channels stands together for each
+pixel of the image. The last block is filled up with channels that nobody reads. Ops on such values keep the names and the
 attributes of ONNX's, in a domain of our own; attributes that shapes no longer say are added."""
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Array = np.ndarray[Any, Any]
 
 @attrs.frozen(slots=True)
 class Value:
-    """A blocked value."""
+    """A value in blocked form."""
 
     entry: NodeEntry
-    """It itself."""
+    """The blocked value."""
     shape: tuple[int, int, int, int]
-    """What the plain value's shape is."""
+    """The shape of the plain value."""
     shuffle: int = 1
     """The channels stand as before a shuffle that transposes them as a matrix of so many rows; 1: in their order."""
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Height and width."""
+        """The height and width of the image."""
         return self.shape[2:]
 
 
@@ -61,23 +61,23 @@ def on_blocks(node: Node, inputs: tuple[NodeEntry | None, ...], shape: tuple[int
 
 
 def move(
-    op: str, name: str, entry: NodeEntry, made: TensorType, origin: Node, attributes: Mapping[str, Any] | None = None
+    op: str, name: str, entry: NodeEntry, value_type: TensorType, origin: Node, attributes: Mapping[str, Any] | None = None
 ) -> Node:
     """A node that lays a value out anew, on behalf of an op of the user's."""
-    told = {ORIGIN: "\n".join(origins_of(origin))}
-    return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (made,), DOMAIN, metadata=told)
+    metadata = {ORIGIN: "\n".join(origins_of(origin))}
+    return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (value_type,), DOMAIN, metadata=metadata)
 
 
 def origins_of(node: Node) -> list[str]:
     """The names of the user's ops that the node runs for. A part of an op that was taken apart lists that op last."""
-    told, whole = node.metadata.get(ORIGIN), node.metadata.get(FUSED, "").splitlines()
-    return told.splitlines() if told else whole[-1:] or [node.name]
+    origins, whole = node.metadata.get(ORIGIN), node.metadata.get(FUSED, "").splitlines()
+    return origins.splitlines() if origins else whole[-1:] or [node.name]
 
 
 def blocked_constant(array: Array, lanes: int, name: str) -> Node:
     """A constant with a number for each channel, [1, C, 1, 1], blocked; what fills up the last block is one."""
     channels = array.size
     blocks = math.ceil(channels / lanes)
-    made = np.ones(blocks * lanes, array.dtype)
-    made[:channels] = array.reshape(-1)
-    return constant(made.reshape(1, blocks, 1, lanes), name)
+    padded = np.ones(blocks * lanes, array.dtype)
+    padded[:channels] = array.reshape(-1)
+    return constant(padded.reshape(1, blocks, 1, lanes), name)

@@ -31,7 +31,7 @@ LIFTED = frozenset("ScatterElements Scatter ScatterND Div Mod".split())
 
 @attrs.frozen(slots=True, eq=False)
 class Body:
-    """What one kernel computes."""
+    """The graph that one kernel computes."""
 
     graph: Graph
     """The ops; plainly named, so that bodies of one structure are the same. Inputs: the values, then the weights."""
@@ -70,7 +70,7 @@ def make_body(graph: Graph) -> Body:
 
 
 def _read_inside(graph: Graph) -> set[Node]:
-    """The constants that stay inside."""
+    """The constants that stay inside the body."""
     kept = {node for node in graph.nodes if node.value is not None and _small(node.value)}
     for node in graph.nodes:
         if node.op in SEEN:
@@ -106,11 +106,11 @@ def _plain(graph: Graph, weights: Sequence[Node]) -> Graph:
 
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        made = stands.get(node)
-        if made is None and node.is_op:
+        stand_in = stands.get(node)
+        if stand_in is None and node.is_op:
             names = tuple(name and fresh("v") for name in node.output_names)
-            made = rewriter.rebuilt(node, name=fresh("n"), output_names=names, metadata={}, affinity=None, after=())
-        rewriter.keep(node, made if made is not None else _renamed(node, fresh("c")))
+            stand_in = rewriter.rebuilt(node, name=fresh("n"), output_names=names, metadata={}, affinity=None, after=())
+        rewriter.keep(node, stand_in if stand_in is not None else _renamed(node, fresh("c")))
     return rewriter.finish(
         inputs=[*inputs, *lifted.values()],
         name="body",
@@ -126,7 +126,7 @@ def _renamed(node: Node, name: str) -> Node:
 
 
 def _key(graph: Graph) -> str:
-    """The structure as text."""
+    """The body's structure as text, which is its key."""
     lines = [f"opset {graph.opsets.get('', 1)}"]
     for node in graph.nodes:
         values = ", ".join("-" if e is None else value_name(e) for e in (*node.inputs, *node.captures))
@@ -146,18 +146,18 @@ def value_name(entry: NodeEntry) -> str:
 
 def shape_of(entry: NodeEntry) -> tuple[int, ...]:
     """The value's sizes; CompileError if they are not all numbers."""
-    made = entry.type
-    if not isinstance(made, TensorType) or not made.is_static or made.shape is None:
-        raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {made}")
-    return tuple(int(size or 0) for size in made.shape)
+    value_type = entry.type
+    if not isinstance(value_type, TensorType) or not value_type.is_static or value_type.shape is None:
+        raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {value_type}")
+    return tuple(int(size or 0) for size in value_type.shape)
 
 
 def element_of(entry: NodeEntry) -> str:
     """The value's element type."""
-    made = entry.type
-    if not isinstance(made, TensorType):
-        raise CompileError(f"a kernel takes tensors, and {entry.name!r} is {made}")
-    return made.dtype
+    value_type = entry.type
+    if not isinstance(value_type, TensorType):
+        raise CompileError(f"a kernel takes tensors, and {entry.name!r} is {value_type}")
+    return value_type.dtype
 
 
 def attributes_text(attributes: Mapping[str, Any]) -> str:

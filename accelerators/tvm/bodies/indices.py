@@ -21,8 +21,8 @@ INDICES = "Indices"
 OPS: Mapping[str, int] = {
     "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,
     "MaxUnpool": 1, "RoiAlign": 2,
-}  # fmt: skip
-"""By op, which of its inputs holds indices."""
+}
+"""For each op, the number of the input that holds indices."""
 
 
 def is_indices(node: Node) -> bool:
@@ -31,44 +31,50 @@ def is_indices(node: Node) -> bool:
 
 
 def check_indices(graph: Graph) -> Graph:
-    """The graph with a node before each op that reads or writes at indices; constant indices were looked at before. Linear."""
+    """The graph with a node before each op that reads or writes at indices; constant indices were checked before.
+
+    Linear.
+    """
     checked: dict[tuple[NodeEntry, tuple[int, ...]], NodeEntry] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
-        place = OPS.get(str(node.op)) if not node.domain else None
-        sizes = _sizes(node) if place is not None else None
-        if place is not None and sizes is not None and made.inputs[place] is not None:
-            read = made.inputs[place]
+        rebuilt = rewriter.rebuilt(node)
+        slot = OPS.get(str(node.op)) if not node.domain else None
+        sizes = _sizes(node) if slot is not None else None
+        if slot is not None and sizes is not None and rebuilt.inputs[slot] is not None:
+            read = rebuilt.inputs[slot]
             assert read is not None
             if read.node.value is None:
                 if (read, sizes) not in checked:
                     checked[read, sizes] = _check(node, read, sizes)
-                inputs = (*made.inputs[:place], checked[read, sizes], *made.inputs[place + 1 :])
-                made = made.evolve(inputs=inputs)
-        rewriter.keep(node, made)
+                inputs = (*rebuilt.inputs[:slot], checked[read, sizes], *rebuilt.inputs[slot + 1 :])
+                rebuilt = rebuilt.evolve(inputs=inputs)
+        rewriter.keep(node, rebuilt)
 
     return rewrite(graph, visit)
 
 
 def outside(node: Node) -> str | None:
     """The first constant index of an op that lies outside of its dimension, in words."""
-    place = OPS.get(str(node.op)) if not node.domain else None
-    if place is None or node.inputs[place] is None:
+    slot = OPS.get(str(node.op)) if not node.domain else None
+    if slot is None or node.inputs[slot] is None:
         return None
-    read = node.inputs[place]
+    read = node.inputs[slot]
     sizes, value = _sizes(node), read.node.value if read is not None else None
     if sizes is None or value is None or not value.size:
         return None
     for number, size in zip(value.reshape(-1, len(sizes)).T, sizes):
-        found = next((int(n) for n in (number.min(), number.max()) if not -size <= n < size), None)
-        if found is not None:
-            return f"index {found} is outside of a dimension of {size}"
+        wrong = next((int(n) for n in (number.min(), number.max()) if not -size <= n < size), None)
+        if wrong is not None:
+            return f"index {wrong} is outside of a dimension of {size}"
     return None
 
 
 def _sizes(node: Node) -> tuple[int, ...] | None:
-    """What the node's indices may count to; None if that is unknown. Of the sizes only those that are counted need be known."""
+    """The sizes that bound the node's indices; None if they are unknown.
+
+    Only the sizes that are counted need be known.
+    """
     counted = node[0] if node.op == "MaxUnpool" else node.inputs[0]
     data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[OPS[str(node.op)]]))
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
@@ -81,11 +87,11 @@ def _sizes(node: Node) -> tuple[int, ...] | None:
         chosen = shape[first : first + count] if isinstance(count, int) else (None,)
     else:
         chosen = (shape[int(node.attrs.get("axis", 0)) % len(shape)],)
-    found = tuple(size for size in chosen if isinstance(size, int))
-    return found if len(found) == len(chosen) else None
+    sizes = tuple(size for size in chosen if isinstance(size, int))
+    return sizes if len(sizes) == len(chosen) else None
 
 
 def _check(node: Node, read: NodeEntry, sizes: tuple[int, ...]) -> NodeEntry:
     name = f"{node.name}_indices"
-    made = Node(name, INDICES, (read,), {"sizes": list(sizes)}, (name,), (read.type,), CALL_DOMAIN, affinity=node.affinity)
-    return made[0]
+    check = Node(name, INDICES, (read,), {"sizes": list(sizes)}, (name,), (read.type,), CALL_DOMAIN, affinity=node.affinity)
+    return check[0]

@@ -10,7 +10,7 @@ from partition.selector import ContainOpSelector, SubgraphSelector
 
 
 class LabelProperty(SubgraphProperty):
-    """Each label a subgraph; `pre_partition` says which there are."""
+    """Makes a subgraph of each label; `pre_partition` gives the labels."""
 
     growth = "largest"
 
@@ -22,7 +22,7 @@ class LabelProperty(SubgraphProperty):
 
 
 class LabelSelector(ContainOpSelector):
-    """Nodes of one label."""
+    """Selects the nodes of one label."""
 
     stateless = True
 

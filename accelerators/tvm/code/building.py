@@ -24,25 +24,28 @@ class Built:
 
     def __init__(self, lowered: Lowered, machine: Machine) -> None:
         self.lowered = lowered
-        """What they were made of."""
+        """The lowered body that the kernels were generated from."""
         self.machine = machine
-        """What they were made for."""
+        """The machine that the kernels were generated for."""
         self._guard = Guard()
         self._library: Any = None
         self.code = b""
         """The object file; empty where there is none."""
-        made = _generated(lowered.kernels(), machine.target)
+        library = _generated(lowered.kernels(), machine.target)
         if machine.kind == "cpu" and can_link():
-            self.code = object_code(made)
+            self.code = object_code(library)
         else:
-            self._library = made
+            self._library = library
             if machine.kind == "cpu":
                 for symbol in lowered.symbols.values():
-                    made[symbol]  # Now LLVM makes its machine code, while other threads work.
+                    library[symbol]  # Now LLVM makes its machine code, while other threads work.
 
     @property
     def library(self) -> Any:
-        """The runtime module that holds them. Where they are an object file it is made now: it takes far more memory."""
+        """The runtime module that holds them.
+
+        If the kernels are an object file, the module is made now, because it takes far more memory.
+        """
         with self._guard.lock:
             if self._library is None:
                 self._library = _generated(self.lowered.kernels(), self.machine.target)
@@ -55,24 +58,24 @@ class Workers:
     def __init__(self, machine: Machine, choices_of: Callable[[Body], Mapping[str, str]]) -> None:
         self.machine = machine
         self.choices_of = choices_of
-        """What tuning chose for a body, by name of a choice."""
+        """The candidates that tuning chose for a body, by the names of the choices."""
         self._pool = ThreadPoolExecutor(max(1, usable_cores()), "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
 
     def build(self, body: Body) -> Future[Built]:
         """The body's machine code, when it is there; bodies of equal structure share it, and the last CACHED stay known."""
-        made = self._running.get(body.key)
-        if made is None:
-            made = self._running[body.key] = self._started(body)
-        return made
+        building = self._running.get(body.key)
+        if building is None:
+            building = self._running[body.key] = self._started(body)
+        return building
 
     def _started(self, body: Body) -> Future[Built]:
         choices = tuple(sorted(self.choices_of(body).items()))
         known = _known((body.key, self.machine, choices))
         if known is not None:
-            made: Future[Built] = Future()
-            made.set_result(known)
-            return made
+            ready: Future[Built] = Future()
+            ready.set_result(known)
+            return ready
         lowered = lower(body, self.machine, dict(choices))
         return self._pool.submit(_finished, (body.key, self.machine, choices), lowered)
 
@@ -88,16 +91,16 @@ _Key = tuple[str, Machine, tuple[tuple[str, str], ...]]
 
 
 def _finished(key: _Key, lowered: Lowered) -> Built:
-    made = Built(lowered, key[1])
+    built = Built(lowered, key[1])
     with _guard.lock:
-        _built[key] = made
+        _built[key] = built
         while len(_built) > CACHED:
             _built.popitem(last=False)
-    return made
+    return built
 
 
 def build(body: Body, machine: Machine) -> Built:
-    """One body's machine code, now."""
+    """Build the machine code of one body in this thread."""
     key = (body.key, machine, ())
     return _known(key) or _finished(key, lower(body, machine))
 
@@ -127,7 +130,7 @@ def _generated(kernels: Mapping[str, Any], target: Any) -> Any:
 
 
 CACHED = 2048
-"""How many bodies' machine code stays in memory."""
+"""The number of bodies whose machine code stays in memory."""
 
 _guard = Guard()
 _built: OrderedDict[_Key, Built] = OrderedDict()

@@ -26,7 +26,10 @@ ALIGNMENT = 4
 
 
 def generate(kernels: Mapping[str, Any], target: Any) -> Any:
-    """A runtime module of these kernels under their names. For a processor, LLVM makes machine code of it when it is needed."""
+    """A runtime module of these kernels under their names.
+
+    For a processor, LLVM turns it into machine code when that is needed.
+    """
     named = {name: _called(kernel, name) for name, kernel in kernels.items()}
     with refused("code generation"):
         module = tvm().IRModule(named)
@@ -37,8 +40,8 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         if all(kernel.attrs and WRITTEN in kernel.attrs for kernel in named.values()):
             pipeline = _lowering()
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
-        made = finalize()(_finished(module, int(target.attrs["num-cores"])))
-        return function("target.build.llvm")(made, target)
+        finished = finalize()(_finished(module, int(target.attrs["num-cores"])))
+        return function("target.build.llvm")(finished, target)
 
 
 @cache
@@ -70,8 +73,10 @@ def object_code(module: Any) -> bytes:
 
 
 def written(module: Any, folder: Path) -> bytes:
-    """What TVM writes of a module into an object file. The file is in memory where the system has such: LLVM ends the process
-    when the disk is full."""
+    """The bytes that TVM writes into an object file for a module.
+
+    The file is in memory where the system allows it, because LLVM ends the process when the disk is full.
+    """
     path = folder / "object.o"
     if not hasattr(os, "memfd_create"):
         module.write_to_file(str(path))
@@ -94,8 +99,8 @@ def _finished(module: Any, threads: int) -> Any:
     """The functions without the checks of their arguments (those that kernels make themselves stay), their parallel loops cut
     for so many threads, and their small buffers on the stack."""
     bodies = {var: on_stack(in_pieces(_unchecked(kernel.body), threads)) for var, kernel in module.functions.items()}
-    made = {var: module[var].with_body(body) for var, body in bodies.items()}
-    return tvm().IRModule(made, attrs=module.attrs)
+    finished = {var: module[var].with_body(body) for var, body in bodies.items()}
+    return tvm().IRModule(finished, attrs=module.attrs)
 
 
 def _unchecked(statement: Any) -> Any:

@@ -13,22 +13,24 @@ from accelerators.tvm.code.nvcc import cubins_of_all
 from accelerators.tvm.run.runtime import function, runtime
 
 _COMPILE = "tvm_callback_cuda_compile"
-"""What TVM's CUDA runtime calls for source that it finds in a library."""
+"""The function that TVM's CUDA runtime calls for source code that it finds in a library."""
 
 _guard = Guard()
 
 
 def cubins(executable: Any, arch: str) -> dict[str, bytes]:
-    """For each CUDA source in an executable, by its digest, the machine code; nothing where TVM compiled it itself."""
+    """The machine code of each CUDA source in an executable, by the digest of the source; empty where TVM compiled the
+    sources itself.
+    """
     if function("ffi.Module.create.cuda") is not None:
         return {}
-    found, waiting = set(), [executable.mod]
+    sources, waiting = set(), [executable.mod]
     while waiting:
         module = waiting.pop()
         waiting += list(module.imports)
         if module.kind == "cuda":
-            found.add(str(module.inspect_source("cuda")))
-    return {_digest(source): code for source, code in cubins_of_all(found, arch).items()}
+            sources.add(str(module.inspect_source("cuda")))
+    return {_digest(source): code for source, code in cubins_of_all(sources, arch).items()}
 
 
 @contextmanager

@@ -29,9 +29,12 @@ NEEDED = "It needs a C++ compiler: g++ or clang++ on the PATH, or CXX"
 
 @cache
 def compiler() -> tuple[str, ...]:
-    """The command of the compiler that TVM finds, or CXX names, which may hold options: `ccache g++`. Empty: there is none."""
-    found = part("support.cc").get_cc() or ""
-    command = [found] if shutil.which(found) else shlex.split(found)
+    """The command of the compiler that TVM finds, or CXX names, which may hold options:
+
+    `ccache g++`. Empty where there is no compiler.
+    """
+    command_name = part("support.cc").get_cc() or ""
+    command = [command_name] if shutil.which(command_name) else shlex.split(command_name)
     return tuple(command) if command and shutil.which(command[0]) else ()
 
 

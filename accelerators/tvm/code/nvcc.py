@@ -16,16 +16,16 @@ from accelerators.errors import CompileError
 from accelerators.tvm.machine.library import part
 
 NVRTC = "NVRTC"
-"""What stands for the compiler that is a library."""
+"""The name that stands for NVRTC, the compiler that is a library."""
 
 
 @cache
 def compiler() -> str | None:
-    """What compiles CUDA code here: nvcc's path, or NVRTC; None if there is neither."""
+    """The compiler of CUDA code here: nvcc's path, or NVRTC; None if there is neither."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     beside = (Path(home) / "bin" / "nvcc" for home in homes if home)
-    found = shutil.which("nvcc") or next((str(path) for path in beside if path.exists()), None)
-    return found or (NVRTC if _has_nvrtc() else None)
+    tool = shutil.which("nvcc") or next((str(path) for path in beside if path.exists()), None)
+    return tool or (NVRTC if _has_nvrtc() else None)
 
 
 def _has_nvrtc() -> bool:
@@ -38,7 +38,7 @@ def _has_nvrtc() -> bool:
 
 
 def cubins_of_all(sources: Iterable[str], arch: str) -> dict[str, bytes]:
-    """By source its machine code, several compiled at a time; CompileError with the compiler's first complaint."""
+    """The machine code of each source, several compiled at a time; CompileError with the compiler's first complaint."""
     listed = list(sources)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return dict(zip(listed, pool.map(lambda source: _compiled(source, arch, "cubin"), listed), strict=True))
@@ -51,32 +51,32 @@ def ptx(source: str, arch: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _compiled(source: str, arch: str, form: str) -> bytes:
-    found = compiler()
-    if found is None:
+    tool = compiler()
+    if tool is None:
         raise CompileError(
             "there is no compiler for CUDA code: neither nvcc nor NVRTC is found", remedy="Install the CUDA toolkit"
         )
-    if found == NVRTC:
+    if tool == NVRTC:
         try:
             return bytes(part("support.nvcc").compile_cuda(source, target_format=form, arch=arch, compiler="nvrtc"))
         except Exception as error:
             raise _refusal(NVRTC, str(error), arch) from error
-    return _by_nvcc(found, source, arch, form)
+    return _by_nvcc(tool, source, arch, form)
 
 
 def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        given, made = Path(folder) / "kernel.cu", Path(folder) / f"kernel.{form}"
+        given, target_path = Path(folder) / "kernel.cu", Path(folder) / f"kernel.{form}"
         given.write_text(source)
-        command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(made), str(given)]
+        command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(target_path), str(given)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise _refusal("nvcc", done.stderr, arch)
-        return made.read_bytes()
+        return target_path.read_bytes()
 
 
 def _refusal(who: str, said: str, arch: str) -> CompileError:
-    """What the compiler complains of first."""
+    """The compiler's first complaint."""
     lines = [line.strip() for line in said.splitlines() if "error" in line or "fatal" in line]
     complaint = lines[0] if lines else said.strip()[:200]
     return CompileError(

@@ -17,7 +17,10 @@ _LARGE = 1 << 31
 
 
 def in_pieces(statement: Any, threads: int) -> Any:
-    """The statement with its parallel loops cut for so many threads; none stands within another. Linear."""
+    """The statement with its parallel loops cut for this many threads; no parallel loop stands within another.
+
+    Linear.
+    """
     tirx, count = part("tirx"), FEW if threads <= FEW_THREADS else MANY
 
     def change(inner: Any) -> Any:

@@ -1,7 +1,8 @@
 """Local buffers on the stack, where LLVM keeps them in registers.
 
-What kernels say of it gets lost on the way: TVM's storage pass writes all allocations anew. Left alone, each becomes a call for
-memory out of TVM's workspace and one to give it back, in every iteration of a parallel loop."""
+The marks that kernels set for it get lost on the way: TVM's storage pass writes all allocations anew. Left alone, each
+becomes a call for memory out of TVM's workspace and one to give it back, in every iteration of a parallel loop.
+"""
 
 from __future__ import annotations
 

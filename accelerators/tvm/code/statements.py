@@ -8,14 +8,16 @@ from typing import Any
 from accelerators.tvm.machine.library import part
 
 Change = Callable[[Any], Any]
-"""What stands for a statement, and is not looked into; None: the same with its inner statements rewritten."""
+"""Gives the replacement of a statement, which is not looked into; None keeps the statement and rewrites its inner
+statements.
+"""
 
 
 def rewritten(statement: Any, change: Change) -> Any:
-    """The statement changed; what stays the same is shared. Linear."""
-    made = change(statement)
-    if made is not None:
-        return made
+    """The changed statement; parts that stay the same are shared. Linear."""
+    changed = change(statement)
+    if changed is not None:
+        return changed
     tirx = part("tirx")
     if isinstance(statement, tirx.SeqStmt):
         inner = [rewritten(one, change) for one in statement.seq]

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 @attrs.frozen(slots=True)
 class Step:
-    """One kernel launch."""
+    """One launch of a kernel."""
 
     call: str
     """The name of the second-level call that it belongs to."""
@@ -46,13 +46,15 @@ class Assembled:
     """A whole subgraph for TVM's virtual machine."""
 
     executable: Any
-    """TVM's executable, or the library that was loaded of it. It takes the subgraph's inputs, then the weights."""
+    """TVM's executable, or the library that was loaded from it. It takes the subgraph's inputs, then the weights."""
     weights: tuple[Array, ...]
     """The constants that the kernels read."""
     steps: tuple[Step, ...]
     """The kernel launches in order."""
     outputs: tuple[int | Array, ...]
-    """Where each of the subgraph's outputs comes from: a result of the executable; ~i: its input i; or a constant."""
+    """The source of each of the subgraph's outputs: the number of a result of the executable, ~i for its input i, or a
+    constant.
+    """
     library: bytes | None = None
     """The shared library, if the executable was loaded from one."""
 
@@ -61,23 +63,23 @@ def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: M
     """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
     weights = _packed_weights(bodies)
     with compiling.lock, quiet(), refused("assembly"):
-        made = _Assembly(graph, bodies, weights, machine).run()
-    return _linked(made, {id(built): built for _, built in bodies.values()}.values(), machine)
+        assembled = _Assembly(graph, bodies, weights, machine).run()
+    return _linked(assembled, {id(built): built for _, built in bodies.values()}.values(), machine)
 
 
-def _linked(made: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
-    """With the kernels: linked to it, or where no linker works in TVM's memory."""
+def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
+    """The executable together with its kernels: linked to it, or loaded into TVM's memory where no linker works."""
     objects = [built.code for built in bodies if built.code]
     if objects:
         try:
-            library = link(made.executable, objects, machine.target)
-            return attrs.evolve(made, executable=load(library), library=library)
+            library = link(assembled.executable, objects, machine.target)
+            return attrs.evolve(assembled, executable=load(library), library=library)
         except NotSupported as error:
             warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
     for built in bodies:
-        made.executable.mod.import_module(built.library)
+        assembled.executable.mod.import_module(built.library)
     serving.everywhere &= machine.kind != "cpu"
-    return made
+    return assembled
 
 
 class _Assembly:
@@ -131,18 +133,18 @@ class _Assembly:
             self._call(node, self.bodies[node][1])
             return
         assert node.op in VIEWS and node.inputs[0] is not None
-        value, made = self.values[node.inputs[0]], node.output_types[0]
-        assert isinstance(made, TensorType)
+        value, value_type = self.values[node.inputs[0]], node.output_types[0]
+        assert isinstance(value_type, TensorType)
         if isinstance(value, np.ndarray):
-            self.values[node[0]] = value.reshape(made.shape)
+            self.values[node[0]] = value.reshape(value_type.shape)
         else:
             relax = part("relax")
-            self.values[node[0]] = self.builder.emit(relax.op.reshape(value, made.shape), plain_name(node.output_names[0]))
+            self.values[node[0]] = self.builder.emit(relax.op.reshape(value, value_type.shape), plain_name(node.output_names[0]))
 
     def _call(self, node: Node, built: Built) -> None:
         values = [self.values[entry] for entry in node.inputs if entry is not None]
-        made = _Evaluating(self, node.name, built).run([*values, *self.packed_weights[node]])
-        for entry, value in zip(node.outputs, made, strict=True):
+        results = _Evaluating(self, node.name, built).run([*values, *self.packed_weights[node]])
+        for entry, value in zip(node.outputs, results, strict=True):
             self.values[entry] = value
 
     def kernel(self, built: Built, symbol: str) -> Any:
@@ -156,8 +158,8 @@ class _Assembly:
         if not isinstance(value, np.ndarray):
             return value
         if id(value) not in self.weights:
-            made = tensor_type(value.shape, dtype_name(value.dtype))
-            self.weights[id(value)] = part("relax").Var(f"weight{len(self.weights)}", made), value
+            tensor = tensor_type(value.shape, dtype_name(value.dtype))
+            self.weights[id(value)] = part("relax").Var(f"weight{len(self.weights)}", tensor), value
         return self.weights[id(value)][0]
 
     def _link(self) -> Any:
@@ -215,8 +217,8 @@ class _Evaluating:
             return self._inner(expr, values)
         if expr.op.name == "relax.call_tir":
             return self._kernel(expr, values)
-        made = relax.Call(expr.op, [self._argument(arg, values) for arg in expr.args], expr.attrs, expr.ty_args)
-        return self.assembly.builder.emit(made, self.title)
+        call = relax.Call(expr.op, [self._argument(arg, values) for arg in expr.args], expr.attrs, expr.ty_args)
+        return self.assembly.builder.emit(call, self.title)
 
     def _kernel(self, expr: Any, values: Mapping[Any, Any]) -> Any:
         relax, symbol = part("relax"), self.built.lowered.symbols[expr.args[0].name_hint]
@@ -227,8 +229,8 @@ class _Evaluating:
         args = relax.Tuple([self.assembly.expr(value) for value in given])
         kernel = self.assembly.kernel(self.built, symbol)
         self.assembly.steps.append(Step(self.call, symbol, kernel.name_hint))
-        made = relax.Call(expr.op, [kernel, args, *expr.args[2:]], expr.attrs, expr.ty_args)
-        return self.assembly.builder.emit(made, self.title)
+        call = relax.Call(expr.op, [kernel, args, *expr.args[2:]], expr.attrs, expr.ty_args)
+        return self.assembly.builder.emit(call, self.title)
 
     def _argument(self, expr: Any, values: Mapping[Any, Any]) -> Any:
         """The expression as an argument: arrays become constants."""
@@ -239,7 +241,7 @@ class _Evaluating:
         return self.assembly.expr(value)
 
     def _inner(self, expr: Any, values: Mapping[Any, Any]) -> Any:
-        """What stands for the expression: an expression, an array, or a list for a tuple."""
+        """The value that stands for the expression: an expression, an array, or a list for a tuple."""
         relax = part("relax")
         if isinstance(expr, relax.Var):
             return values[expr]
@@ -256,14 +258,16 @@ class _Evaluating:
 
 
 def _packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, list[Array]]:
-    """Each body's weights as its kernel wants them, several at a time. What packing makes is put into its final place at once:
-    never is there a second copy of more than a few."""
+    """The weights of each body as its kernel wants them, several packed at a time.
+
+    Packed weights are put into their final memory at once, so that there is never a second copy of more than a few.
+    """
     with ThreadPoolExecutor(usable_cores()) as pool:
-        made: dict[Node, list[Any]] = {node: list(body.weights) for node, (body, _) in bodies.items()}
+        packing: dict[Node, list[Any]] = {node: list(body.weights) for node, (body, _) in bodies.items()}
         for node, (body, built) in bodies.items():
             for i, pack in built.lowered.packs.items():
-                made[node][i - body.values] = pool.submit(_packed, body.weights[i - body.values], pack)
-        return {node: [w.result() if isinstance(w, Future) else w for w in weights] for node, weights in made.items()}
+                packing[node][i - body.values] = pool.submit(_packed, body.weights[i - body.values], pack)
+        return {node: [w.result() if isinstance(w, Future) else w for w in weights] for node, weights in packing.items()}
 
 
 def _packed(array: Array, pack: Any) -> Array:
@@ -273,19 +277,19 @@ def _packed(array: Array, pack: Any) -> Array:
 def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:
     """The kernel's results for arrays, by the host."""
     relax = part("relax")
-    made = list(types[0].fields) if isinstance(types[0], relax.TupleType) else [types[0]]
+    fields = list(types[0].fields) if isinstance(types[0], relax.TupleType) else [types[0]]
     run = compile_kernels({"now": kernel}, host_machine(1).target)["now"]
     tensor = tvm().runtime.tensor
-    outs = [tvm().runtime.empty([int(d) for d in t.shape], str(t.dtype)) for t in made]
+    outs = [tvm().runtime.empty([int(d) for d in t.shape], str(t.dtype)) for t in fields]
     run(*[tensor(np.asarray(array, order="C")) for array in arrays], *outs)
     results = [out.numpy() for out in outs]
     return results if isinstance(types[0], relax.TupleType) else results[0]
 
 
 def _type(entry: NodeEntry) -> Any:
-    made = entry.type
-    assert isinstance(made, TensorType)
-    return tensor_type(made.shape, made.dtype)
+    value_type = entry.type
+    assert isinstance(value_type, TensorType)
+    return tensor_type(value_type.shape, value_type.dtype)
 
 
 def plain_name(name: str) -> str:

@@ -16,7 +16,7 @@ from graph.graph import Graph
 
 @attrs.frozen(slots=True, eq=False)
 class Kernel:
-    """What runs, and where it comes from."""
+    """A kernel that runs, and the ops that it comes from."""
 
     name: str
     """The second-level call."""
@@ -29,7 +29,7 @@ class Kernel:
     schedule: str
     """The kernel of ours, or the rule, that made its loops."""
     machine: Machine
-    """What it was compiled for."""
+    """The target that it was compiled for."""
     _lowered_body: Body
     _function: Any
     _built: Built
@@ -49,7 +49,7 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """What TVM generated: assembly for a processor, CUDA source for a GPU."""
+        """The code that TVM generated: assembly for a processor, CUDA source for a GPU."""
         library = self._built.library
         device = next(iter(library.imports), None)
         return str(library.inspect_source("asm") if device is None else device.inspect_source("cuda"))

@@ -43,29 +43,29 @@ _HOST = 1
 
 
 @attrs.frozen(slots=True)
-class Place:
-    """What a subgraph was compiled for, and which such device runs it."""
+class RunsOn:
+    """The machine that a subgraph was compiled for, and the number of the device that runs it."""
 
     machine: Machine
-    """What its kernels were made for."""
+    """The machine that its kernels were made for."""
     device_id: int
-    """Which GPU, where there are several."""
+    """The number of the GPU, where there are several."""
 
 
 @attrs.frozen(slots=True)
 class Launch:
-    """What a profile says of one kernel launch."""
+    """The names that a profile gives to one kernel launch."""
 
     symbol: str
     """The kernel."""
     nodes: tuple[str, ...]
     """The ops that it computes, by name."""
     layer_type: str
-    """They by op."""
+    """The op types of these ops, as a profile shows them."""
 
 
 Bodies = Mapping[str, tuple[Body, Built, tuple[str, ...]]]
-"""By second-level call: its body, what was built of it, and the names of its ops."""
+"""For each second-level call: its body, the machine code of the body, and the names of its ops."""
 
 
 class CompiledTvm(CompiledSubgraph):
@@ -79,7 +79,7 @@ class CompiledTvm(CompiledSubgraph):
         assembled: Assembled,
         launches: Sequence[Launch],
         bodies: Bodies | Callable[[], CompiledTvm],
-        place: Place,
+        runs_on: RunsOn,
         perf_count: bool,
     ) -> None:
         self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
@@ -91,9 +91,9 @@ class CompiledTvm(CompiledSubgraph):
         """The code for a GPU that came with it: by digest of its source."""
         self._bodies = None if callable(bodies) else bodies
         self._compile_again = bodies if callable(bodies) else None
-        self.place = place
-        """What it was compiled for, and where it runs."""
-        self._threads = place.machine.threads
+        self.runs_on = runs_on
+        """The machine that it was compiled for, and the device that runs it."""
+        self._threads = runs_on.machine.threads
         self._perf_count = perf_count
         self._lock = threading.Lock()
         self._rows: list[ProfileRow] = []
@@ -129,12 +129,12 @@ class CompiledTvm(CompiledSubgraph):
         self._lock, self._main = threading.Lock(), None
 
     def _start(self) -> None:
-        machine, executable = self.place.machine, self._assembled.executable
+        machine, executable = self.runs_on.machine, self._assembled.executable
         if machine.kind == "cuda":
-            self._device = gpu(self.place.device_id)
+            self._device = gpu(self.runs_on.device_id)
             if not exists(self._device):
                 raise AcceleratorUnavailable(
-                    f"there is no GPU {self.place.device_id} here: it was compiled for {machine.arch} and cannot run",
+                    f"there is no GPU {self.runs_on.device_id} here: it was compiled for {machine.arch} and cannot run",
                     remedy="Export the model and run it where there is one, or compile for 'cpu'",
                 )
         self._machine = VirtualMachine(_runnable(executable, machine), self._device)
@@ -151,16 +151,21 @@ class CompiledTvm(CompiledSubgraph):
         return as_array(_item()(results, origin), self._device)
 
     def kernels(self) -> list[Kernel]:
-        """The kernels in the order in which they run, to look at. Of a subgraph that was not compiled in this process only the
-        machine code is here: it is compiled once more, which is an error if its body was left behind."""
+        """The kernels in the order in which they run, to look at.
+
+        If the subgraph was not compiled in this process, only its machine code is here. It is then compiled once more,
+        which is an error if its body was left behind.
+        """
         if self._bodies is None:
             assert self._compile_again is not None
             return self._compile_again().kernels()
-        return [make_kernel(step, self.place.machine, *self._bodies[step.call]) for step in self._assembled.steps]
+        return [make_kernel(step, self.runs_on.machine, *self._bodies[step.call]) for step in self._assembled.steps]
 
     def check_code(self) -> None:
-        """For a GPU: everything through the CUDA compiler, which complains now rather than where the model runs."""
-        machine = self.place.machine
+        """For a GPU, compile all sources with the CUDA compiler, so that it complains now and not where the model
+        runs.
+        """
+        machine = self.runs_on.machine
         if machine.kind == "cuda":
             cubins_of_all({kernel.source for kernel in self.kernels()}, machine.arch)
 
@@ -178,18 +183,18 @@ class CompiledTvm(CompiledSubgraph):
                 state["real"], state["cpu"] = time.perf_counter_ns(), time.thread_time_ns()
                 return 0
             real, cpu = time.perf_counter_ns() - state["real"], time.thread_time_ns() - state["cpu"]
-            place = state["next"] % len(launches) if launches else 0
-            if launches and symbol == launches[place].symbol:
-                if place == 0:
+            position = state["next"] % len(launches) if launches else 0
+            if launches and symbol == launches[position].symbol:
+                if position == 0:
                     self._rows = []
-                self._rows.append(self._row(place, real, cpu))
-                state["next"] = place + 1
+                self._rows.append(self._row(position, real, cpu))
+                state["next"] = position + 1
             return 0
 
         return watch
 
-    def _row(self, place: int, real: int, cpu: int) -> ProfileRow:
-        launch = self.launches[place]
+    def _row(self, position: int, real: int, cpu: int) -> ProfileRow:
+        launch = self.launches[position]
         return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.symbol)
 
     def export(self) -> bytes:
@@ -209,8 +214,11 @@ class CompiledTvm(CompiledSubgraph):
 
 
 def _runnable(executable: Any, machine: Machine) -> Any:
-    """The executable as the virtual machine takes it. For a processor its own way there is left out, which would need a compiler
-    once more: for a source file that is empty."""
+    """The executable as the virtual machine takes it.
+
+    For a processor TVM's own way to load it is left out, because that would need a compiler again, for a source file
+    that is empty.
+    """
     if not hasattr(executable, "jit"):
         return executable
     return executable.mod if machine.kind == "cpu" else executable.jit()
@@ -223,7 +231,7 @@ def _item() -> Callable[[Any, int], Any]:
 
 
 def as_argument(array: Any, device: Any = None) -> Any:
-    """What a function of TVM's is called with: the array itself where it can read that, which is the quickest way."""
+    """The argument for a function of TVM's: the array itself where TVM can read it, which is the quickest way."""
     if device is None and type(array) is np.ndarray and array.itemsize >= ALIGNMENT and array.flags.carray:
         return array
     return as_tensor(array, device)
@@ -242,11 +250,11 @@ def as_tensor(array: Any, device: Any = None) -> Any:
 
 
 def as_array(tensor: Any, device: Any = None) -> Array:
-    """TVM's tensor as numpy sees it; the memory lives as long as the array. From a device: a copy."""
+    """TVM's tensor as numpy sees it; the memory lives as long as the array. An array from a device is a copy."""
     if device is not None and tensor.device.dlpack_device_type() != _HOST:
         return downloaded(tensor, numpy_dtype(str(tensor.dtype)))
     try:
-        made = np.from_dlpack(tensor)
+        array = np.from_dlpack(tensor)
     except (BufferError, RuntimeError):  # numpy by itself has no bfloat16
         return as_array(view(tensor, tensor.shape, "uint16")).view(numpy_dtype(str(tensor.dtype)))
-    return made if made.flags.writeable else made.copy()
+    return array if array.flags.writeable else array.copy()

@@ -17,28 +17,28 @@ from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.cubins import cubins, served
 from accelerators.tvm.code.linking import NEEDED
 from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Place
+from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.machine.library import compiling
 from accelerators.tvm.machine.messages import first_line, quiet
 from accelerators.tvm.run.runtime import function, has_backend, load_library
 from graph.graph import Graph
 
 ROOM = 32 << 20
-"""So many bytes there have to be for object files."""
+"""The bytes that have to be free for object files."""
 
 _LENGTH = struct.Struct("<Q")
 
 
 def export(compiled: CompiledTvm) -> bytes:
-    """The subgraph without its weights."""
+    """The subgraph as bytes, without its weights."""
     assembled, outputs, constants = compiled.assembled, [], 0
     for origin in assembled.outputs:
         outputs.append("constant" if isinstance(origin, np.ndarray) else origin)
         constants += isinstance(origin, np.ndarray)
     launches = [[launch.symbol, launch.nodes, launch.layer_type] for launch in compiled.launches]
     code = compiled.cubins
-    if compiled.library is None and compiled.place.machine.kind == "cuda":
-        code = cubins(assembled.executable, compiled.place.machine.arch)
+    if compiled.library is None and compiled.runs_on.machine.kind == "cuda":
+        code = cubins(assembled.executable, compiled.runs_on.machine.arch)
     sizes = {digest: len(binary) for digest, binary in code.items()}
     weights = len(assembled.weights) + constants
     head = json.dumps({"launches": launches, "outputs": outputs, "weights": weights, "cubins": sizes}).encode()
@@ -67,7 +67,7 @@ def _check_room(folder: Path) -> None:
 
 
 def read(
-    data: bytes, weights: Sequence[Any], graph: Graph, place: Place, perf_count: bool, compile_again: Callable[[], CompiledTvm]
+    data: bytes, weights: Sequence[Any], graph: Graph, runs_on: RunsOn, perf_count: bool, compile_again: Callable[[], CompiledTvm]
 ) -> CompiledTvm:
     """The subgraph that `export` wrote. Its code is loaded into this process."""
     where = f"subgraph {graph.name!r}"
@@ -77,10 +77,10 @@ def read(
     constants = head["outputs"].count("constant")
     late = iter(weights[len(weights) - constants :])
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
-    if place.machine.kind == "cuda" and not _loads_for_gpus():
+    if runs_on.machine.kind == "cuda" and not _loads_for_gpus():
         cause = "TVM's runtime for GPUs does not load: there is no driver for one, or libtvm_runtime_cuda.so is missing"
         raise AcceleratorUnavailable(cause, where=where)
-    made = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
+    assembled = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
     launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
 
     def again() -> CompiledTvm:
@@ -89,7 +89,7 @@ def read(
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
-    compiled = CompiledTvm(made, launches, again, place, perf_count)
+    compiled = CompiledTvm(assembled, launches, again, runs_on, perf_count)
     compiled.library, compiled.cubins = bytes(library), code
     return compiled
 

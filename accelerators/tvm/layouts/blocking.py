@@ -44,30 +44,30 @@ class _Blocking:
 
     def run(self) -> Graph:
         wanted = set(self.graph.outputs)
-        shuffles = {node: found for found in find_shuffles(self.graph) for node in found.nodes}
+        shuffles = {node: shuffle for shuffle in find_shuffles(self.graph) for node in shuffle.nodes}
         for node in self.graph.nodes:
-            found = shuffles.get(node)
-            if found is not None and found.source in self.values:
-                if node is found.nodes[-1]:
-                    self._made(node, attrs.evolve(self.forms.settled(found.source), shuffle=found.rows), wanted)
+            shuffle = shuffles.get(node)
+            if shuffle is not None and shuffle.source in self.values:
+                if node is shuffle.nodes[-1]:
+                    self._keep(node, attrs.evolve(self.forms.settled(shuffle.source), shuffle=shuffle.rows), wanted)
                 continue
-            made = self._blocked(node) if node.is_op and not node.domain else None
-            if made is None:
+            blocked = self._blocked(node) if node.is_op and not node.domain else None
+            if blocked is None:
                 for entry in (*node.inputs, *node.captures):
                     if entry is not None:
                         self.forms.need_plain(entry)
                 self.rewriter.keep(node)
                 continue
-            self.rewriter.keep(node, made)
+            self.rewriter.keep(node, blocked)
             shape = float32_shape(node[0])
             assert shape is not None and len(shape) == 4
-            self._made(node, Value(made[0], shape, int(made.attrs.get("shuffled", 1))), wanted)
+            self._keep(node, Value(blocked[0], shape, int(blocked.attrs.get("shuffled", 1))), wanted)
         if not self.values:
             return self.graph
         return self.rewriter.finish(nodes=())
 
-    def _made(self, node: Node, value: Value, wanted: set[NodeEntry]) -> None:
-        """The node's value is blocked."""
+    def _keep(self, node: Node, value: Value, wanted: set[NodeEntry]) -> None:
+        """Note that the node's value is blocked."""
         self.values[node[0]] = value
         if node[0] in wanted:
             self.forms.need_plain(node[0])
@@ -118,8 +118,8 @@ class _Blocking:
             assert entry is not None and entry.node.value is not None
             turned.append(self.forms.new_constant(entry.node.value[order], f"{entry.name}_unshuffled"))
         inputs = (self.values[node.inputs[0]].entry, *turned)
-        made = on_blocks(node, inputs, shape, self.lanes, **window_attributes(window), shuffled=rows)
-        return made.evolve(op="DepthwiseConv")
+        convolution = on_blocks(node, inputs, shape, self.lanes, **window_attributes(window), shuffled=rows)
+        return convolution.evolve(op="DepthwiseConv")
 
     def _transposed(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         """A convolution that makes all phases, and the phases dealt out."""
@@ -140,9 +140,9 @@ class _Blocking:
         rest = [self.forms.new_constant(a, f"{node.name}_phases_{i}") for i, a in enumerate(arrays)]
         window, read = phases.window, self.forms.need_blocked(source, node).entry
         name = self.forms.name(f"{node.name}_phases")
-        made = (shape[0], phases.outs, *window.out)
+        phase_shape = (shape[0], phases.outs, *window.out)
         more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "shuffle": 1}
-        inner = on_blocks(node, (read, *rest), made, self.lanes, **window_attributes(window), **more)
+        inner = on_blocks(node, (read, *rest), phase_shape, self.lanes, **window_attributes(window), **more)
         origin = {ORIGIN: "\n".join(origins_of(node))}
         kept = self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))
         out = {"result": list(shape[2:]), "strides": list(strides), "pads": list(pads[:2]), "phases": list(window.out)}
@@ -153,12 +153,12 @@ class _Blocking:
         if source not in self.values or any(entry is not None and entry.node.value is None for entry in node.inputs[1:]):
             return None
         image = self.values[source].shape
-        found = mixtures(node, self.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
-        if found is None:
+        axes = mixtures(node, self.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
+        if axes is None:
             return None
-        arrays = [array for pair in found for array in pair]
+        arrays = [array for pair in axes for array in pair]
         rest = [self.forms.new_constant(a, f"{node.name}_mixture_{i}") for i, a in enumerate(arrays)]
-        nearest = all((shares == np.array([1, 0])).all() for _, shares in found)
+        nearest = all((shares == np.array([1, 0])).all() for _, shares in axes)
         more = {"image": list(image[2:]), "result": list(shape[2:]), "nearest": int(nearest)}
         inputs = (self.forms.need_blocked(source, node).entry, *rest)
         return on_blocks(node, inputs, shape, self.lanes, **more).evolve(op="Resize")
@@ -168,8 +168,8 @@ class _Blocking:
     ) -> Node:
         assert node.inputs[0] is not None
         read = self.forms.need_blocked(node.inputs[0], node).entry
-        made = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window))
-        return made.evolve(op=op or node.op)
+        windowed = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window))
+        return windowed.evolve(op=op or node.op)
 
     def _pool(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         window = make_window(node)
@@ -183,7 +183,7 @@ class _Blocking:
         return self._window(node, window, (), shape)
 
     def _within_padding(self, node: Node, window: Window, last: list[int]) -> bool:
-        """Does no window reach beyond the padding? What is there counts in no mean."""
+        """Does no window reach beyond the padding? Positions beyond it count in no mean."""
         after = (node.attrs.get("pads") or (0,) * 4)[2:]
         explicit = node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
         return explicit and all(a + s <= n + p for a, s, n, p in zip(last, window.span, window.sizes, after))
@@ -211,11 +211,11 @@ class _Blocking:
         ways = [None if entry is None else self._operand(node, entry, shape) for entry in node.inputs]
         if any(entry is not None and way is None for entry, way in zip(node.inputs, ways)):
             return None
-        made = tuple(None if way is None else way() for way in ways)
-        return node.evolve(inputs=made, output_types=(blocked_type(shape, self.lanes),))
+        inputs = tuple(None if way is None else way() for way in ways)
+        return node.evolve(inputs=inputs, output_types=(blocked_type(shape, self.lanes),))
 
     def _operand(self, node: Node, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[], NodeEntry] | None:
-        """How the operand of an element-wise op becomes one of blocked values; None if it cannot."""
+        """A function that turns the operand of an element-wise op into a blocked one; None if that cannot be done."""
         own, array = float32_shape(entry), entry.node.value
         if own is None:
             return None

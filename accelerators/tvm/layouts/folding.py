@@ -40,15 +40,15 @@ def fold_scales(graph: Graph) -> Graph:
     """The graph with runs of scales and shifts folded. Linear."""
     runs: dict[Node, Run] = {}
     for node in graph.nodes:
-        found = _step(node, graph)
-        if found is None:
+        step = _step(node, graph)
+        if step is None:
             continue
-        before = runs.get(found.source.node)
-        if before is not None and is_only_reader(found.source, graph):
-            del runs[found.source.node]
-            shift = before.shift * found.scale + found.shift
-            found = Run(before.source, before.scale * found.scale, shift, (*before.nodes, node))
-        runs[node] = found
+        before = runs.get(step.source.node)
+        if before is not None and is_only_reader(step.source, graph):
+            del runs[step.source.node]
+            shift = before.shift * step.scale + step.shift
+            step = Run(before.source, before.scale * step.scale, shift, (*before.nodes, node))
+        runs[node] = step
     if not runs:
         return graph
     return _Folding(graph, runs).run()
@@ -59,9 +59,9 @@ class _Folding:
         self.graph = graph
         self.namer = Namer(graph)
         self.into: dict[Node, tuple[Run, Array, Array]] = {}
-        """By convolution, the run that it takes, and its new weights and bias."""
+        """For each convolution, the run that it takes, and its new weights and bias."""
         self.alone: dict[Node, Run] = {}
-        """By last op, the runs that stay; each becomes a Mul and an Add."""
+        """The runs that stay, by their last op; each becomes a Mul and an Add."""
         for last, run in runs.items():
             folded = self._folded(run)
             if folded is not None:
@@ -82,19 +82,19 @@ class _Folding:
         given = [None if entry is None else entry.node.value for entry in op.inputs[1:]]
         if given[0] is None or (len(op.inputs) > 2 and op.inputs[2] is not None and given[1] is None):
             return None
-        made = scaled_convolution(op, given[0], given[1] if len(given) > 1 else None, run.scale, run.shift)
-        return made if made is not None and all(np.isfinite(part).all() for part in made) else None
+        scaled = scaled_convolution(op, given[0], given[1] if len(given) > 1 else None, run.scale, run.shift)
+        return scaled if scaled is not None and all(np.isfinite(part).all() for part in scaled) else None
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node in self.into:
             run, weight, bias = self.into[node]
             last = run.nodes[-1]
             parts = [rewriter.keep(constant(part, self.namer(f"{last.name}_{what}")))
-                     for part, what in ((weight, "weight"), (bias, "bias"))]  # fmt: skip
+                     for part, what in ((weight, "weight"), (bias, "bias"))]
             inputs = (rewriter.rebuilt(node).inputs[0], *(part[0] for part in parts))
-            made = node.evolve(inputs=inputs, output_names=last.output_names[:1], output_types=last.output_types[:1])
-            rewriter.keep(node, made)
-            rewriter.replace(last[0], made[0])
+            folded = node.evolve(inputs=inputs, output_names=last.output_names[:1], output_types=last.output_types[:1])
+            rewriter.keep(node, folded)
+            rewriter.replace(last[0], folded[0])
         elif node in self.alone:
             self._pair(node, self.alone[node], rewriter)
         elif node not in self.gone:
@@ -102,18 +102,18 @@ class _Folding:
 
     def _pair(self, node: Node, run: Run, rewriter: Rewriter) -> None:
         """A Mul and an Add in place of the run; the last takes the place of its last op."""
-        made = run.source.type
-        assert isinstance(made, TensorType) and made.rank is not None
+        value_type = run.source.type
+        assert isinstance(value_type, TensorType) and value_type.rank is not None
         value = rewriter.value(run.source)
         pair = ("Mul", run.scale, 1.0), ("Add", run.shift, 0.0)
         steps = [(op, array) for op, array, nothing in pair if (array != nothing).any()] or [pair[0][:2]]
         for i, (op, array) in enumerate(steps):
-            shaped = array.astype(np.float32).reshape(-1, *(1,) * (made.rank - 2))
+            shaped = array.astype(np.float32).reshape(-1, *(1,) * (value_type.rank - 2))
             operand = rewriter.keep(constant(shaped, self.namer(f"{node.name}_{op.lower()}ed")))
             is_last = i == len(steps) - 1
             name = node.name if is_last else self.namer(f"{node.name}_scaled")
             output = node.output_names[0] if is_last else name
-            step = Node(name, op, (value, operand[0]), output_names=(output,), output_types=(made,), metadata=node.metadata)
+            step = Node(name, op, (value, operand[0]), output_names=(output,), output_types=(value_type,), metadata=node.metadata)
             value = rewriter.keep(step)[0]
         rewriter.replace(node[0], value)
 
@@ -142,15 +142,15 @@ def _step(node: Node, graph: Graph) -> Run | None:
 
 
 def _channels(entry: NodeEntry) -> int | None:
-    """Channels of a float32 image."""
+    """The number of channels of a float32 image."""
     shape = float32_shape(entry)
     return shape[1] if shape is not None and len(shape) > 2 else None
 
 
 def _is_by_channel(array: Array, x: NodeEntry) -> bool:
-    made = x.type
-    assert isinstance(made, TensorType) and made.shape is not None
-    rank = len(made.shape)
+    value_type = x.type
+    assert isinstance(value_type, TensorType) and value_type.shape is not None
+    rank = len(value_type.shape)
     if array.size == 1:
         return array.ndim <= rank
-    return array.ndim in (rank - 1, rank) and array.shape[array.ndim - rank + 1] == made.shape[1] == array.size
+    return array.ndim in (rank - 1, rank) and array.shape[array.ndim - rank + 1] == value_type.shape[1] == array.size

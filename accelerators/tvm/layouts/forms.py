@@ -17,13 +17,13 @@ from graph.types import TensorType
 
 
 class Forms:
-    """Both forms of each value, by the old graph's."""
+    """The plain and the blocked form of each value, by the old graph's value."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.rewriter = Rewriter(graph)
-        """What makes the new graph."""
+        """The rewriter that makes the new graph."""
         self.lanes = lanes
-        """How many channels stand together."""
+        """How many channels stand together in a block."""
         self.blocked: dict[NodeEntry, Value] = {}
         """The values that have a blocked form."""
         self._plain: set[NodeEntry] = set()
@@ -36,12 +36,12 @@ class Forms:
             return
         value = self.settled(entry)
         self._plain.add(entry)
-        name, made = self.name(f"{entry.name}_plain"), TensorType("float32", value.shape)
+        name, value_type = self.name(f"{entry.name}_plain"), TensorType("float32", value.shape)
         if math.prod(value.sizes) == 1 and value.shape[1] % self.lanes == 0:
             shape = self.new_constant(np.array(value.shape, np.int64), f"{name}_shape")
-            node = Node(name, "Reshape", (value.entry, shape), output_names=(name,), output_types=(made,))
+            node = Node(name, "Reshape", (value.entry, shape), output_names=(name,), output_types=(value_type,))
         else:
-            node = move("FromBlocked", name, value.entry, made, entry.node)
+            node = move("FromBlocked", name, value.entry, value_type, entry.node)
         self.rewriter.keep(node)
         self.rewriter.replace(entry, node[0])
 
@@ -53,18 +53,18 @@ class Forms:
         assert shape is not None and len(shape) == 4
         name = self.name(f"{entry.name}_blocked")
         node = move("ToBlocked", name, self.rewriter.value(entry), blocked_type(shape, self.lanes), reader)
-        made = Value(self.rewriter.keep(node)[0], shape)
-        self.blocked[entry] = made
+        value = Value(self.rewriter.keep(node)[0], shape)
+        self.blocked[entry] = value
         self._plain.add(entry)
-        return made
+        return value
 
     def settled(self, entry: NodeEntry) -> Value:
         """A blocked value whose channels stand in their order: a shuffle that was put off is done now."""
         value = self.blocked[entry]
         if value.shuffle > 1:
             more = {"rows": value.shuffle, "channels": value.shape[1]}
-            made = blocked_type(value.shape, self.lanes)
-            node = move("Shuffle", self.name(f"{entry.name}_shuffled"), value.entry, made, entry.node, more)
+            value_type = blocked_type(value.shape, self.lanes)
+            node = move("Shuffle", self.name(f"{entry.name}_shuffled"), value.entry, value_type, entry.node, more)
             value = self.blocked[entry] = Value(self.rewriter.keep(node)[0], value.shape)
         return value
 

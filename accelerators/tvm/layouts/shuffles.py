@@ -15,7 +15,7 @@ class Shuffle:
     """Three nodes that shuffle channels."""
 
     source: NodeEntry
-    """What is shuffled, [N, C, H, W]."""
+    """The value that is shuffled, of shape [N, C, H, W]."""
     rows: int
     """Rows of the matrix that is transposed."""
     nodes: tuple[Node, Node, Node]
@@ -23,17 +23,17 @@ class Shuffle:
 
 
 def find_shuffles(graph: Graph) -> list[Shuffle]:
-    """Those whose inner values nobody else reads. Linear."""
-    found = []
+    """The shuffles whose inner values no other node reads. Linear."""
+    shuffles = []
     for last in graph.nodes:
         turn = last.inputs[0].node if last.op == "Reshape" and last.inputs[0] is not None else None
         first = turn.inputs[0].node if turn is not None and turn.op == "Transpose" and turn.inputs[0] is not None else None
         if turn is None or first is None or first.op != "Reshape" or first.inputs[0] is None:
             continue
-        given, split, made = float32_shape(first.inputs[0]), float32_shape(first[0]), float32_shape(last[0])
-        if given is None or split is None or len(given) != 4 or len(split) != 5 or made != given:
+        given, split, joined = float32_shape(first.inputs[0]), float32_shape(first[0]), float32_shape(last[0])
+        if given is None or split is None or len(given) != 4 or len(split) != 5 or joined != given:
             continue
         inner = is_only_reader(first[0], graph) and is_only_reader(turn[0], graph)
         if inner and tuple(turn.attrs.get("perm", ())) == (0, 2, 1, 3, 4) and (split[0], *split[3:]) == (given[0], *given[2:]):
-            found.append(Shuffle(first.inputs[0], split[1], (first, turn, last)))
-    return found
+            shuffles.append(Shuffle(first.inputs[0], split[1], (first, turn, last)))
+    return shuffles

@@ -26,9 +26,9 @@ class Phases:
     taps: Pair
     """The filter."""
     strides: Pair
-    """How far apart neighbouring places of the image write."""
+    """How far apart neighbouring pixels of the image write."""
     before: Pair
-    """What is cut off above and to the left."""
+    """The rows and columns that are cut off above and to the left."""
     channels: int
     """Output channels of a phase, whole blocks."""
 
@@ -41,25 +41,25 @@ class Phases:
 
     @property
     def outs(self) -> int:
-        """Output channels of all phases."""
+        """The number of output channels of all phases."""
         return self.channels * math.prod(self.strides)
 
     def weights(self, array: Array) -> Array:
         """[C, O, kh, kw] as [phase, O, C, taps down, taps across]."""
         ins, outs, high, wide = array.shape
         (down, across), taps = self.strides, self.window.taps
-        made = np.zeros((down, across, self.channels, ins, *taps), array.dtype)
+        split = np.zeros((down, across, self.channels, ins, *taps), array.dtype)
         for i in range(high):
             for j in range(wide):
                 at = taps[0] - 1 - i // down, taps[1] - 1 - j // across
-                made[i % down, j % across, :outs, :, at[0], at[1]] = array[:, :, i, j].T
-        return made.reshape(self.outs, ins, *taps)
+                split[i % down, j % across, :outs, :, at[0], at[1]] = array[:, :, i, j].T
+        return split.reshape(self.outs, ins, *taps)
 
     def bias(self, array: Array) -> Array:
         """The bias for each phase."""
-        made = np.zeros((math.prod(self.strides), self.channels), array.dtype)
-        made[:, : array.size] = array
-        return made.reshape(-1)
+        spread = np.zeros((math.prod(self.strides), self.channels), array.dtype)
+        spread[:, : array.size] = array
+        return spread.reshape(-1)
 
 
 def _pair(values: list[int]) -> Pair:

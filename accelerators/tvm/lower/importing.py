@@ -51,9 +51,9 @@ def legalize(module: Any, target: Any) -> Any:
         relax.transform.DeadCodeElimination(),
     ]
     with compiling.lock, quiet(), refused("operator lowering"), target:
-        made = tvm().transform.Sequential(passes)(module)
-    _check_lowered(made)
-    return made
+        legal = tvm().transform.Sequential(passes)(module)
+    _check_lowered(legal)
+    return legal
 
 
 def _take(builder: Any, call: Any) -> Any:
@@ -78,18 +78,20 @@ def _check_lowered(module: Any) -> None:
 _LOWERED = frozenset({"relax.call_tir", "relax.call_dps_packed"})
 
 
-def type_difference(found: Any, graph: Graph) -> str | None:
-    """Where the type of TVM's result is not that of the graph's outputs; None if it is."""
+def type_difference(types: Any, graph: Graph) -> str | None:
+    """The difference between the type of TVM's result and those of the graph's outputs, in words; None if there is
+    none.
+    """
     relax = part("relax")
-    fields = list(found.fields) if isinstance(found, relax.TupleType) else [found]
-    for entry, made in zip(graph.outputs, fields, strict=False):
+    fields = list(types.fields) if isinstance(types, relax.TupleType) else [types]
+    for entry, output_type in zip(graph.outputs, fields, strict=False):
         wanted = entry.type
         if not isinstance(wanted, TensorType):
             continue  # nothing is claimed of it
         try:
-            shape = tuple(int(d) for d in made.shape)
+            shape = tuple(int(d) for d in output_type.shape)
         except (AttributeError, TypeError):
             return "TVM does not know the sizes of its result"
-        if shape != wanted.shape or str(made.dtype) != wanted.dtype:
-            return f"TVM makes {made.dtype}{list(shape)} of it instead of {wanted}"
+        if shape != wanted.shape or str(output_type.dtype) != wanted.dtype:
+            return f"TVM makes {output_type.dtype}{list(shape)} of it instead of {wanted}"
     return None if len(fields) >= len(graph.outputs) else "TVM makes fewer outputs of it"

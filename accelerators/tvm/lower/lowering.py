@@ -33,13 +33,13 @@ class Lowered:
     module: Any
     """A Relax function `main` from the body's inputs to a tuple of its outputs, and the kernels that it calls."""
     symbols: Mapping[str, str]
-    """By TVM's name of a kernel, ours."""
+    """Our name of each kernel, by TVM's name."""
     plain: Mapping[str, Any]
-    """By name, the kernels before they were scheduled: what depends on weights alone is computed with them."""
+    """The kernels before they were scheduled, by name: values that depend on weights alone are computed with them."""
     schedules: Mapping[str, str]
-    """By kernel, the name of its schedule."""
+    """The name of each kernel's schedule."""
     packs: Mapping[int, Callable[[Array], Array]]
-    """By input, how a weight is laid out for the kernel."""
+    """How a weight is laid out for the kernel, by the number of the input."""
 
     def kernels(self) -> dict[str, Any]:
         """The scheduled kernels by name."""
@@ -57,10 +57,10 @@ def lower(
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
     infer(body.graph, strict=False, check_declared=True)
     with compiling.lock:
-        with quiet(), refused("kernel"), choosing(choices or {}) as made:
+        with quiet(), refused("kernel"), choosing(choices or {}) as choice_log:
             drafted = draft_kernel(body, machine)
         if drafted is not None and offered is not None:
-            offered.update(made.offered)
+            offered.update(choice_log.offered)
         if drafted is not None:
             return _from_function(body, drafted)
         extension = find(body.ops[0]) if len(body.ops) == 1 else None
@@ -89,8 +89,8 @@ def _from_function(body: Body, drafted: Draft) -> Lowered:
         with builder.dataflow():
             kernel = builder.add_func(nameless(drafted.function), symbol)
             args = [_shaped(builder, *pair) for pair in zip(params, wanted, strict=True)]
-            made = builder.emit(relax.call_tir(kernel, args, outs if len(outs) > 1 else outs[0]))
-            results = [made] if len(outs) == 1 else [relax.TupleGetItem(made, i) for i in range(len(outs))]
+            result = builder.emit(relax.call_tir(kernel, args, outs if len(outs) > 1 else outs[0]))
+            results = [result] if len(outs) == 1 else [relax.TupleGetItem(result, i) for i in range(len(outs))]
             results = [_shaped(builder, value, final) for value, final in zip(results, finals, strict=True)]
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
@@ -120,27 +120,27 @@ def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Dr
 
     te, node = part("te"), body.ops[0]
     with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
-        places = [te.placeholder(shape_of(n[0]), element_of(n[0]), n.name) for n in body.graph.inputs]
-        by_name = {n.name: place for n, place in zip(body.graph.inputs, places, strict=True)}
-        made = extension.compute(*[None if e is None else by_name[e.name] for e in node.inputs], **node.attrs)
-        outs = list(made) if isinstance(made, (list, tuple)) else [made]
+        placeholders = [te.placeholder(shape_of(n[0]), element_of(n[0]), n.name) for n in body.graph.inputs]
+        by_name = {n.name: tensor for n, tensor in zip(body.graph.inputs, placeholders, strict=True)}
+        results = extension.compute(*[None if e is None else by_name[e.name] for e in node.inputs], **node.attrs)
+        outs = list(results) if isinstance(results, (list, tuple)) else [results]
         wrong = _difference(outs, body)
         if wrong is not None:
             raise CompileError(f"extension {extension.domain}.{extension.op} {wrong}")
-        function, name = schedule(te.create_prim_func([*places, *outs]), machine)
+        function, name = schedule(te.create_prim_func([*placeholders, *outs]), machine)
     return Draft(function, name)
 
 
 def _difference(outs: Sequence[Any], body: Body) -> str | None:
-    """What a user's function makes that the op does not; None if it is the op's outputs."""
+    """The difference between the outputs of a user's function and those of the op, in words; None if there is none."""
     if not all(isinstance(out, part("te").Tensor) for out in outs):
         return f"returns {next(type(out).__name__ for out in outs if not isinstance(out, part('te').Tensor))}, not a te.Tensor"
     if len(outs) != len(body.graph.outputs):
         return f"makes {counted(len(outs), 'output')}, and the op has {len(body.graph.outputs)}"
     for out, entry in zip(outs, body.graph.outputs, strict=True):
-        made = TensorType(str(out.dtype), tuple(int(size) for size in out.shape))
-        if made != entry.type:
-            return f"makes {made}, and the op {entry.type}"
+        output_type = TensorType(str(out.dtype), tuple(int(size) for size in out.shape))
+        if output_type != entry.type:
+            return f"makes {output_type}, and the op {entry.type}"
     return None
 
 
@@ -159,22 +159,22 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
         symbol = symbols.get(var.name_hint)
         if symbol is not None:
             with quiet(), refused("scheduling"):
-                made, schedules[symbol] = schedule(legal[var], machine)
+                function, schedules[symbol] = schedule(legal[var], machine)
                 plain[symbol] = carrying(legal[var], narrow)
-                scheduled[var] = made if schedules[symbol] in ACROSS_THREADS else carrying(made, narrow)
+                scheduled[var] = function if schedules[symbol] in ACROSS_THREADS else carrying(function, narrow)
     return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
 
 
 def _called(main: Any) -> list[str]:
     """The kernels in the order of their first calls."""
     var = tvm().ir.GlobalVar
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for block in main.body.blocks:
         for binding in block.bindings:
             for argument in getattr(binding.value, "args", ()):
                 if isinstance(argument, var):
-                    found[argument.name_hint] = None
-    return list(found)
+                    names[argument.name_hint] = None
+    return list(names)
 
 
 def tensor_type(shape: Any, dtype: str) -> Any:

@@ -26,7 +26,7 @@ def carrying(function: Any, holds_bfloat16: bool) -> Any:
     Their operands get names, so that they are computed once; but TVM's pass that makes whole numbers of bfloat16 does not look
     into such names, and where there are any the operands are written out again."""
     tirx = part("tirx")
-    tvm()  # which finds its library before tvm_ffi is asked
+    tvm()  # this import finds TVM's library before tvm_ffi is asked
     changed = importlib.import_module("tvm_ffi").structural_map
 
     def chosen(largest: bool) -> Callable[[Any], Any]:
@@ -54,16 +54,16 @@ def sign(builder: Any, call: Any) -> Any:
     """The Relax call of a sign as a kernel."""
     tirx = part("tirx")
 
-    def made(x: Any) -> Any:
+    def computed(x: Any) -> Any:
         zero, one = tirx.const(0, x.dtype), tirx.const(1, x.dtype)
 
-        def at(*place: Any) -> Any:
-            low = tirx.Select(x(*place) < zero, zero - one, tirx.Select(x(*place).equal(zero), zero, x(*place)))
-            return tirx.Select(x(*place) > zero, one, low)
+        def at(*indices: Any) -> Any:
+            low = tirx.Select(x(*indices) < zero, zero - one, tirx.Select(x(*indices).equal(zero), zero, x(*indices)))
+            return tirx.Select(x(*indices) > zero, one, low)
 
         return part("te").compute(x.shape, at, name="sign")
 
-    return builder.call_te(made, call.args[0])
+    return builder.call_te(computed, call.args[0])
 
 
 def cast(builder: Any, call: Any) -> Any:
@@ -72,9 +72,9 @@ def cast(builder: Any, call: Any) -> Any:
 
     def truth(x: Any) -> Any:
         yes, no = tirx.const(1, "bool"), tirx.const(0, "bool")
-        return part("te").compute(x.shape, lambda *place: tirx.Select(x(*place).equal(tirx.const(0, x.dtype)), no, yes))
+        return part("te").compute(x.shape, lambda *indices: tirx.Select(x(*indices).equal(tirx.const(0, x.dtype)), no, yes))
 
-    def made(x: Any) -> Any:
+    def computed(x: Any) -> Any:
         return truth(x) if str(dtype) == "bool" and str(x.dtype) in FLOATS else part("topi").cast(x, dtype)
 
-    return builder.call_te(made, call.args[0])
+    return builder.call_te(computed, call.args[0])

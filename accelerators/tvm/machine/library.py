@@ -48,7 +48,7 @@ def part(name: str) -> Any:
 
 @cache
 def why_no_compiler() -> str | None:
-    """None where TVM compiles; elsewhere, why it does not: models that were compiled before run all the same."""
+    """Why TVM does not compile here, though models that were compiled before run all the same; None where it compiles."""
     if package_folder() is None or not has_backend("tvm_compiler"):
         return f"TVM's compiler is not installed here, only its runtime: pip install {PACKAGE}"
     return None

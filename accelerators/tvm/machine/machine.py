@@ -1,4 +1,4 @@
-"""What the kernels are compiled for: the host's own instruction set, or a GPU architecture."""
+"""The machine that kernels are compiled for: the host's own instruction set, or a GPU architecture."""
 
 from __future__ import annotations
 
@@ -31,31 +31,33 @@ class Machine:
     """How many vector registers there are."""
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
-        """How many threads share so much work: one where it is less than what is worth waking the others for."""
+        """The number of threads that share this much work: one, where it is too little to wake the others for."""
         return self.threads if amount >= least else 1
 
     @property
     def target(self) -> Any:
-        """TVM's own description of it."""
+        """TVM's own description of the machine."""
         return _target(self)
 
     def identity(self) -> dict[str, str]:
-        """What code for it was made for: the host's instruction set, and its number of threads or the GPU's architecture."""
+        """The properties that code for it depends on: the host's instruction set, and its number of threads or the
+        GPU's architecture.
+        """
         host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
         return {**host, "threads": str(self.threads)} if self.kind == "cpu" else {**host, "gpu": self.arch}
 
 
 @cache
 def _target(machine: Machine) -> Any:
-    made = tvm().target.Target
+    make_target = tvm().target.Target
     host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1}
     if machine.kind == "cpu":
-        return made({**host, "mcpu": machine.arch, "num-cores": machine.threads})
-    return made(
+        return make_target({**host, "mcpu": machine.arch, "num-cores": machine.threads})
+    return make_target(
         {"kind": "cuda", "arch": machine.arch, "max_threads_per_block": 1024, "thread_warp_size": 32,
          "max_shared_memory_per_block": 49152},
-        host=made(host),
-    )  # fmt: skip
+        host=make_target(host),
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What TVM prints, warns and raises, made fit for a user's eyes."""
+"""Makes the output, warnings and errors of TVM fit for a user's eyes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from accelerators.errors import CompileError
 from graph.errors import PartitaError
 
 Failure = Exception
-"""What TVM raises is any exception at all."""
+"""The exceptions that TVM raises, which may be any at all."""
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """What TVM prints and warns is not for the user's screen."""
+    """A context in which TVM's output and warnings do not reach the user's screen."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

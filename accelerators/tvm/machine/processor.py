@@ -15,14 +15,14 @@ _NAMES = {
     "amx_bf16": "amx-bf16", "avx512_bf16": "avx512bf16", "avx512_bitalg": "avx512bitalg", "avx512_fp16": "avx512fp16",
     "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_vpopcntdq": "avx512vpopcntdq",
     "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "asimdrdm": "rdm", "atomics": "lse",
-}  # fmt: skip
+}
 """Linux's names of extensions that have another name in LLVM."""
 
 _SAME = frozenset(
     "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
     "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf sve sve2 i8mm bf16 fp16".split()
 )
-"""Those that have the same. What is in neither list, kernels do not use."""
+"""Other processors that have the same instructions. Kernels use no instructions that are in neither list."""
 
 
 @cache

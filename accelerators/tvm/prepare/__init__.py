@@ -1,1 +1,1 @@
-"""What happens to a subgraph before it is asked about: constants worked out, ops taken apart."""
+"""Prepares a subgraph before it is asked about: constants are worked out, and ops are taken apart."""

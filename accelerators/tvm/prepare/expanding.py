@@ -32,7 +32,7 @@ def has_function(node: Node, graph: Graph) -> bool:
 
 
 def expanded(node: Node, graph: Graph) -> Node | None:
-    """A call of the op's body in the place of the node; None if there is none for this opset and these inputs."""
+    """A call of the op's body that replaces the node; None if there is no body for this opset and these inputs."""
     if not all(node.output_names):
         return None
     body = own_parts(node, graph)
@@ -41,8 +41,8 @@ def expanded(node: Node, graph: Graph) -> Node | None:
         body, read = _onnx_body(node, graph)
     if body is None:
         return None
-    place = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
-    inputs = tuple(place[name] for name in read)
+    by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
+    inputs = tuple(by_name[name] for name in read)
     return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node))
 
 
@@ -54,10 +54,10 @@ def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
     if function is None:
         return None, []
     try:
-        made = load_onnx(_model(node, graph, function))
+        loaded = load_onnx(_model(node, graph, function))
     except PartitaError:
         return None, []
-    call = next(inner for inner in made.nodes if inner.is_op)
+    call = next(inner for inner in loaded.nodes if inner.is_op)
     if call.subgraph is None or any(entry is None for entry in call.inputs):
         return None, []
     return call.subgraph, [entry.name for entry in call.inputs if entry is not None]
@@ -94,7 +94,7 @@ def _function(node: Node, graph: Graph) -> Any:
 
     version = graph.opsets.get(node.domain, 1)
     schema = _schema(str(node.op), node.domain, version)
-    made = onnx.FunctionProto()
+    function = onnx.FunctionProto()
     if schema.has_function:
         known = [v for v in schema.function_opset_versions if v <= version]
         text = schema.get_function_with_opset_version(max(known)) if known else b""
@@ -105,8 +105,8 @@ def _function(node: Node, graph: Graph) -> Any:
         text = schema.get_context_dependent_function_with_opset_version(max(known), proto, types) if known else b""
     if not text:
         return None
-    made.ParseFromString(text)
-    return made if _same_meaning(made, graph) else None
+    function.ParseFromString(text)
+    return function if _same_meaning(function, graph) else None
 
 
 def _same_meaning(function: Any, graph: Graph) -> bool:
@@ -134,7 +134,7 @@ _STABLE = {
     "ReduceMax": 18, "ReduceMin": 18, "ReduceSumSquare": 18, "ReduceL1": 18, "ReduceL2": 18, "ReduceLogSum": 18,
     "ReduceLogSumExp": 18, "ReduceProd": 18, "Split": 18, "Slice": 10, "Resize": 19, "BatchNormalization": 15, "Scan": 9,
     "Upsample": 99, "Dropout": 12,
-}  # fmt: skip
+}
 """The version since which an op means the same."""
 
 
@@ -154,9 +154,9 @@ def _model(node: Node, graph: Graph, function: Any) -> Any:
     _drop_unused(function, proto)
     inputs = [h.make_value_info(f"x{i}", _type(e)) for i, e in enumerate(node.inputs) if e is not None]
     outputs = [h.make_value_info(f"y{i}", onnx.TypeProto()) for i in range(len(node.output_names))]
-    made = h.make_graph([proto], "expanded", inputs, outputs)
+    model_graph = h.make_graph([proto], "expanded", inputs, outputs)
     opsets = [h.make_opsetid("", version), h.make_opsetid(domain, 1)]
-    return h.make_model(made, functions=[function], opset_imports=opsets)
+    return h.make_model(model_graph, functions=[function], opset_imports=opsets)
 
 
 def _drop_unused(function: Any, proto: Any) -> None:
@@ -177,21 +177,21 @@ def _node(node: Node, graph: Graph) -> Any:
 
     from graph.writers.onnx.model import to_model
 
-    made = to_model(alone(node, graph, constants=False)).graph.node[-1]
-    given = {attribute.name for attribute in made.attribute}
+    proto = to_model(alone(node, graph, constants=False)).graph.node[-1]
+    given = {attribute.name for attribute in proto.attribute}
     for key, value in defaults(str(node.op), node.domain, graph.opsets.get(node.domain, 1)).items():
         if key not in given and isinstance(value, (int, float, str, list)):
-            made.attribute.append(h.make_attribute(key, value))
-    del made.input[:], made.output[:]
-    made.input.extend("" if e is None else f"x{i}" for i, e in enumerate(node.inputs))
-    made.output.extend(f"y{i}" for i in range(len(node.output_names)))
-    return made
+            proto.attribute.append(h.make_attribute(key, value))
+    del proto.input[:], proto.output[:]
+    proto.input.extend("" if e is None else f"x{i}" for i, e in enumerate(node.inputs))
+    proto.output.extend(f"y{i}" for i in range(len(node.output_names)))
+    return proto
 
 
 def _type(entry: Any) -> Any:
     import onnx
 
-    made = onnx.TypeProto()
+    proto = onnx.TypeProto()
     if entry is not None:
-        write_type(made, entry.type)
-    return made
+        write_type(proto, entry.type)
+    return proto

@@ -27,8 +27,8 @@ _SCATTERED = frozenset(("ScatterElements", "ScatterND"))
 
 def is_half(entry: object) -> bool:
     """Does the value hold half-precision numbers?"""
-    made = getattr(entry, "type", None)
-    return isinstance(made, TensorType) and made.dtype in HALVES
+    value_type = getattr(entry, "type", None)
+    return isinstance(value_type, TensorType) and value_type.dtype in HALVES
 
 
 def is_widened(node: Node) -> bool:

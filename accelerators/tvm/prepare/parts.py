@@ -1,4 +1,4 @@
-"""Ops that we take apart ourselves: ONNX has no body for them, or one that loses digits.
+"""Takes ops apart that TVM has only the parts of: ONNX has no body for them, or one that loses digits.
 
 ONNX's own bodies of the norms subtract the mean's square from the mean of squares: where the mean is large beside the deviation
 nothing is left of the difference, or less than nothing. Here the mean is subtracted first."""
@@ -19,7 +19,7 @@ from graph.node import Node, NodeEntry
 from graph.types import TensorType, numpy_dtype
 
 TAPS = 8
-"""A resize whose results see more places than this along one dimension is left to others."""
+"""A resize whose results see more positions than this along one dimension is left to others."""
 
 SINGLE = 1
 """ONNX's number for float32."""
@@ -38,7 +38,7 @@ def has_own_parts(node: Node) -> bool:
 
 
 class _Parts:
-    """A body being written."""
+    """A body that is being written."""
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self.node = node
@@ -48,7 +48,7 @@ class _Parts:
         self.read: list[Node] = []
 
     def input(self, i: int) -> NodeEntry | None:
-        """The input, which is one of the body's from here on; None if it is absent."""
+        """The body's input for the node's input of this number; None if it is absent."""
         node = self.inputs.get(i)
         if node is not None and node not in self.read:
             self.read.append(node)
@@ -70,7 +70,7 @@ class _Parts:
         return self.op(name, x, self.numbers(axes), keepdims=keepdims)
 
     def centred(self, x: NodeEntry, axes: Sequence[int]) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
-        """What is left without the mean, its mean square, and the mean."""
+        """The value without its mean, the mean square of that, and the mean."""
         mean = self.mean(x, axes)
         rest = self.op("Sub", x, mean)
         return rest, self.mean(self.op("Mul", rest, rest), axes), mean
@@ -80,8 +80,8 @@ class _Parts:
 
 
 def _type(entry: NodeEntry | None) -> TensorType | None:
-    made = entry.type if entry is not None else None
-    return made if isinstance(made, TensorType) else None
+    value_type = entry.type if entry is not None else None
+    return value_type if isinstance(value_type, TensorType) else None
 
 
 def onnx_type(dtype: str) -> int:
@@ -100,10 +100,10 @@ def _in_single_precision(parts: _Parts) -> Graph:
     node = parts.node
     given = [parts.input(i) for i in range(len(node.inputs))]
     wide = [parts.op("Cast", x, to=SINGLE) if x is not None and is_half(x) else x for x in given]
-    made = op(str(node.op), *wide, opset=parts.version, n_outputs=len(node.output_names), **node.attrs)
+    result = op(str(node.op), *wide, opset=parts.version, n_outputs=len(node.output_names), **node.attrs)
     half = [is_half(entry) for entry in node.outputs]
-    to = onnx_type(next(made.dtype for made in map(_type, node.inputs) if made is not None and _is_half(made.dtype)))
-    return parts.done(*[parts.op("Cast", e, to=to) if short else e for e, short in zip(made.outputs, half, strict=True)])
+    to = onnx_type(next(result.dtype for result in map(_type, node.inputs) if result is not None and _is_half(result.dtype)))
+    return parts.done(*[parts.op("Cast", e, to=to) if short else e for e, short in zip(result.outputs, half, strict=True)])
 
 
 def _widened(parts: _Parts, dtype: str) -> NodeEntry:
@@ -114,17 +114,17 @@ def _widened(parts: _Parts, dtype: str) -> NodeEntry:
 
 
 def _layer(parts: _Parts) -> Graph | None:
-    node, made = parts.node, _type(parts.node.inputs[0])
-    if made is None or made.rank is None or int(node.attrs.get("stash_type", SINGLE)) != SINGLE:
+    node, data_type = parts.node, _type(parts.node.inputs[0])
+    if data_type is None or data_type.rank is None or int(node.attrs.get("stash_type", SINGLE)) != SINGLE:
         return None
-    axes = range(int(node.attrs.get("axis", -1)) % made.rank, made.rank)
-    wide = _widened(parts, made.dtype)
+    axes = range(int(node.attrs.get("axis", -1)) % data_type.rank, data_type.rank)
+    wide = _widened(parts, data_type.dtype)
     rest, square, mean = parts.centred(wide, axes)
-    dtype = "float32" if _is_half(made.dtype) else made.dtype
+    dtype = "float32" if _is_half(data_type.dtype) else data_type.dtype
     epsilon = parts.numbers(node.attrs.get("epsilon", 1e-5), dtype)
     inverse = parts.op("Reciprocal", parts.op("Sqrt", parts.op("Add", square, epsilon)))
     y = parts.op("Mul", rest, inverse)
-    y = parts.op("CastLike", y, parts.input(0)) if _is_half(made.dtype) else y  # type: ignore[arg-type]
+    y = parts.op("CastLike", y, parts.input(0)) if _is_half(data_type.dtype) else y  # type: ignore[arg-type]
     scale, bias = parts.input(1), parts.input(2)
     y = y if scale is None else parts.op("Mul", y, scale)
     y = y if bias is None else parts.op("Add", y, bias)
@@ -133,18 +133,19 @@ def _layer(parts: _Parts) -> Graph | None:
 
 
 def _group(parts: _Parts) -> Graph | None:
-    node, made = parts.node, _type(parts.node.inputs[0])
+    node, data_type = parts.node, _type(parts.node.inputs[0])
     scale, bias = parts.input(1), parts.input(2)
-    if made is None or made.rank is None or scale is None or bias is None or int(node.attrs.get("stash_type", SINGLE)) != SINGLE:
+    stash_type = int(node.attrs.get("stash_type", SINGLE))
+    if data_type is None or data_type.rank is None or scale is None or bias is None or stash_type != SINGLE:
         return None
-    x = _widened(parts, made.dtype)
-    dtype = "float32" if _is_half(made.dtype) else made.dtype
+    x = _widened(parts, data_type.dtype)
+    dtype = "float32" if _is_half(data_type.dtype) else data_type.dtype
     groups = int(node.attrs["num_groups"])
     rest, square, _ = parts.centred(parts.op("Reshape", x, parts.numbers([0, groups, -1])), [2])
     epsilon = parts.numbers(node.attrs.get("epsilon", 1e-5), dtype)
     y = parts.op("Div", rest, parts.op("Sqrt", parts.op("Add", square, epsilon)))
-    y = parts.op("CastLike", y, scale) if _is_half(made.dtype) else y
-    whole, column = parts.op("Shape", x), parts.numbers([-1, *[1] * (made.rank - 2)])
+    y = parts.op("CastLike", y, scale) if _is_half(data_type.dtype) else y
+    whole, column = parts.op("Shape", x), parts.numbers([-1, *[1] * (data_type.rank - 2)])
     if parts.version < 21:
         column = parts.numbers([-1, 1])
     else:
@@ -155,20 +156,20 @@ def _group(parts: _Parts) -> Graph | None:
 
 
 def _mean_variance(parts: _Parts) -> Graph | None:
-    made, x = _type(parts.node.inputs[0]), parts.input(0)
-    if made is None or x is None or is_half(x):
+    data_type, x = _type(parts.node.inputs[0]), parts.input(0)
+    if data_type is None or x is None or is_half(x):
         return None
     rest, square, _ = parts.centred(x, parts.node.attrs.get("axes", (0, 2, 3)))
-    return parts.done(parts.op("Div", rest, parts.op("Add", parts.op("Sqrt", square), parts.numbers(1e-9, made.dtype))))
+    return parts.done(parts.op("Div", rest, parts.op("Add", parts.op("Sqrt", square), parts.numbers(1e-9, data_type.dtype))))
 
 
 def _resize(parts: _Parts) -> Graph | None:
     """One dimension after the other: each result the sum of what it sees, times its shares."""
-    made, y = _type(parts.node.inputs[0]), parts.input(0)
+    data_type, y = _type(parts.node.inputs[0]), parts.input(0)
     nearest = parts.node.attrs.get("mode", "nearest") == "nearest"
-    if made is None or made.rank is None or y is None or not (nearest or made.dtype in ("float32", "float64")):
+    if data_type is None or data_type.rank is None or y is None or not (nearest or data_type.dtype in ("float32", "float64")):
         return None
-    for axis in range(made.rank):
+    for axis in range(data_type.rank):
         shares = matrix(parts.node, parts.graph, axis)
         if shares is None:
             return None
@@ -176,13 +177,16 @@ def _resize(parts: _Parts) -> Graph | None:
             taps = np.argsort(shares == 0, axis=1, kind="stable")[:, : int(np.count_nonzero(shares, axis=1).max())]
             if taps.shape[1] > TAPS:
                 return None
-            y = _mixed(parts, y, made.rank - axis, taps, np.take_along_axis(shares, taps, 1).astype(numpy_dtype(made.dtype)))
+            shares = np.take_along_axis(shares, taps, 1).astype(numpy_dtype(data_type.dtype))
+            y = _mixed(parts, y, data_type.rank - axis, taps, shares)
     return parts.done(y if y.node.is_op else parts.op("Identity", y))
 
 
-def _mixed(parts: _Parts, x: NodeEntry, dims: int, places: np.ndarray, shares: np.ndarray) -> NodeEntry:
-    """What each result sees along the first of the last dimensions; one place alone is taken as it is."""
-    seen = [parts.op("Gather", x, parts.numbers(column), axis=-dims) for column in places.T]
+def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares: np.ndarray) -> NodeEntry:
+    """The mixture of the positions that each result reads along the first of the last `dims` dimensions; a single
+    position is taken as it is.
+    """
+    seen = [parts.op("Gather", x, parts.numbers(column), axis=-dims) for column in positions.T]
     if len(seen) == 1 and (shares == 1).all():
         return seen[0]
     along = [-1, *[1] * (dims - 1)]
@@ -205,15 +209,15 @@ def _unreduced(parts: _Parts) -> Graph | None:
 def _top(parts: _Parts) -> Graph | None:
     """The largest or smallest numbers, sorted in double precision: there is room above infinity for what is no number, which
     TVM's sort takes for equal to anything. Narrow whole numbers, which it does not take, are widened."""
-    made, x, count = _type(parts.node.inputs[0]), parts.input(0), parts.input(1)
-    if made is None or x is None or count is None or parts.version < 10:
+    data_type, x, count = _type(parts.node.inputs[0]), parts.input(0), parts.input(1)
+    if data_type is None or x is None or count is None or parts.version < 10:
         return None
-    sorted_as = _SORTED.get(made.dtype)
+    sorted_as = _SORTED.get(data_type.dtype)
     if sorted_as is None:
         return None
     wide = parts.op("Cast", x, to=onnx_type(sorted_as))
     if sorted_as == "float64":
-        single = parts.op("Cast", x, to=SINGLE) if _is_half(made.dtype) else x
+        single = parts.op("Cast", x, to=SINGLE) if _is_half(data_type.dtype) else x
         nan = parts.op("IsNaN", single)
         finite = parts.op("Min", wide, parts.numbers(1e300, np.float64))
         wide = parts.op("Where", nan, parts.numbers(np.inf, np.float64), finite)
@@ -224,33 +228,33 @@ def _top(parts: _Parts) -> Graph | None:
 
 _SORTED = {
     "float16": "float64", "bfloat16": "float64", "float32": "float64", "int16": "int32", "uint16": "int32", "uint32": "int64",
-}  # fmt: skip
-"""By element type, in which other one it is sorted."""
+}
+"""For each element type, the other type in which it is sorted."""
 
 
 def _hardmax(parts: _Parts) -> Graph | None:
     """Along another dimension than the last: moved there and back."""
-    made, x = _type(parts.node.inputs[0]), parts.input(0)
-    if made is None or not made.rank or x is None or parts.version < 13:
+    data_type, x = _type(parts.node.inputs[0]), parts.input(0)
+    if data_type is None or not data_type.rank or x is None or parts.version < 13:
         return None
-    turned = list(range(made.rank))
-    axis = int(parts.node.attrs.get("axis", -1)) % made.rank
+    turned = list(range(data_type.rank))
+    axis = int(parts.node.attrs.get("axis", -1)) % data_type.rank
     turned[axis], turned[-1] = turned[-1], turned[axis]
     return parts.done(parts.op("Transpose", parts.op("Hardmax", parts.op("Transpose", x, perm=turned), axis=-1), perm=turned))
 
 
 def _largest_of_all(parts: _Parts) -> Graph | None:
     """GlobalMaxPool as a reduction."""
-    made, x = _type(parts.node.inputs[0]), parts.input(0)
-    if made is None or made.rank is None or x is None:
+    data_type, x = _type(parts.node.inputs[0]), parts.input(0)
+    if data_type is None or data_type.rank is None or x is None:
         return None
-    return parts.done(parts.reduced("ReduceMax", x, range(2, made.rank)))
+    return parts.done(parts.reduced("ReduceMax", x, range(2, data_type.rank)))
 
 
 def _log_of_sum(parts: _Parts) -> Graph | None:
     """ReduceLogSumExp: the largest number is subtracted first, unless it is infinite; whole numbers by way of doubles."""
-    node, made, x = parts.node, _type(parts.node.inputs[0]), parts.input(0)
-    if made is None or not made.rank or x is None or 0 in (made.shape or ()) or is_half(x):
+    node, data_type, x = parts.node, _type(parts.node.inputs[0]), parts.input(0)
+    if data_type is None or not data_type.rank or x is None or 0 in (data_type.shape or ()) or is_half(x):
         return None
     if reduces_nothing(node):
         return parts.done(parts.op("Identity", x))
@@ -258,9 +262,9 @@ def _log_of_sum(parts: _Parts) -> Graph | None:
     if given is not None and given.node.value is None:
         return None
     axes = node.attrs.get("axes") if given is None else given.node.value.tolist()  # type: ignore[union-attr]
-    axes = axes or list(range(made.rank))
-    dtype = made.dtype if "float" in made.dtype else "float64"
-    x = x if dtype == made.dtype else parts.op("Cast", x, to=onnx_type(dtype))
+    axes = axes or list(range(data_type.rank))
+    dtype = data_type.dtype if "float" in data_type.dtype else "float64"
+    x = x if dtype == data_type.dtype else parts.op("Cast", x, to=onnx_type(dtype))
     top = parts.reduced("ReduceMax", x, axes)
     # IsInf is younger than this op.
     finite = parts.op("Less", parts.op("Abs", top), parts.numbers(np.inf, dtype))
@@ -268,7 +272,7 @@ def _log_of_sum(parts: _Parts) -> Graph | None:
     keep = int(node.attrs.get("keepdims", 1))
     total = parts.reduced("ReduceSum", parts.op("Exp", parts.op("Sub", x, top)), axes, keep)
     y = parts.op("Add", parts.op("Log", total), parts.reduced("ReduceMax", top, axes, keep))
-    return parts.done(y if dtype == made.dtype else parts.op("Cast", y, to=onnx_type(made.dtype)))
+    return parts.done(y if dtype == data_type.dtype else parts.op("Cast", y, to=onnx_type(data_type.dtype)))
 
 
 _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
@@ -276,4 +280,4 @@ _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
     "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
     "ReduceLogSumExp": _log_of_sum,
     **dict.fromkeys(UNREDUCED, _unreduced),
-}  # fmt: skip
+}

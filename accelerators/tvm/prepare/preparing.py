@@ -1,5 +1,6 @@
-"""What happens to a subgraph before it is asked about or compiled: shapes and constants are worked out, norms folded, and ops
-that TVM has only the parts of are taken apart."""
+"""Prepares a subgraph before it is asked about or compiled: shapes and constants are worked out, norms are folded, and
+ops that TVM has only the parts of are taken apart.
+"""
 
 from __future__ import annotations
 
@@ -29,54 +30,55 @@ Supports = Callable[[Node, Graph], "bool | str"]
 
 def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
     """The graph without calls, then with what its constants and shapes settle settled, step by step."""
-    made = inline_calls(graph)
-    yield made
-    made = hold_weights(_empties_known(made))
-    yield made
-    made = yield from _settling(made)
-    named = name_implied(made)
-    if named is not made:
+    current = inline_calls(graph)
+    yield current
+    current = hold_weights(_empties_known(current))
+    yield current
+    current = yield from _settling(current)
+    named = name_implied(current)
+    if named is not current:
         yield named
-        made = yield from _settling(named)
+        current = yield from _settling(named)
     for _ in range(DEEPEST):
-        taken = _taken_apart(made, supports)
-        if taken is made:
+        taken = _taken_apart(current, supports)
+        if taken is current:
             return
         yield taken
-        made = yield from _settling(taken)
+        current = yield from _settling(taken)
 
 
 def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
-    made = _typed(graph)
-    yield made
+    current = _typed(graph)
+    yield current
     for name in PASSES:
-        made = apply_pass(made, name, verify=False)
-        yield made
-    made = _typed(made)
-    yield made
-    return made
+        current = apply_pass(current, name, verify=False)
+        yield current
+    current = _typed(current)
+    yield current
+    return current
 
 
 def _settled(graph: Graph) -> Graph:
-    *_, made = _settling(graph)
-    return made
+    *_, settled = _settling(graph)
+    return settled
 
 
 def _typed(graph: Graph) -> Graph:
-    """The graph with the types that follow; as it is where all sizes are known already."""
-    if all(isinstance(made, TensorType) and made.is_static for node in graph.nodes for made in node.output_types):
+    """The graph with the types that can be inferred; the graph itself where all sizes are known already."""
+    types = (value_type for node in graph.nodes for value_type in node.output_types)
+    if all(isinstance(value_type, TensorType) and value_type.is_static for value_type in types):
         return graph
     return apply_pass(graph, "InferShape", verify=False, strict=False)
 
 
 def _empties_known(graph: Graph) -> Graph:
-    """What has no elements has a known value: readers of such an input read a constant."""
+    """The graph with a constant for each input without elements, because the value of such an input is known."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rewriter.keep(node)
-        made = node.output_types[0] if node.is_variable else None
-        if isinstance(made, TensorType) and made.is_static and made.shape is not None and 0 in made.shape:
-            empty = np.empty(tuple(int(d or 0) for d in made.shape), numpy_dtype(made.dtype))
+        value_type = node.output_types[0] if node.is_variable else None
+        if isinstance(value_type, TensorType) and value_type.is_static and value_type.shape is not None and 0 in value_type.shape:
+            empty = np.empty(tuple(int(d or 0) for d in value_type.shape), numpy_dtype(value_type.dtype))
             rewriter.replace(node[0], constant(empty, f"{node.name}_empty")[0])
 
     return rewrite(graph, visit)
@@ -86,12 +88,12 @@ def _taken_apart(graph: Graph, supports: Supports) -> Graph:
     """Each op that is not supported, but whose parts all are, as its parts."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = rewriter.rebuilt(node)
+        rebuilt = rewriter.rebuilt(node)
         if node.is_op and has_function(node, graph) and supports(node, graph) is not True:
-            parts = expanded(made, graph)
+            parts = expanded(rebuilt, graph)
             if parts is not None and _all_supported(node, graph, supports, DEEPEST):
-                made = parts
-        rewriter.keep(node, made)
+                rebuilt = parts
+        rewriter.keep(node, rebuilt)
 
     return inline_calls(rewrite(graph, visit), is_expanded)
 

@@ -1,7 +1,9 @@
-"""How a resize mixes the places of an image: for each row and column of the result the two it reads, and their shares.
+"""How a resize mixes the positions of an image: for each row and column of the result the two it reads, and their
+shares.
 
-What each mode of ONNX's means is asked of the op's own meaning in numpy: a resize is linear along each dimension, so resizing
-the unit vectors gives its matrix."""
+The meaning of each of ONNX's modes comes from the op's own meaning in numpy: a resize is linear along each dimension,
+so resizing the unit vectors gives its matrix.
+"""
 
 from __future__ import annotations
 
@@ -18,37 +20,41 @@ LARGEST = 30_000_000
 """Numbers that finding a matrix may take."""
 
 
-def mixtures(node: Node, graph: Graph, sizes: tuple[int, ...], made: tuple[int, ...]) -> list[tuple[Array, Array]] | None:
-    """For each dimension (places [made, 2], shares [made, 2]); None for what mixes more places, shrinks, or is cropped."""
+def mixtures(node: Node, graph: Graph, sizes: tuple[int, ...], new_sizes: tuple[int, ...]) -> list[tuple[Array, Array]] | None:
+    """For each dimension (positions [made, 2], shares [made, 2]); None for a resize that mixes more positions, shrinks
+    the image, or crops it.
+    """
     attributes = node.attrs
     if attributes.get("axes") is not None or attributes.get("antialias", 0) or attributes.get("mode", "nearest") == "cubic":
         return None
-    if any(m < n for n, m in zip(sizes, made)):
+    if any(m < n for n, m in zip(sizes, new_sizes)):
         return None
-    found = []
+    by_axis = []
     for axis in (2, 3):
         shares = matrix(node, graph, axis)
         if shares is None or (np.count_nonzero(shares, axis=1) > 2).any():
             return None
-        places = np.sort(np.argsort(-np.abs(shares), axis=1, kind="stable")[:, :2], axis=1)
-        if places.shape[1] == 1:
-            places = np.repeat(places, 2, axis=1)
+        positions = np.sort(np.argsort(-np.abs(shares), axis=1, kind="stable")[:, :2], axis=1)
+        if positions.shape[1] == 1:
+            positions = np.repeat(positions, 2, axis=1)
             shares = np.stack([shares[:, 0], np.zeros(len(shares))], 1)
         else:
-            shares = np.take_along_axis(shares, places, 1)
-        found.append((places.astype(np.int32), shares.astype(np.float32)))
-    return found
+            shares = np.take_along_axis(shares, positions, 1)
+        by_axis.append((positions.astype(np.int32), shares.astype(np.float32)))
+    return by_axis
 
 
 def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
-    """[places made, places read] of one dimension; None where it depends on other dimensions, or the values are not known."""
-    made = node.inputs[0].type if node.inputs[0] is not None else None
+    """The matrix [positions made, positions read] of one dimension; None where it depends on other dimensions or on
+    unknown values.
+    """
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
     cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-    if not isinstance(made, TensorType) or made.shape is None or not made.is_static or cropped or not stretched:
+    if not isinstance(data_type, TensorType) or data_type.shape is None or not data_type.is_static or cropped or not stretched:
         return None
-    count, axes = int(made.shape[axis] or 0), node.attrs.get("axes")
-    chosen = list(range(len(made.shape))) if axes is None else [place % len(made.shape) for place in axes]
+    count, axes = int(data_type.shape[axis] or 0), node.attrs.get("axes")
+    chosen = list(range(len(data_type.shape))) if axes is None else [position % len(data_type.shape) for position in axes]
     wanted = node.output_types[0]
     if not isinstance(wanted, TensorType) or wanted.shape is None:
         return None
@@ -72,5 +78,5 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
 
 
 def _kept(value: Array | None, count: int) -> float:
-    """What a dimension's scale, or size, is where it stays."""
+    """The scale, or the size, of a dimension that stays as it is."""
     return count if value is not None and value.dtype.kind == "i" else 1

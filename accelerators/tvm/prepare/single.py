@@ -9,16 +9,16 @@ from graph.node import Node, NodeEntry
 
 def alone(node: Node, graph: Graph, *, constants: bool = True) -> Graph:
     """The node between inputs of its inputs' types; constants stay what they are, or become inputs too."""
-    made: dict[NodeEntry, NodeEntry] = {}
+    variables: dict[NodeEntry, NodeEntry] = {}
     for entry in node.reads:
-        if entry not in made and not (constants and entry.node.value is not None):
-            made[entry] = variable(f"x{len(made)}", type=entry.type)[0]
+        if entry not in variables and not (constants and entry.node.value is not None):
+            variables[entry] = variable(f"x{len(variables)}", type=entry.type)[0]
     inner = node.evolve(
-        inputs=tuple(None if e is None else made.get(e, e) for e in node.inputs),
-        captures=tuple(made.get(e, e) for e in node.captures),
+        inputs=tuple(None if e is None else variables.get(e, e) for e in node.inputs),
+        captures=tuple(variables.get(e, e) for e in node.captures),
         after=(),
         affinity=None,
     )
-    inputs = [entry.node for entry in made.values()]
+    inputs = [entry.node for entry in variables.values()]
     outputs = [entry for entry in inner.outputs if entry.name]
     return Graph(outputs, inputs, "one", graph.opsets, nodes=[inner])

@@ -1,1 +1,1 @@
-"""Which ops the TVM devices run: rules, then trials, in a child process where asked."""
+"""Decides which ops the TVM devices run: by rules first, then by trials, in a child process where that is asked for."""

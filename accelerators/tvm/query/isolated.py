@@ -21,7 +21,7 @@ from graph.readers.onnx import load_onnx
 
 
 def main() -> None:
-    """Serve until the input ends. What TVM prints goes to the error stream, so that answers stay readable."""
+    """Serve until the input ends. TVM's own output goes to the error stream, so that answers stay readable."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     tvm()
@@ -31,17 +31,17 @@ def main() -> None:
 
 
 def _tried(request: dict[str, object]) -> str | None:
-    """None if the body can be compiled, or TVM takes the op, else why not."""
+    """Why the body cannot be compiled, or why TVM does not take the op; None if it can."""
     text, machine = str(request["model"]), request["machine"]
     assert isinstance(machine, dict)
     graph = load_onnx(base64.b64decode(text))
-    made = Machine(**machine)
+    target_machine = Machine(**machine)
     if "key" not in request:
-        answer = import_trial(graph, made)
+        answer = import_trial(graph, target_machine)
         return None if answer is True else str(answer)
     body = Body(graph, len(graph.inputs), (), str(request["key"]), str(request["kind"]))
     try:
-        compile_kernels(lower(body, made).kernels(), made.target)
+        compile_kernels(lower(body, target_machine).kernels(), target_machine.target)
     except PartitaError as error:
         return error.cause
     return None

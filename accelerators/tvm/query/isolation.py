@@ -28,7 +28,7 @@ STARTING = 60.0
 """Seconds that the child has to import TVM."""
 
 COMMAND = [sys.executable, "-m", "accelerators.tvm.query.isolated"]
-"""What starts the child."""
+"""The command that starts the child."""
 
 
 class Isolation:
@@ -37,7 +37,7 @@ class Isolation:
     def __init__(self, machine: Machine, seconds: float) -> None:
         self.machine = machine
         self.seconds = seconds
-        """How long one body may take once the child is there."""
+        """The seconds that one body may take once the child is there."""
         self._child: subprocess.Popen[str] | None = None
 
     def check(self, body: Body) -> None:
@@ -78,7 +78,7 @@ class Isolation:
         return self._answer(self.seconds)
 
     def _answer(self, seconds: float, doing: str = "") -> str | None:
-        """What the child says is wrong, or what has become of it; None if all is well."""
+        """The reason that the child gives, or how the child ended; None if all is well."""
         assert self._child is not None and self._child.stdout is not None
         ready, _, _ = select.select([self._child.stdout], [], [], seconds)
         if not ready:
@@ -110,7 +110,7 @@ _asking: ContextVar[Isolation | None] = ContextVar("isolation of trials", defaul
 
 
 def trial_elsewhere(graph: Graph) -> tuple[bool | str, bool] | None:
-    """What a child process says of the one op of the graph; None where trials are made in this process."""
+    """The answer of a child process about the one op of the graph; None where trials are made in this process."""
     isolation = _asking.get()
     return None if isolation is None else isolation.trial(graph)
 

@@ -1,6 +1,7 @@
-"""What TVM compiles without complaint and gets wrong: checked in, with the reason, and refused.
+"""Lists the nodes that TVM compiles without complaint and computes wrongly, each with the reason; they are refused.
 
-Found by running ONNX's own node tests; `tests/accelerators/tvm/node_cases.py` finds new ones."""
+They were found with ONNX's own node tests; `tests/accelerators/tvm/node_cases.py` finds new ones.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Rule:
     when: Callable[[Node], bool]
     """Is the node such a case?"""
     reason: str
-    """What would go wrong."""
+    """The reason: what would go wrong."""
 
 
 def _set(name: str, *values: object) -> Callable[[Node], bool]:
@@ -42,7 +43,7 @@ def _is_float(node: Node) -> bool:
 
 WIDE = frozenset(("int64", "uint64"))
 SORTED = frozenset("float64 int8 uint8 int32 int64".split())
-"""What TVM's TopK sorts right, but for what is no number among doubles."""
+"""The element types that TVM's TopK sorts right, except NaN among doubles."""
 
 
 def _drops_nan(node: Node) -> bool:
@@ -81,7 +82,7 @@ RULES = (
          "TVM makes regions that are smaller than a pixel as large as one, ONNX does not with half_pixel"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
     Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
-)  # fmt: skip
+)
 
 _by_op: dict[str, list[Rule]] = {}
 for _rule in RULES:
@@ -97,16 +98,16 @@ def wrong_size(node: Node) -> str | None:
     """Why TVM's answer would be wrong for these sizes; None if nothing is known against them."""
     if node.op not in ("Resize", "Upsample") or node.domain:
         return None
-    given, made = (e.type if e is not None else None for e in (node.inputs[0], node[0]))
-    if not (isinstance(given, TensorType) and isinstance(made, TensorType) and given.shape and made.shape):
+    given, result = (e.type if e is not None else None for e in (node.inputs[0], node[0]))
+    if not (isinstance(given, TensorType) and isinstance(result, TensorType) and given.shape and result.shape):
         return None
-    old, new = ([int(size or 0) for size in shape] for shape in (given.shape, made.shape))
+    old, new = ([int(size or 0) for size in shape] for shape in (given.shape, result.shape))
     if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return "TVM's importer does not keep proportions"
     if any(np.float32(scale) * n != m for scale, n, m in zip(_scales(node), old, new)):
         return "TVM works with the ratio of the sizes where ONNX works with the scales"
     if node.attrs.get("mode", "nearest") == "nearest" and not all(_is_settled(node, n, m) for n, m in zip(old, new)):
-        return "TVM's nearest place is another one where two are equally near"
+        return "TVM chooses another nearest position where two are equally near"
     return None
 
 

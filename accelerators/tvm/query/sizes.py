@@ -1,4 +1,6 @@
-"""Which values of a graph with symbols are known once its sizes are: shape arithmetic, and positions counted from it."""
+"""Finds the values of a graph with symbols that are known once its sizes are: shape arithmetic, and positions computed
+from it.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,24 @@ _SHAPED_BY: Mapping[str, tuple[int, ...]] = {
     "ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,),
     "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,),
     "Unsqueeze": (1,), "Upsample": (1,),
-}  # fmt: skip
-"""By op, the inputs whose values a kernel has to know when it is made."""
+}
+"""For each op, the inputs whose values a kernel has to know when it is made."""
 
 
 def is_settled(node: Node, graph: Graph) -> bool:
-    """Is all that the node makes known once the sizes of the graph's inputs are? Then no kernel is made for it."""
+    """Are all outputs of the node known once the sizes of the graph's inputs are?
+
+    Then no kernel is made for the node.
+    """
     return bool(node.output_names) and node[0] in _settled(graph)
 
 
 def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
     """An input that decides on sizes, and whose value is known only when the model runs."""
-    places = _SHAPED_BY.get(node.op or "", ()) if not node.domain else ()
+    slots = _SHAPED_BY.get(node.op or "", ()) if not node.domain else ()
     if (node.op or "").startswith("Reduce"):
-        places = (1,)
-    read = [node.inputs[i] for i in places if i < len(node.inputs)]
+        slots = (1,)
+    read = [node.inputs[i] for i in slots if i < len(node.inputs)]
     settled = _settled(graph)
     return next((entry for entry in read if entry is not None and entry not in settled), None)
 

@@ -1,4 +1,6 @@
-"""Which ops TVM compiles, and compiles right: rules first, then one trial for each kind of node, remembered."""
+"""Decides which ops TVM compiles, and compiles right: rules first, then one trial for each kind of node, whose answer
+is remembered.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +41,22 @@ SHOWN = 64
 """Constants of so many numbers at most are part of what is tried: their values may decide."""
 
 trials: dict[str, bool | str] = {}
-"""What was found by trying."""
+"""The answers that were found by trying."""
 
 MOST = 65_536
-"""So many answers are held at most."""
+"""The number of answers that are held at most."""
 
 _answers: dict[Hashable, bool | str] = {}
-"""What was answered for ops of one structure, sizes and all: a large graph repeats a few."""
+"""The answers for ops of one structure, with its sizes: a large graph repeats a few structures."""
 
 _guard = Guard()
 
 
 def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
-    """True, or why not. What needs a trial is tried once for each op, attributes, element types and ranks."""
+    """True, or the reason why not.
+
+    An op that needs a trial is tried once for its attributes, element types and ranks.
+    """
     structure = _structure(node, graph, machine.kind)
     known = _answers.get(structure) if structure is not None else None
     if known is None:
@@ -64,10 +69,12 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
 
 
 def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
-    """All that the answer rests on, names aside; None where that is not cheap to say, or a reason would hold a name."""
+    """A key of all that the answer depends on except names; None where that is not cheap to compute or a reason would
+    hold a name.
+    """
     if node.domain or node.bodies:
         return None
-    outputs = tuple([made if name else None for made, name in zip(node.output_types, node.output_names, strict=True)])
+    outputs = tuple([value_type if name else None for value_type, name in zip(node.output_types, node.output_names, strict=True)])
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
@@ -76,14 +83,14 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
         inputs.append((entry is None, entry and entry.type, shown))
     named = [*[entry.type for entry in node.reads], *[entry.type for entry in node.outputs if entry.name]]
-    if not all(isinstance(made, TensorType) and _is_plain(made) for made in named):
+    if not all(isinstance(value_type, TensorType) and _is_plain(value_type) for value_type in named):
         return None
     return kind, graph.opsets.get("", 1), node.op, tuple(inputs), outputs, attributes_text(node.attrs)
 
 
 @lru_cache(1024)
-def _is_plain(made: TensorType) -> bool:
-    return made.is_static and made.dtype in DTYPES
+def _is_plain(value_type: TensorType) -> bool:
+    return value_type.is_static and value_type.dtype in DTYPES
 
 
 def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
@@ -110,7 +117,7 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
 
 
 def _refusal(node: Node, graph: Graph) -> str | None:
-    """What is known without a trial."""
+    """The reason to refuse the node that is known without a trial; None if there is none."""
     if node.bodies:
         return f"TVM's kernels have no control flow: {node.op} holds a body"
     if is_random(node):
@@ -118,14 +125,14 @@ def _refusal(node: Node, graph: Graph) -> str | None:
     if node.domain and extensions.find(node) is None:
         return f"TVM has no op {node.domain}.{node.op}"
     for entry in (*node.reads, *(e for e in node.outputs if e.name)):
-        made = entry.type
-        if made is None:
+        value_type = entry.type
+        if value_type is None:
             unsaid = f": register_op says what {node.domain}.{node.op} makes" if node.domain and entry.node is node else ""
             return f"the type of {entry.name!r} is unknown{unsaid}"
-        if not isinstance(made, TensorType):
-            return f"{entry.name!r} is {made}: kernels take tensors only"
-        if made.dtype not in DTYPES:
-            return f"{entry.name!r} has element type {made.dtype}, which TVM's kernels do not take"
+        if not isinstance(value_type, TensorType):
+            return f"{entry.name!r} is {value_type}: kernels take tensors only"
+        if value_type.dtype not in DTYPES:
+            return f"{entry.name!r} has element type {value_type.dtype}, which TVM's kernels do not take"
     reason = takes_no_truth(node, graph) or outside(node) or beyond_numbers(node)
     if reason is not None or not _static(node):
         return reason or _unknown_sizes(node, graph)
@@ -155,7 +162,9 @@ def _is_static(entry: NodeEntry) -> bool:
 
 
 def _by_name(node: Node) -> bool | str:
-    """Where sizes are symbols nothing can be tried: the op alone decides, and each size is compiled when it comes."""
+    """The answer by the op alone: where sizes are symbols nothing can be tried, and each size is compiled when it
+    comes.
+    """
     return node.op in _importable() or f"TVM's importer has no op {node.op}"
 
 
@@ -184,12 +193,12 @@ def _signature(node: Node, graph: Graph) -> str:
 
 
 def _shown(entry: NodeEntry) -> str:
-    made, value = entry.type, entry.node.value
-    assert isinstance(made, TensorType) and made.shape is not None
-    pattern = "".join(str(d) if isinstance(d, int) and d < 2 else "n" for d in made.shape)
+    value_type, value = entry.type, entry.node.value
+    assert isinstance(value_type, TensorType) and value_type.shape is not None
+    pattern = "".join(str(d) if isinstance(d, int) and d < 2 else "n" for d in value_type.shape)
     if value is None:
-        return f"{made.dtype}[{pattern}]"
-    return array_digest(value) if value.size <= SHOWN else f"constant {made.dtype}[{pattern}]"
+        return f"{value_type.dtype}[{pattern}]"
+    return array_digest(value) if value.size <= SHOWN else f"constant {value_type.dtype}[{pattern}]"
 
 
 def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool]:

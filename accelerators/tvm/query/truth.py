@@ -13,19 +13,19 @@ def takes_no_truth(node: Node, graph: Graph) -> str | None:
     """Why the op may not read the truth values that it is given; None if it may, or reads none."""
     if node.domain:
         return None
-    for place, entry in enumerate(node.inputs):
-        made = entry.type if entry is not None else None
-        if isinstance(made, TensorType) and made.dtype == "bool":
+    for slot, entry in enumerate(node.inputs):
+        data_type = entry.type if entry is not None else None
+        if isinstance(data_type, TensorType) and data_type.dtype == "bool":
             version = graph.opsets.get("", 1)
             allowed = _takes_truth(str(node.op), version)
-            if allowed and not allowed[min(place, len(allowed) - 1)]:
-                return f"ONNX's {node.op} of opset {version} takes no bool, and input {place} is {made}"
+            if allowed and not allowed[min(slot, len(allowed) - 1)]:
+                return f"ONNX's {node.op} of opset {version} takes no bool, and input {slot} is {data_type}"
     return None
 
 
 @cache
 def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
-    """By input, whether the op's definition allows bool; nothing where there is no definition."""
+    """For each input, whether the op's definition allows bool; empty where there is no definition."""
     import onnx.defs
 
     try:

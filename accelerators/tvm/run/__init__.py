@@ -1,1 +1,1 @@
-"""What compiled kernels need when they run: TVM's runtime, and our own threads."""
+"""Everything that compiled kernels need when they run: TVM's runtime, and our own threads."""

@@ -1,5 +1,6 @@
-"""How many cores this process may use: those that it may run on, as many as its container's share of time is worth, and of two
-threads of one core only one, because both would share the units that multiply."""
+"""Counts the cores that this process may use: those that it may run on, as many as its container's share of time is
+worth, and of two threads of one core only one, because both would share the units that multiply.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
-    """At least one."""
+    """The number of cores that this process may use, at least one."""
     if hasattr(os, "sched_getaffinity"):
         allowed = frozenset(os.sched_getaffinity(0))
         return max(1, min(_physical(allowed), _quota() or len(allowed)))
@@ -45,7 +46,7 @@ def _physical(allowed: frozenset[int]) -> int:
 
 @cache
 def _quota() -> int | None:
-    """Whole cores' worth of time that the container may use in a period; None: there is no limit."""
+    """Whole cores' worth of time that the container may use in a period; None if there is no limit."""
     try:
         lines = _OWN_GROUP.read_text().splitlines()
     except OSError:

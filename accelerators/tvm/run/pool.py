@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("pool.c")
 _LINUX = sys.platform.startswith("linux")
 
 _SLOT = "__TVMBackendParallelLaunch"
-"""Where a library keeps the function that starts its parallel loops; TVM's loader puts its own there."""
+"""The symbol in a library of the function that starts its parallel loops; TVM's loader puts its own function there."""
 
 
 class Serving:
@@ -37,7 +37,7 @@ class Serving:
 
     @property
     def is_here(self) -> bool:
-        """Has a library brought them?"""
+        """Has a library brought our threads into this process?"""
         return self._library is not None
 
     def attach(self, path: str) -> None:
@@ -71,11 +71,13 @@ serving = Serving()
 
 @cache
 def pool_object(*compiler: str) -> bytes | None:
-    """The pool as an object file that a linker takes; None where this compiler cannot make it: on other systems than Linux."""
+    """The pool as an object file that a linker takes; None where this compiler cannot make it, as on other systems
+    than Linux.
+    """
     if not _LINUX:
         return None
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        made = Path(folder) / "pool.o"
-        command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(made)]
+        object_path = Path(folder) / "pool.o"
+        command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(object_path)]
         done = subprocess.run(command, capture_output=True, check=False)
-        return made.read_bytes() if done.returncode == 0 else None
+        return object_path.read_bytes() if done.returncode == 0 else None

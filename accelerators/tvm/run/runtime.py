@@ -20,7 +20,7 @@ from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.run.pool import serving
 
 PACKAGE = "apache-tvm"
-"""What to install."""
+"""The package to install."""
 
 SPINS = 10_000
 """How often a thread looks for work before it sleeps: a few milliseconds."""
@@ -63,7 +63,7 @@ def runtime() -> Any:
 
 
 def library_folders() -> list[Path]:
-    """Where TVM's shared libraries may be."""
+    """The folders that may hold TVM's shared libraries."""
     given = os.environ.get("TVM_LIBRARY_PATH")
     package = package_folder()
     return [*([Path(given)] if given else ()), *([package / "lib"] if package else ())]
@@ -73,11 +73,11 @@ def library_folders() -> list[Path]:
 def package_folder() -> Path | None:
     """The folder of the `tvm` package, which is not imported for this."""
     try:
-        found = importlib.util.find_spec("tvm")
+        spec = importlib.util.find_spec("tvm")
     except (ImportError, ValueError):
         return None
-    places = list(found.submodule_search_locations or ()) if found is not None else []
-    return Path(places[0]) if places else None
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return Path(folders[0]) if folders else None
 
 
 @cache
@@ -94,13 +94,13 @@ def has_backend(name: str) -> bool:
 
 @cache
 def version() -> str:
-    """TVM's version; "" where only its libraries are."""
+    """TVM's version; "" where only its libraries are installed."""
     package = package_folder()
     stated = package / "_version.py" if package else None
     if stated is not None and stated.exists():
-        found = re.search(r"^__version__\b.*'([^']+)'\s*$", stated.read_text(), re.MULTILINE)
-        if found:
-            return found[1]
+        match = re.search(r"^__version__\b.*'([^']+)'\s*$", stated.read_text(), re.MULTILINE)
+        if match:
+            return match[1]
     try:
         return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
@@ -140,7 +140,7 @@ def arch_of(device: Any) -> str:
 
 
 def name_of(device: Any) -> str:
-    """Its maker's name for it."""
+    """The name that the device's maker gives it."""
     return str(_attribute(device, _NAME))
 
 
@@ -173,16 +173,16 @@ class VirtualMachine:
 def uploaded(array: np.ndarray[Any, Any], device: Any) -> Any:
     """A copy of the array in the device's memory."""
     given, ffi = np.asarray(array, order="C"), runtime()
-    made = function("runtime.TVMTensorAllocWithScope")(ffi.Shape(given.shape), ffi.dtype(given.dtype.name), device, None)
-    function("runtime.TVMTensorCopyFromBytes")(made, given.ctypes.data_as(ctypes.c_void_p), given.nbytes)
-    return made
+    tensor = function("runtime.TVMTensorAllocWithScope")(ffi.Shape(given.shape), ffi.dtype(given.dtype.name), device, None)
+    function("runtime.TVMTensorCopyFromBytes")(tensor, given.ctypes.data_as(ctypes.c_void_p), given.nbytes)
+    return tensor
 
 
 def downloaded(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A copy of the tensor in the host's memory."""
-    made = np.empty(tuple(tensor.shape), dtype)
-    function("runtime.TVMTensorCopyToBytes")(tensor, made.ctypes.data_as(ctypes.c_void_p), made.nbytes)
-    return made
+    array = np.empty(tuple(tensor.shape), dtype)
+    function("runtime.TVMTensorCopyToBytes")(tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
+    return array
 
 
 def view(tensor: Any, shape: Sequence[int], dtype: str) -> Any:

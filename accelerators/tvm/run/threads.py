@@ -1,4 +1,4 @@
-"""How many threads kernels run on by default, and who runs when several callers come at once.
+"""Decides how many threads kernels run on by default, and who runs when several callers come at once.
 
 Callers at once have a team of threads each (pool.py). Two that both use all cores would hold each other up in every kernel; here
 they take turns, run by run, in the order in which they came, as far as there are cores."""
@@ -21,10 +21,11 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Hands out cores: so many runs at once as there are cores for, first come, first served.
+    """Hands out cores: as many runs at once as there are cores for, first come, first served.
 
-    What a thread has is written down under its name: an interrupt between two lines of `run_on` loses nothing, and whoever takes
-    cores while it has some, because it runs a model within a run, does not wait for itself."""
+    The cores of a thread are noted under its name: an interrupt between two lines of `run_on` loses nothing, and
+    whoever takes cores while it has some, because it runs a model within a run, does not wait for itself.
+    """
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
@@ -43,7 +44,7 @@ class Turns:
             self.give()
 
     def take(self, threads: int) -> None:
-        """Wait for so many cores; `give` has to follow whatever becomes of it."""
+        """Wait for this many cores; `give` has to follow in any case."""
         wanted, me = min(max(threads, 1), self.cores), threading.get_ident()
         with self._guard:
             if me in self._held:

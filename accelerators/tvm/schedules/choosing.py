@@ -1,4 +1,4 @@
-"""Which generic rule schedules a kernel: that of the processor or that of the GPU."""
+"""Chooses the generic rule that schedules a kernel: that of the processor or that of the GPU."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules import bytes_of
 
 DEAR_STEPS = 8
-"""How many cheap steps one with a call into the C library is worth."""
+"""How many cheap steps take as long as a step with a call into the C library."""
 
 STRIP = 4
 """A reduction keeps at most so many vectors of sums."""
@@ -25,12 +25,12 @@ STRIP = 4
 def schedule_cpu(function: Any, machine: Machine) -> tuple[Any, str]:
     """The scheduled kernel and the rule's name; what the rule does not fit gets parallel outer loops alone."""
     for name, rule in (("generic", _Rule.whole), ("parallel", _Rule.outer_only)):
-        made = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
+        rule_run = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
         try:
-            rule(made)
+            rule(rule_run)
         except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception; the next rule asks for less
             continue
-        return made.schedule.mod["main"], name
+        return rule_run.schedule.mod["main"], name
     return function, "as written"
 
 
@@ -39,10 +39,10 @@ class _Rule:
     schedule: Any
     """The schedule being made."""
     machine: Machine
-    """What for."""
+    """The machine that the kernel is scheduled for."""
 
     def whole(self) -> None:
-        """All of the rule."""
+        """Schedule the whole function."""
         self._inline()
         for block in self._blocks():
             self._block(block)
@@ -61,10 +61,10 @@ class _Rule:
         """Work each cheap step into what reads it; what is dear or read twice only where it stays one computation."""
         schedule = self.schedule
         for block in self._blocks():
-            made, readers = schedule.get(block), schedule.get_consumers(block)
-            if not readers or set(_kinds(made)) - {_SPATIAL}:
+            inner, readers = schedule.get(block), schedule.get_consumers(block)
+            if not readers or set(_kinds(inner)) - {_SPATIAL}:
                 continue
-            text = str(made)
+            text = str(inner)
             branching, dear = "if_then_else" in text, any(word in text for word in _DEAR)
             reduces = any(_REDUCTION in _kinds(schedule.get(reader)) for reader in readers)
             if (dear and len(readers) > 1) or ((branching or dear) and reduces):
@@ -75,20 +75,20 @@ class _Rule:
                 continue
 
     def _block(self, block: Any) -> None:
-        made, loops = self.schedule.get(block), self.schedule.get_loops(block)
-        kinds = _kinds(made)
+        content, loops = self.schedule.get(block), self.schedule.get_loops(block)
+        kinds = _kinds(content)
         if not loops or len(kinds) != len(loops) or set(kinds) - {_SPATIAL, _REDUCTION}:
             return
         spatial = [loop for loop, kind in zip(loops, kinds) if kind == _SPATIAL]
         reduction = [loop for loop, kind in zip(loops, kinds) if kind == _REDUCTION]
         if not reduction:
-            self._injective(made, spatial)
-        elif len(spatial) > 1 and (_in_steps(made) or self._no_strip(spatial[-1])):
+            self._injective(content, spatial)
+        elif len(spatial) > 1 and (_in_steps(content) or self._no_strip(spatial[-1])):
             self._windows(spatial, reduction)
-        elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(made):
+        elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(content):
             self._strips(block, spatial, reduction)
         else:
-            self._rows(block, made, spatial, reduction)
+            self._rows(block, content, spatial, reduction)
 
     def _injective(self, block: Any, loops: list[Any]) -> None:
         """One long loop where all buffers are walked in one order, else the last dimension by itself."""
@@ -107,7 +107,10 @@ class _Rule:
             self.schedule.parallel(inner)
 
     def _no_strip(self, loop: Any) -> bool:
-        """Is there no strip of even one vector that divides the loop? Then LLVM does better with the loop whole."""
+        """Is there no strip of even one vector that divides the loop?
+
+        In that case LLVM makes better code of the whole loop.
+        """
         extent = self._extent(loop)
         return extent > self.machine.lanes > _strip(extent, self.machine.lanes)
 
@@ -138,15 +141,15 @@ class _Rule:
             outer = spatial[: max(1, len(spatial) - 2)]
             self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 
-    def _rows(self, block: Any, made: Any, spatial: list[Any], reduction: list[Any]) -> None:
+    def _rows(self, block: Any, content: Any, spatial: list[Any], reduction: list[Any]) -> None:
         """Rows in parallel; the sums of a row in lanes that are added at the end. (Whole numbers LLVM splits by itself.)"""
         schedule, lanes = self.schedule, self.machine.lanes
         steps = self._steps(spatial) * self._steps(reduction)
         whole = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0] if spatial else None
-        if len(reduction) > 1 and _along_rows(made):
+        if len(reduction) > 1 and _along_rows(content):
             reduction = [schedule.fuse(*reduction)]
         last = reduction[-1]
-        split = "float" in str(made.writes[0].source.dtype) and self._extent(last) >= 2 * lanes
+        split = "float" in str(content.writes[0].source.dtype) and self._extent(last) >= 2 * lanes
         if split and self._extent(last) % lanes == 0 and len(reduction) == 1 and whole is not None:
             _, lane = schedule.split(last, [None, lanes])
             partial = schedule.rfactor(lane, 1)
@@ -191,11 +194,11 @@ class _Rule:
 
 _SPATIAL, _REDUCTION = 0, 2
 _DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan",
-         "T.acos", "T.asin", "T.atan")  # fmt: skip
+         "T.acos", "T.asin", "T.atan")
 
 
 def _kinds(block: Any) -> list[int]:
-    """For each of the block's loops what TVM says of it: 0 spatial, 2 reduction, others."""
+    """TVM's kind of each of the block's loops: 0 is spatial, 2 a reduction, and there are others."""
     return [int(var.iter_type) for var in block.iter_vars]
 
 
@@ -205,7 +208,7 @@ def _bytes(region: Any) -> int:
 
 
 def _narrow(block: Any) -> bool:
-    """Are all numbers of two bytes at most? Such loops LLVM turns into vectors better than TVM says them."""
+    """Are all numbers of two bytes at most? LLVM makes better vectors of such loops than TVM does."""
     return all(_bytes(region) <= 2 for region in (*block.reads, *block.writes))
 
 
@@ -213,8 +216,8 @@ def _in_one_order(block: Any) -> bool:
     """Is every buffer read and written in the order of the loops, whole?"""
     wanted = [var.var for var in block.iter_vars]
     for region in (*block.reads, *block.writes):
-        found = [item.min for item in region.region]
-        if len(found) != len(wanted) or not all(a.same_as(b) for a, b in zip(found, wanted)):
+        starts = [item.min for item in region.region]
+        if len(starts) != len(wanted) or not all(a.same_as(b) for a, b in zip(starts, wanted)):
             return False
     return True
 

@@ -13,17 +13,17 @@ def schedule_cuda(function: Any, machine: Machine) -> tuple[Any, str]:
     """The kernel with its loops bound to blocks and threads, and the rule that did it."""
     gpu = part("s_tir.dlight").gpu
     for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback()):
-        made = _apply(rule, function, machine)
-        if made is not None:
-            return made, f"dlight.{type(rule).__name__}"
+        scheduled = _apply(rule, function, machine)
+        if scheduled is not None:
+            return scheduled, f"dlight.{type(rule).__name__}"
     raise CompileError("none of TVM's GPU schedules fits the kernel")
 
 
 def _apply(rule: Any, function: Any, machine: Machine) -> Any:
-    """What the rule makes of the kernel; None if it does not fit."""
+    """The kernel as the rule schedules it; None if the rule does not fit."""
     dlight = part("s_tir.dlight")
     with machine.target:
         module = dlight.ApplyDefaultSchedule(rule)(tvm().IRModule({"main": function}))
-    made = module["main"]
-    scheduled = made.attrs is not None and "tirx.is_scheduled" in made.attrs
-    return made if scheduled else None
+    function_made = module["main"]
+    scheduled = function_made.attrs is not None and "tirx.is_scheduled" in function_made.attrs
+    return function_made if scheduled else None

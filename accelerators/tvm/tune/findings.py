@@ -1,4 +1,5 @@
-"""What tuning found, kept beside the compile cache: by kernel, the candidates that made the fastest one on this machine.
+"""The results of tuning, kept beside the compile cache: for each kernel, the candidates that made the fastest one on
+this machine.
 
 There is a file for each machine and each state of the kernels' code; any number of processes may read it and add to it."""
 
@@ -22,25 +23,25 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.run.runtime import version
 
 FOLDER = "tuned"
-"""Where in the cache folder the files are."""
+"""The folder of these files in the cache folder."""
 
 
 @attrs.frozen(slots=True)
 class Found:
-    """What was measured for one kernel."""
+    """The measurements of one kernel."""
 
     choices: Mapping[str, str]
-    """By name of a choice, the candidate; empty where the cost model's are the best."""
+    """The candidate of each choice, by its name; empty where the cost model's candidates are the best."""
     seconds: float
-    """How long the kernel takes."""
+    """The seconds that the kernel takes."""
     before: float
-    """How long it took as the cost model wanted it, at the same time."""
+    """The seconds that the cost model's kernel took, measured at the same time."""
     tried: int
     """How many kernels were measured."""
 
 
 Findings = Mapping[str, Found]
-"""By digest of a body's key."""
+"""The results by the digest of a body's key."""
 
 
 def digest_of(key: str) -> str:
@@ -48,21 +49,21 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
-def choices_in(found: Findings, key: str) -> Mapping[str, str]:
-    """What was chosen for the body of that key, by name of a choice."""
-    row = found.get(digest_of(key))
+def choices_in(tuned: Findings, key: str) -> Mapping[str, str]:
+    """The candidates that were chosen for the body of that key, by the names of the choices."""
+    row = tuned.get(digest_of(key))
     return {} if row is None else row.choices
 
 
 def findings(config: Mapping[str, Any], machine: Machine) -> Findings:
-    """What was found for this machine; nothing where the cache is off."""
+    """The results for this machine; empty where the cache is off."""
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None or machine.kind != "cpu":
         return {}
     return _read(_path(folder, machine))
 
 
-def add(config: Mapping[str, Any], machine: Machine, key: str, found: Found) -> None:
+def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Found) -> None:
     """Keep what was found for a kernel."""
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None:
@@ -73,16 +74,16 @@ def add(config: Mapping[str, Any], machine: Machine, key: str, found: Found) -> 
         )
     path = _path(folder, machine)
     with Store(folder).locked(path.stem):
-        known = {**_read(path), digest_of(key): found}
+        known = {**_read(path), digest_of(key): choices}
         private_folder(path.parent)
         rows = {name: attrs.asdict(row) for name, row in sorted(known.items())}
         with replacing(path, 0o600) as file:
             file.write(json.dumps({"machine": str(machine), "kernels": rows}, indent=1).encode())
 
 
-def fingerprint(found: Findings) -> str:
-    """What compiled code depends on, in a few letters; empty where nothing was tuned."""
-    chosen = {name: dict(row.choices) for name, row in found.items() if row.choices}
+def fingerprint(tuned: Findings) -> str:
+    """A few letters that stand for the results that compiled code depends on; empty where nothing was tuned."""
+    chosen = {name: dict(row.choices) for name, row in tuned.items() if row.choices}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16] if chosen else ""
 
 

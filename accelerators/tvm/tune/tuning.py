@@ -33,7 +33,7 @@ COLD = 16 << 20
 """Bytes that a measurement walks through before it comes back to the same arrays: in a model, other layers run in between."""
 
 COPIES = 8
-"""But no more copies of the arrays than this."""
+"""The number of copies of the arrays at most."""
 
 MEASURED = 0.04
 """Seconds that a kernel is measured for, in a batch."""
@@ -42,7 +42,7 @@ GAIN = 0.97
 """A candidate has to take less than this part of the best one's time: less is noise."""
 
 PATIENCE = 2
-"""So many batches may bring nothing."""
+"""The number of batches that may bring nothing before the next choice has its turn."""
 
 
 class Tuner:
@@ -57,7 +57,7 @@ class Tuner:
         self.shown = shown
 
     def run(self, bodies: Sequence[Body]) -> None:
-        """The bodies, equal ones once. What was found for a kernel is kept at once."""
+        """Tune the bodies, equal ones once. The result for each kernel is kept at once."""
         count: dict[str, int] = {}
         for body in bodies:
             count[body.key] = count.get(body.key, 0) + 1
@@ -83,9 +83,9 @@ class Tuner:
                 trials = self._compiled([_Trial(plain.body, {**best.choices, what: name}) for name in batch])
                 self._measure([best, plain, *trials])
                 tried += len(trials)
-                found = min([best, *trials], key=lambda trial: trial.seconds)
-                better = found.seconds < GAIN * best.seconds and self._same(found, plain)
-                best, idle = (found, 0) if better else (best, idle + 1)
+                fastest = min([best, *trials], key=lambda trial: trial.seconds)
+                better = fastest.seconds < GAIN * best.seconds and self._same(fastest, plain)
+                best, idle = (fastest, 0) if better else (best, idle + 1)
                 if better:
                     self._keep(best, plain, tried)
         self._measure([plain, best])
@@ -96,21 +96,21 @@ class Tuner:
         self.shown(TunedKernel(name, plain.seconds * 1e6, best.seconds * 1e6, tried, best.choices))
 
     def _known(self, plain: _Trial) -> _Trial:
-        """What was found before, to begin with."""
-        found = findings(self.config, self.machine).get(digest_of(plain.body.key))
-        if found is None or not found.choices:
+        """The trial to begin with: the best that was found before, if there is one."""
+        known = findings(self.config, self.machine).get(digest_of(plain.body.key))
+        if known is None or not known.choices:
             return plain
-        made = self._compiled([_Trial(plain.body, found.choices)])
-        self._measure([plain, *made])
-        return made[0] if made and self._same(made[0], plain) else plain
+        compiled = self._compiled([_Trial(plain.body, known.choices)])
+        self._measure([plain, *compiled])
+        return compiled[0] if compiled and self._same(compiled[0], plain) else plain
 
     def _keep(self, best: _Trial, plain: _Trial, tried: int) -> None:
         add(self.config, self.machine, plain.body.key, Found(best.choices, best.seconds, plain.seconds, tried))
 
     def _compiled(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """Those of them that can be compiled."""
+        """Those of the trials that can be compiled."""
         with ThreadPoolExecutor(usable_cores()) as pool:
-            return [trial for trial, made in zip(trials, pool.map(self._compile, trials), strict=True) if made]
+            return [trial for trial, ready in zip(trials, pool.map(self._compile, trials), strict=True) if ready]
 
     def _compile(self, trial: _Trial) -> bool:
         try:
@@ -139,8 +139,8 @@ class Tuner:
             trial.seconds = seconds
 
     def _same(self, one: _Trial, other: _Trial) -> bool:
-        found = zip(one.results(), other.results(), strict=True)
-        return all(np.allclose(a, b, rtol=1e-3, atol=1e-4 * float(np.abs(b).max(initial=0))) for a, b in found)
+        pairs = zip(one.results(), other.results(), strict=True)
+        return all(np.allclose(a, b, rtol=1e-3, atol=1e-4 * float(np.abs(b).max(initial=0))) for a, b in pairs)
 
 
 @attrs.define(slots=True, eq=False)
@@ -161,7 +161,7 @@ class _Trial:
         return next(iter(self.lowered.symbols.values()))
 
     def chosen(self, what: str) -> str:
-        """The candidate that it took."""
+        """The candidate that the trial took for the choice `what`."""
         return self.choices.get(what, self.offered[what][0])
 
     def prepared(self) -> Callable[[], float]:
@@ -184,18 +184,18 @@ class _Trial:
         """Inputs, weights laid out for this kernel, outputs full of nan."""
         assert self.lowered is not None
         random, kernel = np.random.default_rng(0), self.lowered.kernels()[self.symbol]
-        made = []
+        arrays = []
         for i, (node, param) in enumerate(zip(self.body.graph.inputs, kernel.params)):
             array = _numbers(random, shape_of(node[0]), element_of(node[0]))
             if i in self.lowered.packs:
                 array = np.asarray(self.lowered.packs[i](array), order="C")
-            made.append(array.reshape([int(size) for size in param.ty.shape]))
-        for param in list(kernel.params)[len(made) :]:
-            made.append(np.full([int(size) for size in param.ty.shape], 0, numpy_dtype(str(param.ty.dtype))))
-        return made
+            arrays.append(array.reshape([int(size) for size in param.ty.shape]))
+        for param in list(kernel.params)[len(arrays) :]:
+            arrays.append(np.full([int(size) for size in param.ty.shape], 0, numpy_dtype(str(param.ty.dtype))))
+        return arrays
 
     def results(self) -> list[Array]:
-        """What the kernel computes."""
+        """The arrays that the kernel computes."""
         run = self.prepared()
         run()
         return [tensor.numpy().reshape(-1) for tensor in self._sets[0][len(self.body.graph.inputs) :]]
