@@ -46,6 +46,16 @@ def _einsum(node: Node) -> str | None:
     return "onnxruntime sums the 64-bit integers of Einsum in floating point" if wide else None
 
 
+def _integer_product(node: Node) -> str | None:
+    """The zero point, and of QLinearMatMul the scale, of the first matrix and of the result."""
+    places = (2,) if node.op == "MatMulInteger" else (1, 2, 6, 7)
+    for place in places:
+        kind = node.inputs[place].type if _given(node, place) else None  # type: ignore[union-attr]
+        if isinstance(kind, TensorType) and kind.shape not in (None, (), (1,)):
+            return f"onnxruntime refuses, while it runs, {node.op} with a zero point or a scale for each row"
+    return None
+
+
 def _max_unpool(node: Node) -> str | None:
     if _given(node, 2):
         return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
@@ -137,6 +147,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Einsum": _einsum,
     "LRN": _lrn,
     "LpPool": windows.pool,
+    "MatMulInteger": _integer_product,
     "MaxPool": windows.pool,
     "MaxUnpool": _max_unpool,
     "MeanVarianceNormalization": lambda node: "onnxruntime makes NaN of equal numbers in MeanVarianceNormalization",
@@ -144,6 +155,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
     "QLinearConv": windows.convolution,
+    "QLinearMatMul": _integer_product,
     "Resize": _resize,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,

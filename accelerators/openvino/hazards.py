@@ -202,13 +202,13 @@ def _expand(node: Node) -> str | None:
 
 
 def _gather_elements(node: Node) -> str | None:
-    """The indices have to be as long as the data along all other dimensions."""
+    """The indices have to be as long as the data along all other dimensions; a size that is open may be the one that is fixed."""
     data, indices = (entry.type if entry is not None else None for entry in node.inputs[:2])
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
         return None
     axis = int(node.attrs.get("axis", 0)) % len(data.shape)
     rest = [pair for i, pair in enumerate(zip(data.shape, indices.shape)) if i != axis]
-    if any(a != b and a is not None and b is not None for a, b in rest):
+    if any(a != b and type(a) is type(b) for a, b in rest):
         return "openvino wants the indices of GatherElements to be as long as the data along the other dimensions"
     return None
 
@@ -217,7 +217,20 @@ def _unique(node: Node) -> str | None:
     places = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
     if "axis" in node.attrs and places:
         return "openvino's Unique along an axis says other places and numbers of what it finds"
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    if not node.attrs.get("sorted", 1) and isinstance(made, TensorType) and "float" in made.dtype:
+        return "openvino's Unique takes floats in another order, where they are not sorted"
     return None
+
+
+def _qlinear_conv(node: Node) -> str | None:
+    scale = node.inputs[4].type if node.inputs[4] is not None else None
+    whole = isinstance(scale, TensorType) and scale.shape in ((), (1,))
+    return None if whole else "openvino takes the scales of QLinearConv's weights by input channel"
+
+
+def _lp_normalization(node: Node) -> str | None:
+    return "openvino adds to the length of what LpNormalization divides by it" if node.attrs.get("p", 2) == 2 else None
 
 
 def _mean_variance(node: Node) -> str | None:
@@ -313,6 +326,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "LRN": _lrn,
     "LSTM": _recurrent,
     "Loop": _loop,
+    "LpNormalization": _lp_normalization,
     "LpPool": _max_pool,
     "MaxPool": _max_pool,
     "MeanVarianceNormalization": _mean_variance,
@@ -320,6 +334,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),
     "NonZero": _non_zero,
     "Pad": _pad,
+    "QLinearConv": _qlinear_conv,
     "QuantizeLinear": _quantize,
     "RNN": _recurrent,
     "Range": _range,

@@ -203,3 +203,19 @@ def test_a_sequence_that_is_longer_than_the_data(op: str, length: int) -> None:
     x, w, r = (np.zeros(shape, np.float32) for shape in ((4, 2, 3), (1, 2 * gates, 3), (1, 2 * gates, 2)))
     with pytest.raises(ValueError, match=f"the length {length} of a sequence is not between 0 and 4"):
         evaluate(op, [x, w, r, None, np.array([4, length], np.int32)], {"hidden_size": 2}, version=14, n_outputs=1)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_quantized_products_by_row_and_column(columns: int) -> None:
+    """A square one too, where a vector by row also fits the columns."""
+    random = np.random.default_rng(3)
+    a, b = random.integers(0, 99, (2, 5), np.uint8), random.integers(-50, 50, (5, columns), np.int8)
+    a_scale, b_scale = np.array([0.1, 0.01], np.float32), np.linspace(0.01, 0.1, columns, dtype=np.float32)
+    a_point, b_point = np.array([3, 50], np.uint8), np.arange(columns, dtype=np.int8)
+    y_scale, y_point = np.array([2, 0.5], np.float32), np.array([100, 120], np.uint8)
+    exact = ((a - np.float64(a_point)[:, None]) * a_scale[:, None]) @ ((b - np.float64(b_point)) * b_scale)
+    wanted = np.clip(np.rint(exact / y_scale[:, None] + y_point[:, None]), 0, 255)
+    inputs = [a, a_scale, a_point, b, b_scale, b_point, y_scale, y_point]
+    (found,) = evaluate("QLinearMatMul", inputs, {}, version=21, n_outputs=1)
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, wanted)

@@ -229,3 +229,18 @@ def test_a_transposed_convolution_that_is_larger_than_its_windows() -> None:
     assert "larger than its windows reach" in str(answer("onnxruntime", wide))
     fits = one("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[10, 11], strides=[2, 2])
     assert answer("onnxruntime", fits) is True
+
+
+@pytest.mark.parametrize(("size", "fits"), [((), True), ((1,), True), ((2,), False)])
+def test_products_with_a_zero_point_for_each_row(size: tuple[int, ...], fits: bool) -> None:
+    a, b = pt.variable("a", "uint8", (2, 3)), pt.variable("b", "int8", (3, 4))
+    points = [pt.constant(np.ones(size, np.uint8)), pt.constant(np.zeros(4, np.int8))]
+    scales = [pt.constant(np.ones(size, np.float32)), pt.constant(np.ones(4, np.float32))]
+    y = [pt.constant(np.float32(1)), pt.constant(np.uint8(0))]
+    nodes = [
+        pt.op("MatMulInteger", a, b, *points, name="n"),
+        pt.op("QLinearMatMul", a, scales[0], points[0], b, scales[1], points[1], *y, name="n"),
+    ]
+    for node in nodes:
+        said = answer("onnxruntime", pt.apply_pass(pt.Graph([node]), "InferShape"))
+        assert said is True if fits else "with a zero point or a scale for each row" in str(said)

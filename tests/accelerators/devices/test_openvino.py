@@ -304,7 +304,14 @@ def test_what_else_it_computes_otherwise() -> None:
     amounts, none = pt.constant(np.array([0, 1])), pt.constant(np.zeros(0, np.int64))
     bytes_ = pt.constant(np.array([200, 100], np.uint8))
     indices = pt.variable("i", "int64", (2, 3))
+    scales = [pt.constant(np.float32(1)), pt.constant(np.uint8(0))]
+    by_channel = [pt.constant(np.ones(2, np.float32)), pt.constant(np.zeros(2, np.int8))]
+    weights = pt.variable("weights", "int8", (2, 2, 3))
+    image = pt.variable("image", "uint8", (1, 2, 5))
     cases = {
+        "by input channel": pt.op("QLinearConv", image, *scales, weights, *by_channel, *scales, name="n"),
+        "adds to the length": pt.op("LpNormalization", x, name="n"),
+        "floats in another order": pt.op("Unique", x, sorted=0, name="n"),
         "pads with zeros": pt.op("Pad", flat, amounts, point, name="n"),
         "without dimensions": pt.op("Expand", point, none, name="n"),
         "along the other dimensions": pt.op("GatherElements", x, indices, axis=1, name="n"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graph.node import NodeEntry
 from tests.fuzz.models.builder import Builder
 from tests.fuzz.models.recipes import recipe
 
@@ -43,17 +44,25 @@ def dynamic(b: Builder, op: str) -> None:
     )
 
 
+def points_by(b: Builder, kind: str, size: int) -> NodeEntry:
+    """One zero point for all numbers, or one for each row or column."""
+    return b.given(b.random.within(kind, (size,), 0, 9)) if b.chance(0.3) else b.number(b.choice(0, 1, 5), kind)
+
+
 @recipe("MatMulInteger QLinearMatMul")
 def products(b: Builder, op: str) -> None:
     """Products of integers."""
     m, k, n = (b.choice(1, 2, 3, 5, 8, 17) for _ in range(3))
     kinds = b.choice("uint8", "int8"), b.choice("uint8", "int8")
     left, right = b.tensor(kinds[0], (m, k)), b.tensor(kinds[1], (k, n))
-    points = [b.number(b.choice(0, 1, 5), kind) for kind in kinds]
+    points = [points_by(b, kind, size) for kind, size in zip(kinds, (m, n))]
     if op == "MatMulInteger":
         b.add(op, left, right, *points[: b.choice(0, 1, 2)])
         return
     scales = [b.number(value, "float32") for value in (0.0625, 0.125, 0.5)]
+    for i, point in enumerate(points):
+        if b.shape(point):
+            scales[i] = b.given(b.random.uniform("float32", b.shape(point), 0.05, 0.2))
     b.add(
         op,
         left,

@@ -8,6 +8,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
+from graph.types import TensorType
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.check import Finding
 from tests.fuzz.models.stability import SPECIAL, run, step_of
@@ -89,6 +90,13 @@ def lacks_a_bound(case: Case, finding: Finding) -> bool:
     return open_ended and is_special(case, finding)
 
 
+def refused_for_length(case: Case, finding: Finding) -> bool:
+    """Is it the engine's own complaint, and is the length of a value not fixed?"""
+    kinds = [entry.type for node in case.graph.nodes if node.op == "GatherElements" for entry in node.reads]
+    is_open = any(isinstance(kind, TensorType) and not kind.is_static for kind in kinds)
+    return "must have equal or intersecting dimensions" in finding.detail and is_open
+
+
 def quantizes_zeros(case: Case, finding: Finding) -> bool:
     """Is it the scale of DynamicQuantizeLinear, and are the numbers all zero?"""
     values = run(case.graph, case.feeds, None)
@@ -105,7 +113,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "openvino scattered",
         "Relu Exp Max Min Clip Celu Elu Selu LeakyRelu PRelu Sign MaxPool AveragePool GlobalMaxPool ReduceMax ReduceMin ArgMax"
-        " ArgMin Hardmax TopK Softmax HardSigmoid HardSwish Mish Gelu Sigmoid Softplus ThresholdedRelu Shrink",
+        " ArgMin Hardmax TopK Softmax LogSoftmax HardSigmoid HardSwish Mish Gelu Sigmoid Softplus ThresholdedRelu Shrink",
         has_nonfinite,
         "openvino does not carry NaN through comparisons and what is made of them (docs/accelerators.md)",
     ),
@@ -163,5 +171,9 @@ REASONS: tuple[Reason, ...] = (
         is_special,
         "openvino orders sums and products otherwise: of NaN, an infinity, or a number whose square overflows, it may make"
         " another of NaN, infinity and a number",
+    ),
+    Reason(
+        "openvino scattered", "GatherElements", refused_for_length,
+        "openvino refuses, while it runs, indices of GatherElements that are shorter than the data where a size is not fixed",
     ),
 )  # fmt: skip
