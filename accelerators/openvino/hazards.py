@@ -246,6 +246,17 @@ def _named_axes(node: Node, version: int) -> str | None:
     return None
 
 
+def _convolution(node: Node) -> str | None:
+    """Of data that are constants alone; what a model is given comes out right."""
+    data = node.inputs[0].node if node.inputs[0] is not None else None
+    if data is None or data.op != "DequantizeLinear" or data.domain or data.inputs[0] is None:
+        return None
+    source = data.inputs[0].node
+    if source.op == "QuantizeLinear" and not source.domain and source.inputs[0] is not None:
+        source = source.inputs[0].node
+    return None if source.value is None else f"openvino loses the zero point of constant data that {node.op} reads dequantized"
+
+
 def _conv_transpose(node: Node) -> str | None:
     if node.attrs.get("output_shape"):
         return "openvino pads otherwise for output_shape"
@@ -316,7 +327,8 @@ _HAZARDS: Mapping[str, Hazard] = {
     "AveragePool": _max_pool,
     "BitShift": _bit_shift,
     "Compress": _compress,
-    "ConvTranspose": _conv_transpose,
+    "Conv": _convolution,
+    "ConvTranspose": lambda node: _convolution(node) or _conv_transpose(node),
     "DFT": _TRANSFORM,
     "DynamicQuantizeLinear": _always("openvino rounds otherwise, so that the last bit differs"),
     "Expand": _expand,

@@ -333,3 +333,19 @@ def test_a_loop_that_may_have_no_turn() -> None:
     loop = a_loop(None, None, scans=True)
     assert answer("openvino", loop) is True
     assert "loses the sizes" in str(answer("openvino", pt.apply_pass(loop, "InferShape", shapes={"x": (1, "N")})))
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("quantized", [True, False])
+def test_constant_data_with_a_zero_point(op: str, quantized: bool) -> None:
+    points = [pt.constant(np.float32(0.1)), pt.constant(np.uint8(3))]
+
+    def dequantized(source: pt.Node) -> pt.Node:
+        return pt.op("DequantizeLinear", pt.op("QuantizeLinear", source, *points) if quantized else source, *points)
+
+    array, weights = np.ones((1, 2, 4, 4)), pt.variable("w", "float32", (2, 2, 3, 3))
+    kind = "float32" if quantized else "uint8"
+    for source, fits in ((pt.constant(array.astype(kind)), False), (pt.variable("x", kind, (1, 2, 4, 4)), True)):
+        graph = pt.apply_pass(pt.Graph([pt.op(op, dequantized(source), weights, name="n")]), "InferShape")
+        said = answer("openvino", graph)
+        assert said is True if fits else said == f"openvino loses the zero point of constant data that {op} reads dequantized"
