@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,7 +17,7 @@ import pytest
 
 import partita as pt
 from graph.readers.arrays import read_npy, read_npz
-from tests.fuzz.files.__main__ import Campaign
+from tests.fuzz.files.__main__ import Campaign, guided, main
 from tests.fuzz.files.mutations import bytes_changed, json_changed, text_changed
 from tests.fuzz.files.readers import READERS, Reader, mutated
 
@@ -116,6 +117,20 @@ def test_a_finding_is_cut_down(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     made.close()
     assert "-- cut, seed 1: ValueError: it broke" in (out := capsys.readouterr().out)
     assert "f, 1 bytes: b'!'" in out
+
+
+def test_guided_fuzzing_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["files", "--guided", "5"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--guided needs atheris, which is not installed: pip install 'partita[fuzz]'" in capsys.readouterr().err
+
+
+def test_guided_fuzzing_reads_files(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("atheris")
+    assert guided(["npy"], 2, 1) == 0
+    assert re.match(r"npy: \d\d+ files in 2 s, 0 kinds wrong", capsys.readouterr().out)
 
 
 # -- what these tests found ------------------------------------------------------------------------------

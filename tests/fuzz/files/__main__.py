@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import argparse
 import base64
+import importlib.util
+import json
 import re
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -115,6 +119,30 @@ class Campaign:
         return any(what.partition(":")[0] == kind for _, what in answer.last["findings"])
 
 
+def guided(names: Sequence[str], seconds: float, seed: int) -> int:
+    """Have atheris look for files, for so long in all; what it finds is printed. 1 if anything was found."""
+    status = 0
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="partita-guided-") as folder:
+            share = max(1, round(seconds / len(names)))
+            command = [sys.executable, "-m", "tests.fuzz.files.guided", folder, name, str(share), str(seed)]
+            done = subprocess.run(command, capture_output=True, check=False, timeout=share + 600)
+            notes = Path(folder) / "found"
+            found = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+            artifacts = [path for path in Path(folder).iterdir() if path.name.startswith(("crash-", "timeout-", "oom-"))]
+            tried = Path(folder) / "tried"
+            count = int(tried.read_text()) if tried.exists() else 0
+            print(f"{name}: {count} files in {share} s, {len(found)} kinds wrong", flush=True)
+            for note in found:
+                print(f"-- {name}: {note['what']}\n   {base64.b64decode(note['file'])[:600]!r}", flush=True)
+            for path in artifacts:
+                print(f"-- {name}: it ended ({path.name})\n   {path.read_bytes()[:600]!r}", flush=True)
+            if done.returncode and not artifacts:
+                print(f"-- {name}: it ended with {done.returncode}\n{done.stderr.decode(errors='replace')[-2000:]}", flush=True)
+            status |= bool(found or artifacts or done.returncode)
+    return status
+
+
 def main() -> int:
     """Try so many files of each reader, or for so many seconds; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.files", description=__doc__)
@@ -122,7 +150,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000, help="how many files for each reader")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--readers", default=",".join(READERS), help="some of: " + ", ".join(READERS))
+    parser.add_argument("--guided", type=float, metavar="SECONDS", help="guided by coverage, for so long (needs atheris)")
     options = parser.parse_args()
+    if options.guided is not None:
+        if importlib.util.find_spec("atheris") is None:
+            parser.error("--guided needs atheris, which is not installed: pip install 'partita[fuzz]'")
+        compile_none = [name for name in options.readers.split(",") if not READERS[name].compiles]
+        return guided(compile_none, options.guided, options.start)
     campaign, start = Campaign(), time.monotonic()
     for first in range(options.start, options.start + options.count, 500):
         for name in options.readers.split(","):

@@ -58,12 +58,21 @@ def read_and_compile(folder: Path) -> None:
     ran = ran_on(graph, "reference")
     if ran is None:
         return
-    feeds, _ = ran
+    feeds, right = ran
     compiled = ran_on(graph, "HETERO:cpu,reference")
     assert compiled is not None
+    if all(map(is_same, compiled[1], right)):
+        return
     for entry, found, wanted in zip(graph.outputs, compiled[1], expected(graph, feeds), strict=True):
         wrong = difference(found, wanted)
         assert wrong is None, f"{entry.name} of {entry.node.op}: {wrong}"
+
+
+def is_same(found: Any, right: Any) -> bool:
+    """Are they equal to the last bit, or equal sequences?"""
+    if not isinstance(right, np.ndarray):
+        return not isinstance(found, np.ndarray) and str(found) == str(right)
+    return isinstance(found, np.ndarray) and found.dtype == right.dtype and found.tolist() == right.tolist()
 
 
 def ran_on(graph: Graph, devices: str) -> tuple[Sequence[Any], Sequence[Any]] | None:

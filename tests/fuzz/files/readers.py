@@ -55,11 +55,12 @@ def mutated(name: str, seed: int) -> Files:
     """The files of a seed."""
     rng = random.Random(f"{name} {seed}")
     reader = READERS[name]
-    return reader.change(rng.choice(_samples(name)), rng)
+    return reader.change(rng.choice(samples_of(name)), rng)
 
 
 @cache
-def _samples(name: str) -> list[Files]:
+def samples_of(name: str) -> list[Files]:
+    """A reader's real files."""
     return READERS[name].samples()
 
 
