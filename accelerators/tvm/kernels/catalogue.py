@@ -20,6 +20,7 @@ from accelerators.tvm.kernels.matmul.gemm import gemm
 from accelerators.tvm.kernels.matmul.product import product
 from accelerators.tvm.kernels.matmul.thin import thin
 from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
+from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.indices import indices
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.moves.spreading import interleave, resize
@@ -79,6 +80,7 @@ CATALOGUE = (
     _entry(largest_in_windows, "MaxPool", kinds="cpu cuda"),
     _entry(place_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
+    _entry(copies, " ".join(sorted(COPIES))),
     _entry(scatter, "ScatterElements Scatter ScatterND"),
 )
 """One entry for each kernel."""

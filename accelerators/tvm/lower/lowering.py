@@ -70,43 +70,25 @@ def lower(
 
 
 def _from_function(body: Body, drafted: Draft) -> Lowered:
-    """One kernel, its values reshaped where it wants them so; weights are packed to the shape that it takes."""
+    """One kernel; weights are packed to the shape that it takes."""
     relax, symbol = part("relax"), body.symbol
     builder = relax.BlockBuilder()
-    given = [node[0] for node in body.graph.inputs]
-    wanted = [drafted.shapes.get(i, shape_of(entry)) for i, entry in enumerate(given)]
     packs = dict(drafted.packs)
     params = []
-    for i, entry in enumerate(given):
-        weight = i >= body.values
-        if weight and wanted[i] != shape_of(entry):
-            packs.setdefault(i, _reshape(wanted[i]))
-        params.append(relax.Var(f"x{i}", tensor_type(wanted[i] if weight else shape_of(entry), element_of(entry))))
-    finals = [shape_of(entry) for entry in body.graph.outputs]
-    shapes = list(drafted.results) or finals
-    outs = [tensor_type(shape, element_of(entry)) for shape, entry in zip(shapes, body.graph.outputs, strict=True)]
+    for i, node in enumerate(body.graph.inputs):
+        shape = drafted.weights.get(i, shape_of(node[0]))
+        if shape != shape_of(node[0]):
+            packs.setdefault(i, _reshape(shape))
+        params.append(relax.Var(f"x{i}", tensor_type(shape, element_of(node[0]))))
+    outs = [tensor_type(shape_of(entry), element_of(entry)) for entry in body.graph.outputs]
     with builder.function("main", params):
         with builder.dataflow():
             kernel = builder.add_func(nameless(drafted.function), symbol)
-            args = [_shaped(builder, *pair) for pair in zip(params, wanted, strict=True)]
-            result = builder.emit(relax.call_tir(kernel, args, outs if len(outs) > 1 else outs[0]))
-            results = [result] if len(outs) == 1 else [relax.TupleGetItem(result, i) for i in range(len(outs))]
-            results = [_shaped(builder, value, final) for value, final in zip(results, finals, strict=True)]
+            result = builder.emit(relax.call_tir(kernel, params, outs if len(outs) > 1 else outs[0]))
+            results = [result] if len(outs) == 1 else [builder.emit(relax.TupleGetItem(result, i)) for i in range(len(outs))]
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
     return Lowered(builder.get(), {symbol: symbol}, {}, {symbol: drafted.schedule}, packs)
-
-
-def _shaped(builder: Any, value: Any, shape: Any) -> Any:
-    """The value under another shape, if it is another."""
-    relax = part("relax")
-    known = value.ty if isinstance(value, relax.Var) else None
-    if known is not None and tuple(int(d) for d in known.shape) == tuple(shape):
-        return value
-    if known is None:
-        value = builder.emit(value)
-        return _shaped(builder, value, shape)
-    return builder.emit(relax.op.reshape(value, list(shape)))
 
 
 def _reshape(shape: Any) -> Callable[[Array], Array]:

@@ -48,6 +48,17 @@ def test_an_exponential_to_its_ends() -> None:
     np.testing.assert_array_equal(found[4000:], np.array([np.inf, np.inf, np.inf, 0, 0, 0, np.nan, 1], "float32"))
 
 
+def test_a_logarithm_to_its_ends() -> None:
+    values = np.concatenate([np.geomspace(1e-45, 3.4e38, 60_000), np.linspace(0.5, 2, 60_000)]).astype("float32")
+    ends = np.array([0, -0.0, -1, np.inf, -np.inf, np.nan, 1], "float32")
+    x = pt.variable("x", "float32", (len(values) + 7,))
+    made = compiled(pt.Graph([pt.op("Log", x)], inputs=[x]))
+    (found,) = made.run([np.concatenate([values, ends])])
+    assert schedules(made) == ["chain"]
+    assert units_off(found[:-7], np.log(values.astype(np.float64))).max() <= 1.0
+    np.testing.assert_array_equal(found[-7:], [-np.inf, -np.inf, np.nan, np.inf, np.nan, np.nan, 0])
+
+
 def test_the_exponentials_of_a_softmax() -> None:
     """Numbers apart from the largest by up to 87: each weight is the exponential times one over the sum."""
     values = np.linspace(-86.5, 0, 4000).astype("float32").reshape(1, -1)

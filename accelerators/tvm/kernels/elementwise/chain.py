@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 import attrs
 
@@ -18,6 +18,7 @@ from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
+from accelerators.tvm.kernels.shared.nest import nest
 from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
@@ -54,10 +55,10 @@ def find_chain(body: Body) -> dict[Node, Formula] | None:
     version = body.graph.opsets.get("", 1)
     formulas = {node: compute for node in body.ops if (compute := formula(node, version)) is not None}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
-    shapes = {shape_of(node[0]) for node in body.ops}
-    if arrays or len(formulas) < len(body.ops) or len(shapes) != 1 or math.prod(shapes.pop()) == 0:
+    if arrays or len(formulas) < len(body.ops):
         return None
-    return formulas
+    shapes = {shape_of(node[0]) for node in body.ops}
+    return formulas if len(shapes) == 1 and math.prod(shapes.pop()) != 0 else None
 
 
 @attrs.frozen(slots=True)
@@ -128,7 +129,7 @@ class _Writing:
     def write(self, cut: _Cut, is_work: bool) -> None:
         """The loops: outer dimensions, pieces of the innermost, vectors, lanes."""
         kernel = self.kernel
-        with self._outer((*self.flat.shape[:-1], cut.pieces), is_work) as places:
+        with nest(kernel, (*self.flat.shape[:-1], cut.pieces), is_work) as places:
             *outer, piece = places
             kept = {}
             for i, node in enumerate(self._kept()):
@@ -141,21 +142,6 @@ class _Writing:
                 else:
                     step = loops.enter_context(kernel.loop(cut.inner, "e"))
                     self._numbers((*outer, piece * cut.inner + step), 0, kept)
-
-    @contextmanager
-    def _outer(self, sizes: Shape, is_work: bool) -> Iterator[list[Operand]]:
-        """Loops over these sizes, or one loop over all of them that the threads share."""
-        kernel = self.kernel
-        with ExitStack() as loops:
-            if not is_work or math.prod(sizes) == 1:
-                yield [loops.enter_context(kernel.loop(size, f"d{d}")) if size > 1 else 0 for d, size in enumerate(sizes)]
-                return
-            task = loops.enter_context(kernel.loop(math.prod(sizes), "task", "parallel"))
-            places: list[Operand] = []
-            for d, size in enumerate(sizes):
-                index = task // math.prod(sizes[d + 1 :])
-                places.append((index % size if d else index) if size > 1 else 0)
-            yield places
 
     def _kept(self) -> list[Node]:
         """The ops whose results stay in a register: dear ones, those with several readers, and all of a chain with several

@@ -10,12 +10,16 @@
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
 from accelerators.tvm.kernels.language.emit import emit
 from accelerators.tvm.kernels.language.intrinsics import (
+    CIRCULAR,
     Intrinsic,
+    ceil,
     exp,
+    floor,
     lane_max,
     lane_min,
     lane_sum,
     log,
+    nearest,
     power,
     sqrt,
 )
@@ -53,8 +57,8 @@ from accelerators.tvm.kernels.language.values import (
 )
 
 __all__ = [
-    "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16", "boolean",
-    "constant", "element_named", "emit", "exp", "float16", "float32", "float64", "if_inside", "index", "int8", "int16", "int32",
-    "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "power", "select", "sqrt", "type_of",
-    "uint8", "uint16", "uint32", "uint64",
+    "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",
+    "boolean", "ceil", "constant", "element_named", "emit", "exp", "float16", "float32", "float64", "floor", "if_inside", "index",
+    "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "nearest",
+    "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

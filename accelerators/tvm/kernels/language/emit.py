@@ -42,19 +42,20 @@ STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 """Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
 
 
-def emit(kernel: Kernel) -> Any:
+def emit(kernel: Kernel, shapes: Sequence[Sequence[int]] | None = None) -> Any:
     """The TensorIR function `main` of the kernel's arguments, in one block that declares nothing: Relax asks for one, and no
-    schedule will look into it."""
+    schedule will look into it. Arguments may come under other shapes, of as many numbers."""
     script, maker = part("tirx.script.builder"), part("script.ir_builder").IRBuilder()
     emitter = _Emitter()
     with maker, script.prim_func(s_tir=True):
         script.func_name("main")
-        for buffer in kernel.arguments:
-            emitter.argument(buffer)
+        for i, buffer in enumerate(kernel.arguments):
+            emitter.argument(buffer, None if shapes is None else tuple(shapes[i]))
         script.func_attr({"tirx.noalias": True, WRITTEN: True})
         with script.sblock("root"):
             script.reads()
             script.writes()
+            emitter.see_as_written()
             emitter.block(kernel.statements)
     return maker.get()
 
@@ -68,13 +69,24 @@ class _Emitter:
         self.tirx = part("tirx")
         self.call_name = part("script.ir_builder").IRBuilder.name
         self.known: dict[Variable | Buffer, Any] = {}
+        self.seen: dict[Buffer, tuple[Any, ...]] = {}
 
     # -- statements ----------------------------------------------------------------------------------------
 
-    def argument(self, buffer: Buffer) -> None:
-        """An argument of the function."""
+    def argument(self, buffer: Buffer, given: tuple[int, ...] | None = None) -> None:
+        """An argument of the function, which is given under this shape."""
         shape = tuple([size if isinstance(size, int) else self._size(size) for size in buffer.shape])
-        self.known[buffer] = self.script.arg(buffer.name, self.script.buffer(shape, buffer.element.name))
+        outside = shape if given is None else given
+        self.known[buffer] = self.script.arg(buffer.name, self.script.buffer(outside, buffer.element.name))
+        if outside != shape:
+            self.seen[buffer] = shape
+
+    def see_as_written(self) -> None:
+        """The arguments that are given under other shapes than the kernel was written for, as it was written."""
+        for buffer, shape in self.seen.items():
+            seen = self.script.decl_buffer(shape, buffer.element.name, data=self.known[buffer].data)
+            self.call_name(f"{buffer.name}_", seen)
+            self.known[buffer] = seen
 
     def _size(self, size: Value) -> Any:
         """A size that is known while the kernel runs; TVM takes it from the shapes of the arguments that it is given."""

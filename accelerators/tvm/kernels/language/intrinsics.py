@@ -76,9 +76,17 @@ def _prefetch(script: Any, dtype: str, given: Sequence[Any]) -> Any:
     return script.call_intrin("void", "tirx.prefetch", script.address_of(given[0]), 0, 3, 1)
 
 
-sqrt = Intrinsic("sqrt", _same_float, "one value of floating point", _plain("sqrt"))
-exp = Intrinsic("exp", _same_float, "one value of floating point", _plain("exp"))
-log = Intrinsic("log", _same_float, "one value of floating point", _plain("log"))
+def _function(name: str, called: str = "") -> Intrinsic:
+    """A function of one number."""
+    return Intrinsic(name, _same_float, "one value of floating point", _plain(called or name))
+
+
+sqrt = _function("sqrt")
+exp = _function("exp")
+log = _function("log")
+floor, ceil, nearest = _function("floor"), _function("ceil"), _function("nearest", "nearbyint")
+CIRCULAR = {name: _function(name) for name in ("sin", "cos", "tan")}
+"""Functions of angles, by name; each is a call into the C library."""
 power = Intrinsic("power", _two_floats, "two values of one floating-point type", _plain("pow"))
 lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
 lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -18,14 +18,12 @@ class Draft:
     """A kernel that was drafted."""
 
     function: Any
-    """The scheduled TensorIR function: the body's inputs, then its outputs."""
+    """The scheduled TensorIR function: the body's inputs, then its outputs, under their own shapes."""
     schedule: str
     """The schedule's name."""
     packs: Mapping[int, Callable[[Array], Array]] = attrs.field(factory=dict)
     """By input, how a weight is laid out for the kernel."""
-    shapes: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-    """By input, the shape that the kernel takes, where it is not the body's."""
-    results: Sequence[tuple[int, ...]] = ()
-    """The shapes that the kernel makes, where they are not the body's."""
+    weights: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
+    """By input that is a weight, the shape under which the kernel takes it, where it is not the body's."""
     kernel: Kernel | None = None
     """The kernel as it was written; None for one that is scheduled."""

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accelerators.tvm.kernels.language import (
+    CIRCULAR,
     Element,
+    Intrinsic,
     Operand,
     Value,
     boolean,
+    ceil,
     constant,
     element_named,
     float32,
     float64,
+    floor,
     int8,
+    log,
     named,
+    nearest,
     power,
     select,
     sqrt,
@@ -220,6 +227,40 @@ def _is_nan(node: Node, x: Numbers) -> Value:
     return select(x[0] <= math.inf, constant(0, boolean), constant(1, boolean))
 
 
+def _log(node: Node, x: Numbers) -> Value:
+    return functions.log(x[0]) if x[0].type.element is float32 else log(x[0])
+
+
+def _celu(node: Node, x: Numbers) -> Value:
+    alpha = _number(node, "alpha", 1.0)
+    return at_least(x[0], 0.0) + at_most(alpha * (functions.exp(x[0] * (1 / alpha)) - 1.0), 0.0)
+
+
+def _shrink(node: Node, x: Numbers) -> Value:
+    bias, limit = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
+    return select(x[0] < -limit, x[0] + bias, select(x[0] > limit, x[0] - bias, 0.0))
+
+
+def _mean(node: Node, x: Numbers) -> Value:
+    total: Value = functools.reduce(operator.add, x)
+    return total / float(len(x)) if len(x) > 1 else total
+
+
+def _different(node: Node, x: Numbers) -> Value:
+    different: Value = x[0].cast(int8).differs(x[1].cast(int8))
+    return different
+
+
+def _turned(node: Node, x: Numbers) -> Value:
+    element = _element(node[0])
+    turned: Value = x[0] ^ (-1 if element.kind == "int" else 2**element.bits - 1)
+    return turned
+
+
+def _called(intrinsic: Intrinsic) -> Formula:
+    return lambda node, x: intrinsic(x[0])
+
+
 _FORMULAS: dict[str, Formula] = {
     "BitCast": lambda n, x: x[0].bits_as(_element(n[0])),
     "BitShift": _shift,
@@ -266,19 +307,37 @@ _FORMULAS: dict[str, Formula] = {
     "Greater": lambda n, x: x[0] > x[1],
     "GreaterOrEqual": lambda n, x: x[0] >= x[1],
     "Cast": _cast,
+    "Log": _log,
+    "Celu": _celu,
+    "Shrink": _shrink,
+    "Mean": _mean,
+    "Xor": _different,
+    "Floor": lambda n, x: floor(x[0]),
+    "Ceil": lambda n, x: ceil(x[0]),
+    "Round": lambda n, x: nearest(x[0]),
+    "BitwiseAnd": lambda n, x: x[0] & x[1],
+    "BitwiseOr": lambda n, x: x[0] | x[1],
+    "BitwiseXor": lambda n, x: x[0] ^ x[1],
+    "BitwiseNot": _turned,
+    **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
 }
 
-DEAR = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu Softsign HardSwish Sqrt Reciprocal Div".split())
+DEAR = frozenset(
+    "Log Sin Cos Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu Softsign HardSwish Sqrt Reciprocal Div".split()
+)
 """Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
 
-LONG = frozenset("Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Gelu".split())
+LONG = frozenset("Log Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu".split())
 """Functions that take many instructions."""
 
-JUMPS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsInf IsNaN Cast".split())
+JUMPS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsInf IsNaN Cast Floor Ceil Round".split())
 """Ops whose result jumps where their input changes a little."""
 
 _DTYPES = (
     (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), ANY),
+    (frozenset(("Xor",)), frozenset(("bool",))),
+    (frozenset("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot".split()), INTEGERS),
+    (frozenset(("Log", "Mean", "Shrink", "Floor", "Ceil", "Round", *map(str.capitalize, CIRCULAR))), FLOATS),
     (frozenset("Add Sub Mul Neg Sum Pow Max Min".split()), NUMBERS),
     (frozenset("Div Abs Sqrt Reciprocal Relu LeakyRelu PRelu ThresholdedRelu Clip Sign Softsign IsInf IsNaN".split()), FLOATS),
     (frozenset("HardSigmoid HardSwish".split()), FLOATS),

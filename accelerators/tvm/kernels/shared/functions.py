@@ -78,6 +78,30 @@ def sigmoid(x: Value) -> Value:
     return named(x, lambda x: named(at_least(at_most(x, 88.0), -89.0), lambda x: 1.0 / (1.0 + exp_within(x, -1.0))))
 
 
+def log(x: Value) -> Value:
+    """n log 2 plus the logarithm of m, where x is 2^n m and m lies between the root of 1/2 and that of 2: a polynomial on m - 1.
+    Numbers below the smallest normal one are multiplied by 2^23 first."""
+    smallest, root_of_half = 1.17549435e-38, 0x3F3504F3
+
+    def of_bits(bits: Value, shift: Value) -> Value:
+        n = (bits - root_of_half) >> 23
+        rest = (bits - (n << 23)).bits_as(float32) - 1.0
+        return named(rest, lambda rest: named(n.cast(float32) - shift, lambda n: of_rest(rest, n)))
+
+    def of_rest(rest: Value, n: Value) -> Value:
+        series = named(rest * rest, lambda square: _polynomial(rest, _LOG) * rest * square + n * -2.12194440e-4 - 0.5 * square)
+        return rest + series + n * 0.693359375
+
+    def of(x: Value) -> Value:
+        normal = select(x < smallest, x * 8388608.0, x)
+        shift = select(x < smallest, constant(23.0, float32, x.type.lanes), 0.0)
+        inside = named(normal.bits_as(int32), lambda bits: of_bits(bits, shift))
+        outside = select(x.equals(0.0), -math.inf, select(x < 0.0, math.nan, x + x))
+        return select((x > 0.0) & (x < math.inf), inside, outside)
+
+    return named(x, of)
+
+
 def softplus(x: Value) -> Value:
     """log(1 + e^x) as max(x, 0) + log(1 + t) with t = e^-|x|; the logarithm by the series of artanh(t / (2 + t)), so that small
     values keep their digits."""
@@ -124,6 +148,10 @@ def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 _LOG_OF_ONE_AND = (2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5, 2 / 3, 2.0)
 _EXP = (
     1.5515603590756655e-3, 8.363666944205761e-3, 4.163762554526329e-2, 1.666654348373413e-1, 5.000011324882507e-1, 1.0, 1.0,
+)  # fmt: skip
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
+    -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
 _TANH = (
     (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,

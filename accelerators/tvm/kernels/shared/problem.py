@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit
 from accelerators.tvm.kernels.shared.draft import Draft
@@ -70,7 +72,12 @@ class Problem:
         return kernel, given, made
 
     def draft(self, kernel: Kernel, schedule: str, packs: Mapping[int, Pack] | None = None) -> Draft:
-        """The kernel as what the body is lowered to; `packs` lays weights out for it."""
-        count = len(self.inputs)
-        shapes = [argument.sizes for argument in kernel.arguments]
-        return Draft(emit(kernel), schedule, packs or {}, dict(enumerate(shapes[:count])), shapes[count:], kernel)
+        """The kernel as what the body is lowered to; `packs` lays weights out for it.
+
+        Values come and go under the body's shapes, whichever the kernel was written for; weights under the kernel's."""
+        written = [argument.sizes for argument in kernel.arguments]
+        weights = {i: written[i] for i in range(self.body.values, len(self.inputs))}
+        shapes = [weights.get(i, shape_of(entry)) for i, entry in enumerate((*self.inputs, *self.outputs))]
+        if list(map(math.prod, written)) != list(map(math.prod, shapes)):
+            raise CompileError(f"kernel {kernel.name} is written for {written}, and its values are {shapes}")
+        return Draft(emit(kernel, shapes), schedule, packs or {}, weights, kernel)

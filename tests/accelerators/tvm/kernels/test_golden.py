@@ -48,6 +48,8 @@ GRAPHS: dict[str, Callable[[], pt.Node]] = {
     "chain_of_float16": lambda: pt.op(
         "Mul", values(6, 64, dtype="float16"), pt.op("Relu", values(6, 64, name="y", dtype="float16"))
     ),
+    "transpose": lambda: pt.op("Transpose", values(3, 20, 30), perm=[0, 2, 1]),
+    "concat": lambda: pt.op("Concat", values(3, 8), values(3, 12, name="y"), axis=1),
     "convolution": lambda: pt.op("Conv", values(1, 8, 12, 12), weights(16, 8, 3, 3), pads=[1, 1, 1, 1]),
     "arg_max": lambda: pt.op("ArgMax", values(12, 40), axis=1),
     "scatter": lambda: pt.op("ScatterElements", values(8, 5), pt.variable("i", "int64", (3, 5)), values(3, 5, name="u"), axis=0),

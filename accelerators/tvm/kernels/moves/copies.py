@@ -1,0 +1,179 @@
+"""Ops that write numbers in another order, and nothing else: transposes, slices, splits, broadcasts, concatenations.
+
+What such an op makes is a view of what it reads, whose strides numpy works out (`strides.py`). Dimensions that both sides walk
+alike are made one. Where neighbours of the result are no neighbours of the input, the two dimensions are walked in squares, so
+that a line of the cache is used up while it is near."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, strides_in
+from accelerators.tvm.machine.machine import Machine
+from graph.node import Node, NodeEntry
+
+LARGEST = 2**31
+"""Places are counted in 32 bits."""
+
+SQUARE = 16
+"""Rows of a square that is as wide as a vector."""
+
+COPIES = MOVES | {"Concat"}
+"""The ops."""
+
+
+@attrs.frozen(slots=True)
+class Dimension:
+    """A loop of a copy."""
+
+    size: int
+    read: int
+    """How far apart neighbours stand in the input."""
+    written: int
+    """The same in the result."""
+
+
+@attrs.frozen(slots=True)
+class Piece:
+    """Numbers of one input that go to one result."""
+
+    source: int
+    """Which input."""
+    target: int
+    """Which result."""
+    first: int
+    """Where they begin in the input."""
+    start: int
+    """Where they begin in the result."""
+    dimensions: tuple[Dimension, ...]
+    """The outermost first; the last is the one along which neighbours of the result stand."""
+
+    @property
+    def count(self) -> int:
+        """How many numbers."""
+        return math.prod(dimension.size for dimension in self.dimensions)
+
+
+def copies(body: Body, machine: Machine) -> Draft | None:
+    """One op that only moves numbers."""
+    problem, pieces = Problem.of(body), find_pieces(body)
+    if pieces is None:
+        return None
+    flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
+    results = [(math.prod(shape_of(entry)),) for entry in problem.outputs]
+    kernel, inputs, outputs = problem.kernel("copies", flat, results)
+    for piece in pieces:
+        _write(kernel, piece, inputs[piece.source], outputs[piece.target], machine)
+    return problem.draft(kernel, "copies")
+
+
+def find_pieces(body: Body) -> list[Piece] | None:
+    """What the body's one op copies; None if it is no such op."""
+    node, problem = body.ops[0], Problem.of(body)
+    sizes = [math.prod(shape_of(entry)) for entry in (*problem.inputs, *problem.outputs)]
+    if len(body.ops) != 1 or node.domain or node.op not in COPIES or not all(0 < size < LARGEST for size in sizes):
+        return None
+    joined = _joined(node) if node.op == "Concat" else _moved(node, problem)
+    pieces = []
+    for given, view, result, target in joined or ():
+        source = problem.position(given)
+        if source is None or view is None or element_of(given) != element_of(result):
+            return None
+        pieces.append(_piece(source, problem.outputs.index(result), view, shape_of(given), target, shape_of(result)))
+    return pieces or None
+
+
+Move = tuple[NodeEntry, tuple[Ghost, Ghost] | None, NodeEntry, tuple[Ghost, Ghost]]
+"""An input, its view with the whole that it is a view of, a result, and where in it the numbers go."""
+
+
+def _moved(node: Node, problem: Problem) -> list[Move]:
+    """Each result is a view of the first input."""
+    given = node.inputs[0]
+    assert given is not None
+    moves: list[Move] = []
+    for result in problem.outputs:
+        whole, target = ghost(shape_of(given)), ghost(shape_of(result))
+        view = followed(whole, [node], result)
+        moves.append((given, None if view is None else (view, whole), result, (target, target)))
+    return moves
+
+
+def _joined(node: Node) -> list[Move]:
+    """Each input is a part of the result."""
+    target, moves, first = ghost(shape_of(node[0])), list[Move](), 0
+    axis = int(node.attrs.get("axis", 1)) % target.ndim
+    for given in node.reads:
+        whole = ghost(shape_of(given))
+        part = target[(slice(None),) * axis + (slice(first, first + whole.shape[axis]),)]
+        first += whole.shape[axis]
+        moves.append((given, (whole, whole), node[0], (part, target)))
+    return moves
+
+
+def _piece(
+    source: int, target: int, view: tuple[Ghost, Ghost], given: Sequence[int], part: tuple[Ghost, Ghost], made: Sequence[int]
+) -> Piece:
+    """The copy from a view to a part, neighbouring dimensions that both walk alike made one."""
+    read, written = strides_in(*view), strides_in(*part)
+    dimensions: list[Dimension] = []
+    for size, near, far in zip(view[0].shape, read.steps, written.steps, strict=True):
+        before = dimensions[-1] if dimensions else None
+        if size == 1:
+            continue
+        if before is not None and before.read == near * size and before.written == far * size:
+            dimensions[-1] = Dimension(before.size * size, near, far)
+        else:
+            dimensions.append(Dimension(size, near, far))
+    return Piece(source, target, read.offset, written.offset, tuple(dimensions) or (Dimension(1, 0, 1),))
+
+
+def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine: Machine) -> None:
+    """The loops of one piece."""
+    is_shared = machine.threads_for(piece.count) > 1
+    *outer, last = piece.dimensions
+    turned = [d for d in outer if d.read == 1] if last.read > 1 else []
+    if not turned:
+        width = machine.lanes if last.size % machine.lanes == 0 else 1
+        lanes = kernel.lanes(width) if width > 1 else nullcontext(0)
+        with nest(kernel, [d.size for d in outer], is_shared) as places, kernel.loop(last.size // width, "v") as v, lanes as lane:
+            _copy(piece, source, target, [*zip(outer, places, strict=True), (last, v * width + lane)])
+        return
+    across, width = turned[-1], min(last.size, machine.lanes)
+    rest, high = [d for d in outer if d is not across], min(across.size, SQUARE * max(machine.lanes // width, 1))
+    squares = [math.ceil(across.size / high), math.ceil(last.size / width)]
+    with nest(kernel, [*(d.size for d in rest), *squares], is_shared) as places:
+        top, left = _first(across.size, high, places[-2]), _first(last.size, width, places[-1])
+        narrow = width < machine.lanes
+        with kernel.loop(high, "i") as i, kernel.unroll(width, "j") if narrow else kernel.lanes(width, "j") as j:
+            _copy(piece, source, target, [*zip(rest, places, strict=False), (across, top + i), (last, left + j)])
+
+
+def _first(size: int, step: int, square: Operand) -> Operand:
+    """Where a square begins; the last overlaps the one before where they do not divide."""
+    first = square * step
+    return minimum(first, size - step) if size % step and not isinstance(first, int) else first
+
+
+def _copy(piece: Piece, source: Buffer, target: Buffer, at: Sequence[tuple[Dimension, Operand]]) -> None:
+    """The number at one place of the loops."""
+    number = source[_place(piece.first, [(dimension.read, index) for dimension, index in at])]
+    target[_place(piece.start, [(dimension.written, index) for dimension, index in at])] = number
+
+
+def _place(first: int, steps: Sequence[tuple[int, Operand]]) -> Operand:
+    """A flat place."""
+    terms: list[Operand] = [index if step == 1 else index * step for step, index in steps if step]
+    total: Operand = first if first or not terms else terms.pop(0)
+    for term in terms:
+        total = total + term
+    return total

@@ -1,0 +1,82 @@
+"""Ops that only move numbers: the same numbers as numpy's, whatever their sizes and element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from graph.interpret import interpret
+from graph.types import numpy_dtype
+from tests.accelerators.tvm.running import compiled, schedules
+
+pytest.importorskip("tvm")
+
+DTYPES = "float32 float16 bfloat16 float64 int8 int64 uint8 bool".split()
+some = settings(max_examples=8, deadline=None, derandomize=True)
+shapes = st.lists(st.integers(1, 37), min_size=1, max_size=3).map(tuple)
+
+
+def same(graph: pt.Graph, arrays: list[Any]) -> None:
+    """Every output is what numpy makes of the arrays, by kernels of ours."""
+    made = compiled(graph)
+    for found, wanted in zip(made.run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert set(schedules(made)) <= {"copies"}, "where nothing moves there is no kernel"
+
+
+def counted(dtype: str, shape: tuple[int, ...]) -> Any:
+    """An array of numbers that differ from their neighbours."""
+    return (np.arange(np.prod(shape)) * 7 % 101).reshape(shape).astype(numpy_dtype(dtype))
+
+
+@some
+@given(shapes, st.sampled_from(DTYPES), st.data())
+def test_transposes(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
+    x, order = pt.variable("x", dtype, shape), data.draw(st.permutations(range(len(shape))))
+    same(pt.Graph([pt.op("Transpose", x, perm=order)], inputs=[x]), [counted(dtype, shape)])
+
+
+@some
+@given(shapes, st.sampled_from(DTYPES), st.data())
+def test_slices_and_splits(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
+    x, axis = pt.variable("x", dtype, shape), data.draw(st.integers(0, len(shape) - 1))
+    first, step = data.draw(st.integers(0, shape[axis] - 1)), data.draw(st.integers(1, 3))
+    bounds = [pt.constant(np.array([value])) for value in (first, shape[axis], axis, step)]
+    same(pt.Graph([pt.op("Slice", x, *bounds)], inputs=[x]), [counted(dtype, shape)])
+    if first:
+        sizes = pt.constant(np.array([first, shape[axis] - first]))
+        parts = pt.op("Split", x, sizes, axis=axis, n_outputs=2)
+        same(pt.Graph([parts[0], parts[1]], inputs=[x]), [counted(dtype, shape)])
+
+
+@some
+@given(shapes, st.sampled_from(DTYPES), st.data())
+def test_concatenations_and_broadcasts(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    lengths = data.draw(st.lists(st.integers(1, 9), min_size=2, max_size=3))
+    sizes = [(*shape[:axis], length, *shape[axis + 1 :]) for length in lengths]
+    given = [pt.variable(f"x{i}", dtype, size) for i, size in enumerate(sizes)]
+    same(pt.Graph([pt.op("Concat", *given, axis=axis)], inputs=given), [counted(dtype, size) for size in sizes])
+    x = pt.variable("x", dtype, (*shape[:axis], 1, *shape[axis + 1 :]))
+    wide = pt.op("Expand", x, pt.constant(np.array([2, *shape])))
+    same(pt.Graph([wide], inputs=[x]), [counted(dtype, tuple(map(int, x.output_types[0].shape)))])
+
+
+def test_a_constant_and_a_value_twice() -> None:
+    x, fixed = pt.variable("x", "float32", (3, 20)), np.ones((2, 20), "float32")
+    graph = pt.Graph([pt.op("Concat", x, pt.constant(fixed), x, axis=0)], inputs=[x])
+    same(graph, [counted("float32", (3, 20))])
+    assert schedules(compiled(graph)) == ["copies"]
+
+
+def test_a_large_transpose_is_shared_by_threads() -> None:
+    x = pt.variable("x", "float32", (257, 300))
+    graph = pt.Graph([pt.op("Transpose", x, perm=[1, 0])], inputs=[x])
+    made = compiled(graph, NUM_THREADS=3)
+    np.testing.assert_array_equal(made.run([counted("float32", (257, 300))])[0], counted("float32", (257, 300)).T)
+    assert "parallel task" in str(made.kernels()[0].text)

@@ -1,0 +1,53 @@
+"""Ops of single numbers for every element type that they take: a kernel of ours, and what numpy makes of the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from graph.interpret import interpret
+from tests.accelerators.tvm.running import check, compiled, schedules
+
+pytest.importorskip("tvm")
+
+random = np.random.default_rng(17)
+
+WHOLE = "Add Sub Mul BitwiseAnd BitwiseOr BitwiseXor Max Min Less Equal GreaterOrEqual".split()
+
+
+@pytest.mark.parametrize("dtype", "int8 uint8 int16 int32 int64 uint32".split())
+def test_whole_numbers_of_every_size(dtype: str) -> None:
+    """All in one model, each op a kernel, over the whole range of the type: sums count on from the other end."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    arrays = [random.integers(low, high, shape, dtype=dtype, endpoint=True) for shape in ((9, 33), (33,))]
+    x, y = (pt.variable(name, dtype, array.shape) for name, array in zip("xy", arrays, strict=True))
+    values = [*(pt.op(op, x, y) for op in WHOLE), pt.op("BitwiseNot", x), pt.op("Cast", x, to=9)]
+    graph = pt.Graph(values, inputs=[x, y])
+    made = compiled(graph)
+    for op, found, wanted in zip([*WHOLE, "BitwiseNot", "Cast"], made.run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(found, wanted, op)
+    assert set(schedules(made)) == {"chain"}
+
+
+def test_truth_values() -> None:
+    arrays = [random.integers(0, 2, (5, 64)).astype(bool) for _ in "xy"]
+    x, y = (pt.variable(name, "bool", (5, 64)) for name in "xy")
+    graph = pt.Graph([pt.op(op, x, y) for op in ("Xor", "And", "Or", "Equal")], inputs=[x, y])
+    made = compiled(graph)
+    for found, wanted in zip(made.run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert set(schedules(made)) == {"chain"}
+
+
+@pytest.mark.parametrize("op", "Floor Ceil Round Sin Cos Tan Celu Shrink".split())
+def test_functions_of_one_number(op: str) -> None:
+    x, values = pt.variable("x", "float32", (3, 40)), (random.standard_normal((3, 40)) * 3).astype("float32")
+    values[0, :5] = 0.5, 1.5, 2.5, -0.5, 0.0
+    assert schedules(check(pt.Graph([pt.op(op, x)], inputs=[x]), [values])) == ["chain"]
+
+
+def test_a_mean_of_several() -> None:
+    given = [pt.variable(name, "float32", (4, 24)) for name in "xyz"]
+    arrays = [random.standard_normal((4, 24)).astype("float32") for _ in given]
+    assert schedules(check(pt.Graph([pt.op("Mean", *given)], inputs=given), arrays)) == ["chain"]
