@@ -16,6 +16,7 @@ from graph.types import TensorType
 from passes.bodies import control_targets
 from passes.constants import Namer
 from passes.infer import infer
+from passes.inference import convert_version
 from passes.opaque import OPAQUE_DOMAIN, hide
 from passes.registry import REQUESTS, register_pass
 
@@ -174,8 +175,6 @@ def _refuse_wrong(g: Graph, opset: int) -> None:
 def _converted(model: Any, opset: int, g: Graph) -> Any:
     """ONNX's converter; whatever it raises becomes one error."""
     from onnx.shape_inference import InferenceError
-    from onnx.version_converter import convert_version
-
     try:
         return convert_version(model, opset)
     except (InferenceError, RuntimeError, ValueError, TypeError) as error:

@@ -6,8 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import BinaryIO
 
-INFER, ANSWER, ABORT = b"I", b"A", b"X"
-"""What the parent sends: a model, the types of a hidden node's outputs, or that it cannot tell them."""
+INFER, CONVERT, ANSWER, ABORT = b"I", b"V", b"A", b"X"
+"""What the parent sends: a model whose types are to be inferred, one that is to have another opset, the types of a hidden
+node's outputs, or that it cannot tell them.
+"""
 
 READY, RESULT, COMPLAINT, FAILURE, QUESTION = b"B", b"R", b"C", b"F", b"Q"
 """What the child sends: that it is there, the model with types, what ONNX's strict inference says, any other error, or

@@ -1,8 +1,8 @@
-"""ONNX's inference of types: in this process, or in a child where a crash of it is survived.
+"""ONNX's inference of types, and its converter of versions: in this process, or in a child where a crash of them is survived.
 
 ONNX's inference assumes much about a file, and ends the process where an assumption is wrong. Files that are known to
-do so are refused before (`graph.ops.hazards`). For files that strangers made `settings.isolate_inference` has all
-inference run in one child process, started once, and again after a crash.
+do so are refused before (`graph.ops.fragile`). For files that strangers made `settings.isolate_inference` has all
+of it run in one child process, started once, and again after a crash.
 """
 
 from __future__ import annotations
@@ -41,7 +41,17 @@ def infer_shapes(model: Any, *, data_prop: bool = False, strict_mode: bool = Fal
     if not settings.isolate_inference:
         return _infer_here(model, data_prop, strict_mode)
     with _held.lock:
-        return _held.ready().infer(model, bytes((data_prop, strict_mode)))
+        return _held.ready().asked("inference", frames.INFER, model.SerializeToString(), bytes((data_prop, strict_mode)))
+
+
+def convert_version(model: Any, opset: int) -> Any:
+    """The ModelProto in the ops of that version, by ONNX's converter, which trusts a file as its inference does."""
+    if not settings.isolate_inference:
+        from onnx.version_converter import convert_version as convert_here
+
+        return convert_here(model, opset)
+    with _held.lock:
+        return _held.ready().asked("version converter", frames.CONVERT, model.SerializeToString(), str(opset).encode())
 
 
 def _infer_here(model: Any, data_prop: bool, strict_mode: bool) -> Any:
@@ -71,16 +81,29 @@ class _Child:
         )
         self.reader = TypeReader()
         self.started = False
+        self.tool = "inference"
+        """Which tool of ONNX's is at work."""
 
-    def infer(self, model: Any, flags: bytes) -> Any:
-        """One model; what the child asks meanwhile is answered, which may need a further model."""
+    def asked(self, tool: str, kind: bytes, *question: bytes) -> Any:
+        """The model that comes of a question. An interrupt ends the child: its answer would be taken for another's."""
+        before, self.tool = self.tool, tool
+        try:
+            return self._answered(kind, question)
+        except KeyboardInterrupt:
+            _held.end()
+            raise
+        finally:
+            self.tool = before
+
+    def _answered(self, kind: bytes, question: Sequence[bytes]) -> Any:
+        """What the child asks meanwhile is answered, which may need a further model."""
         import onnx
         from onnx.shape_inference import InferenceError
 
         if not self.started:
             self.receive(STARTING)
             self.started = True
-        self.send(frames.INFER, model.SerializeToString(), flags)
+        self.send(kind, *question)
         failed: Exception | None = None
         while True:
             kind, parts = self.receive(LONGEST)
@@ -94,7 +117,7 @@ class _Child:
             said = (parts[0] or b"").decode(errors="replace")
             if kind == frames.COMPLAINT:
                 raise InferenceError(said)
-            raise TypeMismatch(f"ONNX's inference failed: {said}")
+            raise TypeMismatch(f"ONNX's {self.tool} failed: {said}")
 
     def answer(self, parts: Sequence[bytes | None]) -> Exception | None:
         """Answer a question; what went wrong with that is raised once the child has heard of it."""
@@ -120,7 +143,7 @@ class _Child:
         ready, _, _ = select.select([stream], [], [], seconds)
         if not ready:
             _held.end()
-            raise TypeMismatch(f"ONNX's inference took more than {seconds:g} s, and was ended", remedy=REMEDY)
+            raise TypeMismatch(f"ONNX's {self.tool} took more than {seconds:g} s, and was ended", remedy=REMEDY)
         try:
             return frames.receive(stream)
         except EOFError:
@@ -130,7 +153,7 @@ class _Child:
         code = self.process.wait()
         _held.end()
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        return TypeMismatch(f"ONNX's inference ended its process ({how})", remedy=REMEDY)
+        return TypeMismatch(f"ONNX's {self.tool} ended its process ({how})", remedy=REMEDY)
 
     def end(self) -> None:
         self.process.kill()

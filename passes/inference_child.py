@@ -30,10 +30,10 @@ def main() -> None:
     server = _Server(sys.stdin.buffer, answers)
     while True:
         try:
-            _, parts = frames.receive(sys.stdin.buffer)
+            kind, parts = frames.receive(sys.stdin.buffer)
         except EOFError:
             return
-        server.infer(parts)
+        (server.convert if kind == frames.CONVERT else server.infer)(parts)
 
 
 class _Server:
@@ -57,6 +57,19 @@ class _Server:
             frames.send(self.answers, frames.COMPLAINT, str(error).encode())
         except (_Aborted, ValueError, RuntimeError, LookupError, TypeError, MemoryError, onnx.checker.ValidationError) as error:
             frames.send(self.answers, frames.FAILURE, f"{type(error).__name__}: {error}".encode())
+
+    def convert(self, parts: Sequence[bytes | None]) -> None:
+        """One model, in answer to CONVERT; whatever the converter raises is its complaint."""
+        import onnx
+        from onnx.version_converter import convert_version
+
+        model, opset = parts
+        assert model is not None and opset is not None
+        try:
+            converted = convert_version(onnx.ModelProto.FromString(model), int(opset))
+            frames.send(self.answers, frames.RESULT, converted.SerializeToString())
+        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError, LookupError, MemoryError) as error:
+            frames.send(self.answers, frames.COMPLAINT, str(error).encode())
 
     def ask(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node, which the parent knows."""

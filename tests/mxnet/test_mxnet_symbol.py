@@ -376,6 +376,13 @@ def test_shapes_that_onnx_does_not_take():
         )
 
 
+def test_an_axis_beyond_all_tensors():
+    """ONNX's inference cut the number to 32 bits, which left 0, and believed it."""
+    g = symbol(node("softmax", "s", 0, attrs={"axis": str(-(2**63))}))
+    with pytest.raises(ReadError, match=r"node 's' \(softmax\): Softmax cannot be: axis is -9223372036854775808\n  Check"):
+        load_mxnet(g, shapes={"x": (2, 3)})
+
+
 def test_an_array_of_another_shape_than_declared():
     with pytest.raises(
         ReadError, match=r"node 'x' \(null\): the array has the shape \(2\), and \(3\) was declared"

@@ -107,6 +107,55 @@ def test_the_command_line_survives(fallible: None, tmp_path: Path, capsys: pytes
     assert not settings.isolate_inference, "what a program has set stays"
 
 
+CONVERTED = (
+    ("graph net(x: float32[2, 3]) -> (y) { y = Softmax(x) {axis=1} }", 12),
+    ("graph net(x: float32[2, 3]) -> (y) { y = ReduceMean(x) {axes=[1]} }", 18),
+    ("func f(a) -> (b) { b = Relu(a) }\n graph g(x: float32[3]) -> (y) { y = call f(x) }", 13),
+    ("graph net(x: float32[2, 3]) -> (y) { y = GridSample(x, x) }", 11),
+)
+
+
+@pytest.mark.parametrize(("net", "opset"), CONVERTED)
+def test_opsets_are_converted_in_the_child_as_here(net: str, opset: int) -> None:
+    def converted() -> str:
+        try:
+            return str(apply_pass(text(net, "16" if opset == 18 else "21"), "ConvertOpset", opset=opset, verify=False))
+        except PassError as error:
+            return str(error)
+
+    there = converted()
+    settings.isolate_inference = False
+    assert there == converted()
+
+
+def test_a_crash_of_the_converter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    inference.stop_isolation()
+    crashing_child = "import os; import passes.inference_child as c; c._Server.convert = lambda s, p: os.abort(); c.main()"
+    monkeypatch.setattr(inference, "COMMAND", [sys.executable, "-c", crashing_child])
+    g = text("graph net(x: float32[2, 3]) -> (y) { y = Softmax(x) {axis=1} }", "21")
+    with pytest.raises(PassError, match=r"ONNX's version converter ended its process \(signal 6\)"):
+        apply_pass(g, "ConvertOpset", opset=15)
+    inference.stop_isolation()
+
+
+def test_an_interrupt_leaves_no_answer_for_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    inference.stop_isolation()
+    receive, calls = inference._Child.receive, []
+
+    def interrupted(self: inference._Child, seconds: float) -> object:
+        calls.append(seconds)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return receive(self, seconds)
+
+    monkeypatch.setattr(inference._Child, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        outcome(NETS[4])
+    monkeypatch.undo()
+    settings.isolate_inference = True
+    assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
+
+
 def test_a_child_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     inference.stop_isolation()
     monkeypatch.setattr(inference, "STARTING", 0.2)

@@ -8,6 +8,7 @@ from graph.errors import ReadError
 from graph.graph import DEFAULT_OPSET
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
+from graph.ops.fragile import unsound
 from graph.ops.schemas import ONNX_DOMAINS
 from graph.protos import TypeReader, write_type
 from graph.types import TensorType, Type
@@ -19,7 +20,9 @@ SMALL = 1024
 
 
 def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
-    """The types that ONNX infers; None where an input's type is unknown."""
+    """The types that ONNX infers; None where an input's type is unknown.
+
+    Attributes that ONNX takes on trust are checked first."""
     import onnx
     import onnx.shape_inference
 
@@ -31,6 +34,9 @@ def output_types(node: Node, where: str) -> tuple[Type | None, ...]:
         return custom.infer([None if e is None else e.type for e in node.inputs], node.attrs, len(unknown))
     if node.domain not in ONNX_DOMAINS:
         return unknown
+    reason = unsound(node)
+    if reason is not None:
+        raise ReadError(f"{node.op} cannot be: {reason}", where=where, remedy="Check the parameters of the node")
     schema = onnx.defs.get_schema(node.op or "", DEFAULT_OPSET, node.domain)
     names = ["" if entry is None else f"i{i}" for i, entry in enumerate(node.inputs)]
     outputs = [f"o{i}" for i in range(len(node.output_names))]
