@@ -123,7 +123,7 @@ ROOMS = {
     "accelerators/tvm/kernels": """
         fusion
         catalogue
-        attention convolution elementwise matmul moves rows window
+        attention convolution elementwise matmul moves quantized rows window
         shared
         language
     """,

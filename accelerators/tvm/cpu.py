@@ -9,7 +9,9 @@ from accelerators.interface.keys import Key, count
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
-from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine
+from accelerators.tvm.layouts.quantizing import quantize
+from accelerators.tvm.machine.integers import instruction_name
+from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_integers
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
@@ -17,18 +19,20 @@ from graph.graph import Graph
 
 
 class CpuAccelerator(TvmAccelerator):
-    """The host's processor; NUM_THREADS 0 means all cores that the process may use."""
+    """The host's processor; NUM_THREADS 0 means all cores that the process may use.
+
+    INTEGERS names the instruction that multiplies quantized numbers; without a name it is the fastest that the host has."""
 
     name = "cpu"
-    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": Key(0, count)}
+    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": Key(0, count), "INTEGERS": Key("", instruction_name)}
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
-        return host_machine(config["NUM_THREADS"] or default_threads())
+        return with_integers(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Scales and shifts folded; blocked layouts where convolutions are."""
-        return block(fold_scales(super().lay_out(graph, machine)), machine)
+        """Integers where a model is quantized; scales and shifts folded; blocked layouts where convolutions are."""
+        return block(fold_scales(super().lay_out(quantize(graph, machine), machine)), machine)
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of the host, under LLVM's name for it."""

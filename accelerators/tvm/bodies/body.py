@@ -11,6 +11,7 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.extensions import edition
 from graph.build import variable
 from graph.graph import Graph
@@ -78,7 +79,14 @@ def _read_inside(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op in LIFTED:
             kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
-    return kept - {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
+    blocked = {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
+    return kept - blocked - {entry.node for node in graph.nodes if node.domain == QUANTIZED for entry in _arrays(node)}
+
+
+def _arrays(node: Node) -> list[NodeEntry]:
+    """What an op on quantized values reads from memory, whatever its size."""
+    always = set(node.inputs[1:3]) if node.op == "Product" else set()
+    return [entry for entry in node.reads if entry in always or (entry.node.value is not None and entry.node.value.size != 1)]
 
 
 def _is_lifted(node: Node, array: np.ndarray[Any, Any] | None) -> bool:

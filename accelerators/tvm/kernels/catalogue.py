@@ -11,6 +11,7 @@ import attrs
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.indices import INDICES
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.convolution.blocked import blocked_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
@@ -24,6 +25,9 @@ from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.indices import indices
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.moves.spreading import interleave, resize
+from accelerators.tvm.kernels.quantized.joins import joined
+from accelerators.tvm.kernels.quantized.pools import largest, mean
+from accelerators.tvm.kernels.quantized.product import product as quantized_product
 from accelerators.tvm.kernels.rows.extremes import extreme
 from accelerators.tvm.kernels.rows.places import one_at_the_largest, place_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
@@ -64,6 +68,10 @@ CATALOGUE = (
         "ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2",
     ),
     _entry(thin, "MatMul Gemm"),
+    _entry(quantized_product, "Product", QUANTIZED),
+    _entry(largest, "MaxPool", QUANTIZED),
+    _entry(mean, "Mean", QUANTIZED),
+    _entry(joined, "Concat", QUANTIZED),
     _entry(blocked_convolution, "Conv", DOMAIN),
     _entry(blocked_pool, "MaxPool AveragePool GlobalAveragePool", DOMAIN),
     _entry(depthwise, "DepthwiseConv", DOMAIN),

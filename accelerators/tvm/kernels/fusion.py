@@ -7,6 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.attention.merging import merge_projections
 from accelerators.tvm.kernels.attention.selector import AttentionProperty
 from accelerators.tvm.kernels.convolution.selector import BlockedProperty
@@ -14,7 +15,9 @@ from accelerators.tvm.kernels.elementwise.chain import find_chain
 from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
 from accelerators.tvm.kernels.matmul.selector import MatrixProperty
 from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
+from accelerators.tvm.kernels.quantized.selector import QuantizedProperty
 from accelerators.tvm.kernels.rows.selector import RowProperty
+from accelerators.tvm.kernels.shared import rounding
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.graph import Graph
@@ -70,7 +73,7 @@ class ChainSelector(ContainOpSelector):
     stateless = True
 
     def __init__(self) -> None:
-        super().__init__(ELEMENTWISE)
+        super().__init__({*ELEMENTWISE, *(f"{QUANTIZED}::{op}" for op in rounding.FORMULAS)})
 
     def label(self, node: Node) -> Hashable | None:
         made = node.output_types[0]
@@ -106,7 +109,7 @@ class SingleProperty(PatternProperty):
 
 def fuse(graph: Graph) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are."""
-    first = AttentionProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
+    first = AttentionProperty, QuantizedProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
     kinds = *first, RowProperty, ChainProperty, SingleProperty
     return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=[kind() for kind in kinds])
 

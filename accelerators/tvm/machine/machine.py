@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from accelerators.tvm.machine.integers import BY_NAME, best_instruction
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.processor import host_features
 
@@ -29,6 +30,10 @@ class Machine:
     """How many 32-bit numbers a vector register holds."""
     registers: int = 16
     """How many vector registers there are."""
+    integers: str = "plain"
+    """How products of 8-bit integers are summed up: the name of an instruction of `integers.py`."""
+    emulates: bool = False
+    """Is that instruction written out in portable code, which makes the same numbers?"""
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for."""
@@ -44,7 +49,8 @@ class Machine:
         GPU's architecture.
         """
         host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
-        return {**host, "threads": str(self.threads)} if self.kind == "cpu" else {**host, "gpu": self.arch}
+        own = {"threads": str(self.threads), "integers": self.integers}
+        return {**host, **own} if self.kind == "cpu" else {**host, "gpu": self.arch}
 
 
 @cache
@@ -71,11 +77,19 @@ def host_cpu() -> str:
 def host_machine(threads: int) -> Machine:
     """The host with so many threads."""
     features = host_features()
+    integers = best_instruction(features)
     if "avx512f" in features:
-        return Machine("cpu", host_cpu(), threads, 16, 32)
+        return Machine("cpu", host_cpu(), threads, 16, 32, integers)
     if "avx2" in features:
-        return Machine("cpu", host_cpu(), threads, 8, 16)
-    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16)
+        return Machine("cpu", host_cpu(), threads, 8, 16, integers)
+    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16, integers)
+
+
+def with_integers(machine: Machine, name: str) -> Machine:
+    """The machine with another instruction for integers, written out where the host lacks it; without a name as it is."""
+    if not name:
+        return machine
+    return attrs.evolve(machine, integers=name, emulates=not BY_NAME[name].is_here(host_features()))
 
 
 def gpu_machine(arch: str) -> Machine:

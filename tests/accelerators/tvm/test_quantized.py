@@ -6,29 +6,156 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.tvm.machine.machine import Machine
 from graph.interpret import interpret
+from graph.writers.onnx.model import to_model
+from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import Array, compiled, normals
 
 pytest.importorskip("tvm")
 
 
-def integers(seed: int, shape: tuple[int, ...], dtype: str) -> Array:
-    """Integers of every size that the element type has."""
-    info = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(info.min, info.max + 1, shape).astype(dtype)
+def layer_types(model: object) -> list[str]:
+    return [launch.layer_type for launch in model.launches]  # type: ignore[attr-defined]
 
 
-def dequantized(array: Array, scale: float | Array, point: int | Array | None = None, axis: int = 1) -> pt.Node:
-    """The constant as numbers."""
-    points = () if point is None else (pt.constant(np.asarray(point, array.dtype)),)
-    return pt.op("DequantizeLinear", pt.constant(array), pt.constant(np.asarray(scale, np.float32)), *points, axis=axis)
+def typed(*outputs: pt.Node) -> pt.Graph:
+    return pt.apply_pass(pt.Graph(list(outputs)), "InferShape")
+
+
+def again(given: pt.Node, scale: float = 0.05, point: int = 100) -> pt.Node:
+    """Quantized and dequantized."""
+    return dequantized(quantized(given, scale, point), scale, point, dtype="uint8")
+
+
+def convolved(given: pt.Node, channels: int, outs: int, taps: int, seed: int, stride: int = 1, scale: float = 0.05) -> pt.Node:
+    """A convolution of numbers that were dequantized with this scale, whose bias is as exact."""
+    layer = Layer(channels, outs, (1, 1), (taps, taps))
+    weight = integers(seed, layer.weight.shape, "int8")
+    inputs = dequantized(weight, layer.scales, axis=0), dequantized(layer.bias, np.float32(scale) * layer.scales, axis=0)
+    return pt.op("Conv", given, *inputs, pads=[taps // 2] * 4, strides=[stride, stride])
+
+
+def network() -> pt.Graph:
+    """A residual network with a join, as onnxruntime's quantizer writes it."""
+    x = again(pt.variable("x", "float32", (1, 3, 24, 20)))
+    x = again(pt.op("Relu", convolved(x, 3, 16, 5, 1, 2)))
+    x = pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    x = again(x)
+    y = again(pt.op("Relu", convolved(x, 16, 24, 3, 2)))
+    y = again(convolved(y, 24, 16, 1, 3))
+    x = again(pt.op("Relu", pt.op("Sum", y, x)), 0.07, 0)
+    left, right = convolved(x, 16, 8, 1, 4, scale=0.07), convolved(x, 16, 20, 3, 5, scale=0.07)
+    x = again(pt.op("Concat", again(left), again(right, 0.06), axis=1))
+    return typed(quantized(convolved(x, 28, 30, 1, 6), 0.05, 100))
+
+
+def in_onnxruntime(graph: pt.Graph, inputs: list[Array]) -> list[Array]:
+    """What onnxruntime makes, optimized."""
+    session = pytest.importorskip("onnxruntime").InferenceSession(
+        to_model(graph).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    names = [given.name for given in session.get_inputs()]
+    return session.run(None, dict(zip(names, inputs, strict=True)))  # type: ignore[no-any-return]
 
 
 def test_a_weight_of_any_size_is_packed_for_its_kernel_when_it_is_compiled() -> None:
     weight = dequantized(integers(0, (1024, 512), "int8"), 0.01)
-    graph = pt.apply_pass(pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (3, 1024)), weight)]), "InferShape")
+    graph = typed(pt.op("MatMul", pt.variable("x", "float32", (3, 1024)), weight))
     x = normals(0)(3, 1024)
     model = compiled(graph)
     (kernel,) = model.kernels()
     assert kernel.text.startswith("kernel gemm")
     assert np.allclose(model.run([x], [None])[0], interpret(graph, [x])[0], rtol=1e-4, atol=1e-3)
+
+
+def test_a_network_is_a_few_kernels_of_integers(avx2: Machine) -> None:
+    assert layer_types(compiled(network())) == [
+        "QuantizeLinear",
+        "Product+Relu+QuantizeLinear",
+        "MaxPool",
+        "Product+Relu+QuantizeLinear",
+        "DequantizeLinear+Product+QuantizeLinear+DequantizeLinear+Sum+Relu+QuantizeLinear",
+        "Product+QuantizeLinear",
+        "Product+QuantizeLinear+DequantizeLinear+QuantizeLinear",
+        "Concat",
+        "Product+QuantizeLinear",
+        "Transpose",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "avx2", "plain"])
+def test_a_network_is_onnxruntime_bit_for_bit(name: str) -> None:
+    graph, x = network(), normals(3)(1, 3, 24, 20)
+    (found,) = compiled(graph, INTEGERS=name).run([x], [None])
+    (wanted,) = in_onnxruntime(graph, [x])
+    assert np.array_equal(found, wanted)
+    assert len(np.unique(wanted)) > 100
+
+
+def test_a_value_in_another_form_is_read_where_it_is_needed(avx512: Machine) -> None:
+    """A reshape of what a convolution makes reads it plain; a convolution reads what a transpose makes side by side."""
+    x = dequantized(pt.variable("x", "uint8", (2, 12, 6, 6)), 0.05, 100)
+    first = again(convolved(x, 12, 16, 3, 1))
+    moved = pt.op("Transpose", first, perm=[0, 1, 3, 2])
+    graph = typed(quantized(convolved(again(moved), 16, 8, 1, 2), 0.05, 100), pt.op("Softmax", first, axis=1))
+    given = integers(4, (2, 12, 6, 6), "uint8")
+    found, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
+    assert (found[0] != wanted[0]).mean() < 2e-3
+    assert np.allclose(found[1], wanted[1], atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("MaxPool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("MaxPool", {"kernel_shape": [2, 3], "ceil_mode": 1, "strides": [2, 2]}),
+        ("MaxPool", {"kernel_shape": [2, 2], "dilations": [2, 2]}),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("AveragePool", {"kernel_shape": [2, 3], "strides": [1, 2]}),
+        ("GlobalAveragePool", {}),
+    ],
+)
+@pytest.mark.parametrize("channels", [8, 70])
+def test_pools_read_integers(op: str, attributes: dict[str, object], channels: int) -> None:
+    x = dequantized(pt.variable("x", "uint8", (2, 8, 9, 7)), 0.05, 100)
+    graph = typed(quantized(pt.op(op, again(convolved(x, 8, channels, 1, 1)), **attributes), 0.0517, 100))
+    given = integers(4, (2, 8, 9, 7), "uint8")
+    model = compiled(graph)
+    assert not any(f"DequantizeLinear+{op}" in kind or kind == "DequantizeLinear" for kind in layer_types(model))
+    (found,), (wanted,) = model.run([given], [None]), interpret(graph, [given])
+    off = np.abs(found.astype(int) - wanted)
+    assert off.max() <= (0 if op == "MaxPool" else 1)
+    assert (off > 0).mean() < 5e-3
+
+
+def test_numbers_round_half_to_even_and_saturate() -> None:
+    halves = np.arange(-300, 300, 0.5).astype("f")
+    x = np.concatenate([halves, np.array([1e9, -1e9, np.inf, -np.inf], "f")])
+    for dtype, point in (("uint8", 3), ("int8", -7), ("uint16", 40_001), ("int16", 5)):
+        graph = typed(quantized(pt.variable("x", "float32", x.shape), 1.0, point, dtype))
+        info = np.iinfo(dtype)
+        wanted = np.clip(np.rint(x) + point, info.min, info.max).astype(dtype)
+        assert np.array_equal(compiled(graph).run([x], [None])[0], wanted)
+
+
+def test_a_number_is_divided_by_its_scale_not_multiplied_by_the_reciprocal() -> None:
+    x = np.round(normals(0)(40_000) * 5, 2).astype("f")
+    graph = typed(quantized(pt.variable("x", "float32", x.shape), 0.1, 128))
+    wanted = np.clip(np.rint(x / np.float32(0.1)) + 128, 0, 255)
+    by_reciprocal = np.clip(np.rint(x * (np.float32(1) / np.float32(0.1))) + 128, 0, 255)
+    assert (wanted != by_reciprocal).any()
+    assert np.array_equal(compiled(graph).run([x], [None])[0], wanted)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scales_along_an_axis_are_broadcast(axis: int) -> None:
+    shape = (3, 4, 5)
+    scales = np.linspace(0.01, 0.2, shape[axis]).astype("f")
+    points = pt.constant(np.arange(shape[axis]).astype("uint8"))
+    x, given = pt.variable("x", "float32", shape), normals(1)(*shape)
+    made = pt.op("QuantizeLinear", x, pt.constant(scales), points, axis=axis)
+    graph = typed(made, pt.op("DequantizeLinear", made, pt.constant(scales), points, axis=axis))
+    found, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
+    assert np.array_equal(found[0], wanted[0])
+    assert np.allclose(found[1], wanted[1], rtol=1e-6)

@@ -22,6 +22,8 @@ from accelerators.tvm.kernels.language.intrinsics import (
     nearest,
     power,
     sqrt,
+    vpdpbusd,
+    vpmaddwd,
 )
 from accelerators.tvm.kernels.language.kernel import Kernel
 from accelerators.tvm.kernels.language.types import (
@@ -60,5 +62,6 @@ __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",
     "boolean", "ceil", "constant", "element_named", "emit", "exp", "float16", "float32", "float64", "floor", "if_inside", "index",
     "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "nearest",
-    "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64",
+    "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd",
+    "vpmaddwd",
 ]  # fmt: skip

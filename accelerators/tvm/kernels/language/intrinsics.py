@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.types import Type, type_of
+from accelerators.tvm.kernels.language.types import Type, int8, int16, int32, type_of, uint8
 from accelerators.tvm.kernels.language.values import Call, Load, Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
@@ -58,6 +58,20 @@ def _any_one(types: Sequence[Type]) -> Type | None:
     return types[0] if len(types) == 1 else None
 
 
+def _dot(types: Sequence[Type]) -> Type | None:
+    """Sums, and for each of them the bytes of 32 bits on either side."""
+    if len(types) != 3 or types[0].element is not int32:
+        return None
+    wide = types[0].lanes * 4
+    return types[0] if types[1:] == [type_of(uint8, wide), type_of(int8, wide)] else None
+
+
+def _pairs(types: Sequence[Type]) -> Type | None:
+    """Two vectors of 16-bit numbers."""
+    fits = len(types) == 2 and types[0] is types[1] and types[0].element is int16 and types[0].lanes % 2 == 0
+    return type_of(int32, types[0].lanes // 2) if fits else None
+
+
 def _plain(name: str) -> Emit:
     return lambda script, dtype, given: getattr(script, name)(*given)
 
@@ -70,6 +84,18 @@ def _joined(name: str, *before: float) -> Emit:
         return script.call_llvm_pure_intrin(dtype, f"llvm.vector.reduce.{name}", *start, *given)
 
     return emit
+
+
+def _llvm(name: str) -> Emit:
+    """A call of LLVM's intrinsic."""
+    return lambda script, dtype, given: script.call_llvm_pure_intrin(dtype, f"llvm.x86.{name}", *given)
+
+
+def _by_width(name: str) -> Emit:
+    """A call of LLVM's intrinsic, whose name ends in the bits of the vector that it makes."""
+    return lambda script, dtype, given: script.call_llvm_pure_intrin(
+        dtype, f"llvm.x86.{name}.{32 * int(dtype.partition('x')[2])}", *given
+    )
 
 
 def _prefetch(script: Any, dtype: str, given: Sequence[Any]) -> Any:
@@ -91,6 +117,8 @@ power = Intrinsic("power", _two_floats, "two values of one floating-point type",
 lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
 lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))
 lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point", _joined("fmin"))
+vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
+vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 

@@ -42,6 +42,13 @@ class Value:
             raise CompileError(f"the bits of {self.type} cannot be read as {element}: they are not as many")
         return Bits(type_of(element, self.type.lanes), self)
 
+    def regrouped(self, element: Element) -> Value:
+        """The same bits read as wider numbers, fewer of them, or as narrower ones, more of them: the first has the low bits."""
+        bits = self.type.element.bits * self.type.lanes
+        if bits % element.bits:
+            raise CompileError(f"the {bits} bits of {self.type} cannot be read as numbers of type {element}")
+        return Bits(type_of(element, bits // element.bits), self)
+
     def spread(self, lanes: int) -> Value:
         """A vector with this number in every lane."""
         if self.type.lanes != 1:

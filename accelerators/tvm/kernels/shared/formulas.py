@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.language import (
     CIRCULAR,
     Element,
@@ -29,7 +30,7 @@ from accelerators.tvm.kernels.language import (
     select,
     sqrt,
 )
-from accelerators.tvm.kernels.shared import functions
+from accelerators.tvm.kernels.shared import functions, rounding
 from accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
 from accelerators.tvm.kernels.shared.numbers import (
     FLOATS,
@@ -60,6 +61,8 @@ LATEST = 21
 def formula(node: Node, version: int) -> Formula | None:
     """How to compute the node's number from its inputs' numbers; None if this room cannot say."""
     compute = _FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
+    if node.domain == QUANTIZED:
+        return rounding.FORMULAS.get(str(node.op))
     typed = all(isinstance(entry.type, TensorType) and entry.type.is_static for entry in (*node.reads, *node.outputs))
     if compute is None or not typed:
         return None

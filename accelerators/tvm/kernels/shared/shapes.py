@@ -23,8 +23,15 @@ def real_shape(entry: NodeEntry | None) -> Shape | None:
     return _shape_of(entry, REALS)
 
 
-def _shape_of(entry: NodeEntry | None, dtypes: Collection[str]) -> Shape | None:
+def any_shape(entry: NodeEntry | None) -> Shape | None:
+    """The sizes of a value, if it is a tensor and they are all known."""
+    return _shape_of(entry, None)
+
+
+def _shape_of(entry: NodeEntry | None, dtypes: Collection[str] | None) -> Shape | None:
     known = None if entry is None else entry.type
-    if not isinstance(known, TensorType) or known.dtype not in dtypes or not known.is_static or known.shape is None:
+    if not isinstance(known, TensorType) or not known.is_static or known.shape is None:
+        return None
+    if dtypes is not None and known.dtype not in dtypes:
         return None
     return tuple(int(size or 0) for size in known.shape)

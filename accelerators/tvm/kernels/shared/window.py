@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import float32_shape
-from graph.node import Node
+from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from graph.node import Node, NodeEntry
 
 Pair = tuple[int, int]
 
@@ -75,12 +75,13 @@ class Window:
         return attrs.evolve(self, sizes=(places, 1), out=(places, 1))
 
 
-def make_window(node: Node) -> Window | None:
-    """The geometry of a Conv or of a pool of plain values, [N, C, H, W]; None for other ranks and unknown sizes."""
-    data, made = float32_shape(node.inputs[0]), float32_shape(node[0])
+def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
+    """The geometry of a Conv or of a pool of plain values, [N, C, H, W]; None for other ranks, unknown sizes, and what `shape_of`
+    does not take."""
+    data, made = shape_of(node.inputs[0]), shape_of(node[0])
     if data is None or made is None or len(data) != 4 or 0 in (*data, *made):
         return None
-    weight = float32_shape(node.inputs[1]) if node.op == "Conv" else None
+    weight = shape_of(node.inputs[1]) if node.op == "Conv" else None
     taps = weight[2:] if weight is not None else tuple(node.attrs.get("kernel_shape") or ())
     if len(taps) != 2:
         return None

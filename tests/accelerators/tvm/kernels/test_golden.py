@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.fusion import fuse
+from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.prepare.weights import hold_weights
 from graph.types import numpy_dtype
+from tests.accelerators.tvm.quantizing import Layer
 
 pytest.importorskip("tvm")
 
@@ -58,8 +63,21 @@ GRAPHS: dict[str, Callable[[], pt.Node]] = {
 
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_the_text_of_a_kernel_is_the_one_kept(kind: str, request: pytest.FixtureRequest) -> None:
-    body = make_body(pt.apply_pass(pt.Graph([GRAPHS[kind]()]), "InferShape"))
-    draft = draft_kernel(body, MACHINE)
+    _check(make_body(pt.apply_pass(pt.Graph([GRAPHS[kind]()]), "InferShape")), MACHINE, kind, request)
+
+
+@pytest.mark.parametrize("name", ["avx-vnni", "avx2"])
+def test_the_text_of_a_product_of_integers_is_the_one_kept(name: str, request: pytest.FixtureRequest) -> None:
+    machine = attrs.evolve(MACHINE, integers=name)
+    graph = Layer(8, 16, (12, 12), (3, 3), pads=(1, 1, 1, 1), relu=True).graph()
+    fused = fuse(quantize(hold_weights(graph), machine))
+    call = next(node for node in fused.nodes if node.is_call and node.subgraph is not None and "Product" in str(node.subgraph))
+    assert call.subgraph is not None
+    _check(make_body(call.subgraph), machine, f"product_by_{name}", request)
+
+
+def _check(body: Body, machine: Machine, kind: str, request: pytest.FixtureRequest) -> None:
+    draft = draft_kernel(body, machine)
     assert draft is not None and draft.kernel is not None
     path, text = FOLDER / f"{kind}.txt", f"{draft.kernel}\n"
     if request.config.getoption("--refresh-golden"):

@@ -27,6 +27,8 @@ from accelerators.tvm.kernels.language import (
     named,
     select,
     uint8,
+    vpdpbusd,
+    vpmaddwd,
 )
 from accelerators.tvm.kernels.language.intrinsics import sqrt
 
@@ -196,6 +198,12 @@ WRONG = {
     "lanes of a number": (lambda k: lane_sum(floats(k)), "lane_sum takes one vector of floating point, not f32"),
     "spreading a vector": (lambda k: k.input("v", float32, (8,)).vector(8, 0).spread(8), "f32x8 is a vector already"),
     "bits": (lambda k: floats(k).bits_as(int8), "the bits of f32 cannot be read as i8"),
+    "bits of several": (
+        lambda k: k.input("v", uint8, (8,)).vector(2, 0).regrouped(int32),
+        "the 16 bits of u8x2 cannot be read as numbers of type i32",
+    ),
+    "sums of bytes": (lambda k: vpdpbusd(floats(k)), "vpdpbusd takes sums, unsigned bytes and signed ones, four for each"),
+    "sums of pairs": (lambda k: vpmaddwd(floats(k), floats(k)), "vpmaddwd takes two vectors of i16, not f32, f32"),
     "indices": (lambda k: k.input("v", float32, (8, 2))[3], "has 2 dimensions, and 1 indices are given"),
     "outside": (lambda k: k.input("v", float32, (8, 2))[3, 2], "index 2 is outside of a dimension of 2 of buffer v"),
     "a float as a place": (lambda k: k.input("v", float32, (8,))[floats(k)], "x[0, 0] is f32, where index is needed"),

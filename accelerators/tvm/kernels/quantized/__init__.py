@@ -1,0 +1,1 @@
+"""Products and pools of quantized values, with what follows them number by number."""

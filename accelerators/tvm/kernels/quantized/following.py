@@ -1,0 +1,30 @@
+"""What follows a product or a pool of quantized values number by number, rounding included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of, folded
+from accelerators.tvm.kernels.shared.formulas import Formula, formula
+from accelerators.tvm.kernels.shared.shapes import Shape
+from graph.node import Node, NodeEntry
+
+
+def make_following(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:
+    """The epilogue of a body whose results are places by channels; None if one of the other ops is more than that.
+
+    `start` computes the root's number from the sum and the root's inputs, of which those at `beside` have these shapes."""
+    shape, version = shape_of(root[0]), body.graph.opsets.get("", 1)
+    groups = [(0, len(shape) - 1), (len(shape) - 1, len(shape))]
+    others = [node for node in body.ops if node is not root]
+    formulas = {node: formula(node, version) for node in others}
+    if None in formulas.values() or 0 in shape or any(shape_of(entry) != shape for node in others for entry in node.outputs):
+        return None
+    if any(node.value is not None and node.value.size != 1 for node in body.graph.nodes):
+        return None
+    reads: list[tuple[NodeEntry | None, Shape | None]] = [
+        (root.inputs[i], folded(size, shape, groups)) for i, size in (beside or {}).items()
+    ]
+    reads += [(entry, folded(shape_of(entry), shape, groups)) for node in others for entry in node.reads]
+    return epilogue_of(body, root, start, formulas, reads, folded(shape, shape, groups) or ())

@@ -1,0 +1,99 @@
+"""A band of a quantized image, copied with the zero point around it and channels filled up to whole steps."""
+
+from __future__ import annotations
+
+import attrs
+
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int32, uint8
+from accelerators.tvm.kernels.quantized.cut import Shape
+
+CHUNK = 64
+"""Bytes that are copied at once."""
+
+WORDS = 16
+"""Places that are copied at once where each is a word of up to four channels."""
+
+
+@attrs.frozen(slots=True)
+class Frame:
+    """The copy of the rows that a band sees: [row, column, channel]."""
+
+    shape: Shape
+    rows: int
+    """Rows of the result in the band."""
+    zero: int
+    """The zero point."""
+
+    @property
+    def down(self) -> int:
+        """Rows of the copy."""
+        return (self.rows - 1) * self.shape.window.strides[0] + self.shape.window.span[0]
+
+    @property
+    def wide(self) -> int:
+        """Columns of the copy."""
+        return (self.shape.window.out[1] - 1) * self.shape.window.strides[1] + self.shape.window.span[1]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the copy."""
+        return self.down * self.wide * self.shape.across
+
+    def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, top: Value) -> None:
+        """Fill it, for image n and the band that begins at row `top` of the result."""
+        window, across = self.shape.window, self.shape.across
+        left = min(window.before[1], self.wide)
+        inside = max(min(window.sizes[1], self.wide - left), 0)
+        with kernel.loop(self.down, "r") as r:
+            row = kernel.name_value("row", top * window.strides[0] + r - window.before[0])
+            first = kernel.name_value("first", r * (self.wide * across))
+            with kernel.when((row >= 0) & (row < window.sizes[0])):
+                self._fill(kernel, into, first, left * across)
+                self._row(kernel, source, into, n, row, first + left * across, inside)
+                self._fill(kernel, into, first + (left + inside) * across, (self.wide - left - inside) * across)
+            with kernel.otherwise():
+                self._fill(kernel, into, first, self.wide * across)
+
+    def _row(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, row: Value, to: Value, count: int) -> None:
+        """Copy so many places of a row of the image."""
+        channels, across = self.shape.channels, self.shape.across
+        if self.shape.is_plain:
+            whole, rest = divmod(count, WORDS)
+            with kernel.loop(whole, "e") as e:
+                into[to + e * (WORDS * 4)] = self._words(source, n, row, e * WORDS, WORDS)
+            with kernel.loop(rest, "e") as e:
+                into[to + (whole * WORDS + e) * 4] = self._words(source, n, row, whole * WORDS + e, 1)
+            return
+        start = row * (self.shape.window.sizes[1] * channels)
+        if across == channels:
+            _copied(kernel, source, into, n, start, to, count * channels)
+            return
+        with kernel.loop(count, "e") as e:
+            place = kernel.name_value("place", to + e * across)
+            _copied(kernel, source, into, n, start + e * channels, place, channels)
+            for channel in range(channels, across):
+                into[place + channel] = 0
+
+    def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
+        """So many places of a plain image, each with its channels side by side in four bytes."""
+        word = source.vector(count, n, 0, row, column).cast(int32)
+        for channel in range(1, self.shape.channels):
+            word = word | (source.vector(count, n, channel, row, column).cast(int32) << (8 * channel))
+        return word.regrouped(uint8)
+
+    def _fill(self, kernel: Kernel, into: Buffer, first: Value, count: int) -> None:
+        whole, rest = divmod(count, CHUNK)
+        with kernel.loop(whole, "f") as f, kernel.lanes(CHUNK) as lane:
+            into[first + f * CHUNK + lane] = self.zero
+        if rest:
+            with kernel.lanes(rest) as lane:
+                into[first + whole * CHUNK + lane] = self.zero
+
+
+def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Operand, to: Value, count: int) -> None:
+    """Copy so many neighbouring bytes."""
+    whole, rest = divmod(count, CHUNK)
+    with kernel.loop(whole, "b") as b:
+        into[to + b * CHUNK] = source.vector(CHUNK, n, start + b * CHUNK)
+    if rest:
+        into[to + whole * CHUNK] = source.vector(rest, n, start + whole * CHUNK)

@@ -1,0 +1,46 @@
+"""Values whose channels stand side by side, joined along them."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine.machine import Machine
+
+PLACES = 64
+"""A task joins about so many places."""
+
+
+def joined(body: Body, machine: Machine) -> Draft | None:
+    """Concat of channels."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or node.domain != DOMAIN:
+        return None
+    problem = Problem.of(body)
+    *sizes, channels = shape_of(node[0])
+    places = math.prod(sizes)
+    shapes = {i: (places, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}
+    kernel, inputs, (result,) = problem.kernel("joined", shapes, [(places, channels)])
+    each = next(count for count in range(min(PLACES, places), 0, -1) if places % count == 0)
+    lanes = machine.lanes * 32 // result.element.bits
+    parallel = machine.threads_for(places * channels // 4) > 1
+    with kernel.tasks(places // each, "task", parallel) as task, kernel.loop(each, "p") as p:
+        place, first = kernel.name_value("place", task * each + p), 0
+        for entry in node.reads:
+            source = inputs[problem.positions[entry]]
+            _copied(kernel, source, result, place, first, lanes)
+            first += source.sizes[1]
+    return problem.draft(kernel, "joined channels")
+
+
+def _copied(kernel: Kernel, source: Buffer, result: Buffer, place: Value, first: int, lanes: int) -> None:
+    """The channels of one value at one place."""
+    whole, rest = divmod(source.sizes[1], lanes)
+    with kernel.loop(whole, "v") as v:
+        result[place, v * lanes + first] = source.vector(lanes, place, v * lanes)
+    if rest:
+        result[place, whole * lanes + first] = source.vector(rest, place, whole * lanes)

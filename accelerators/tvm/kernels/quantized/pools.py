@@ -1,0 +1,168 @@
+"""Pools of values whose channels stand side by side: the largest number of each window, or the mean of quantized ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32, maximum, minimum
+from accelerators.tvm.kernels.quantized.following import make_following
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.formulas import Numbers
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.window import Window, window_of
+from accelerators.tvm.machine.machine import Machine
+from graph.node import Node
+
+SCALE, ZERO = 1, 2
+"""The inputs of a Mean beside its image."""
+
+
+def largest(body: Body, machine: Machine) -> Draft | None:
+    """MaxPool: a window's places outside of the image are moved to its border, which the window sees anyway."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or node.domain != DOMAIN:
+        return None
+    pool = _Pool.of(body, node, machine)
+    kernel, (image,), (result,) = pool.problem.kernel("largest", {0: pool.flat}, [pool.results])
+
+    def write(n: Value, y: Value, x: Value) -> None:
+        window = pool.window
+        rows = [pool.inside(kernel, y, 0, k) for k in range(window.taps[0])]
+        columns = [pool.inside(kernel, x, 1, k) for k in range(window.taps[1])]
+        places = [row * window.sizes[1] + column for row in rows for column in columns]
+        place = n * window.places + y * window.out[1] + x
+
+        def chunk(first: Operand, lanes: int) -> None:
+            numbers = [image.vector(lanes, n, at * pool.channels + first) for at in places]
+            while len(numbers) > 1:
+                pairs = [maximum(*numbers[i : i + 2]) for i in range(0, len(numbers) - 1, 2)]
+                numbers = pairs + numbers[len(pairs) * 2 :]
+            result[place, first] = numbers[0]
+
+        pool.chunks(kernel, machine.lanes * 32 // result.element.bits, chunk)
+
+    pool.each(kernel, machine, write)
+    return pool.problem.draft(kernel, "largest of quantized")
+
+
+def mean(body: Body, machine: Machine) -> Draft | None:
+    """A mean of quantized numbers, and what follows: their sum is a whole number, from which so many zero points are taken."""
+    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mean"]
+    if len(roots) != 1:
+        return None
+    root, pool = roots[0], _Pool.of(body, roots[0], machine)
+    after = make_following(body, root, _mean_of)
+    position = pool.problem.position(root.inputs[0])
+    if after is None or position is None or position in after.operands:
+        return None
+    shapes = {**after.operands, position: pool.flat}
+    kernel, inputs, outputs = pool.problem.kernel("mean", shapes, [after.results] * len(pool.problem.outputs))
+    writer = Writer(after, inputs, outputs)
+
+    def write(n: Value, y: Value, x: Value) -> None:
+        spans = [pool.span(kernel, index, d) for d, index in enumerate((y, x))]
+        place = kernel.name_value("place", n * pool.window.places + y * pool.window.out[1] + x)
+
+        def chunk(first: Operand, lanes: int) -> None:
+            _mean_at(kernel, pool, inputs[position], spans, (n, first, lanes), writer, place)
+
+        pool.chunks(kernel, machine.lanes, chunk)
+
+    pool.each(kernel, machine, write)
+    return pool.problem.draft(kernel, "mean of quantized")
+
+
+def _mean_at(
+    kernel: Kernel,
+    pool: _Pool,
+    image: Buffer,
+    spans: list[tuple[Value, Value]],
+    chunk: tuple[Value, Operand, int],
+    writer: Writer,
+    place: Value,
+) -> None:
+    """The means of some neighbouring channels at one place."""
+    (top, down), (left, across) = spans
+    n, first, lanes = chunk
+    acc = kernel.registers("acc", int32, (1,), lanes)
+    acc[0] = 0
+    with kernel.loop(down, "r") as r, kernel.loop(across, "c") as c:
+        at = ((top + r) * pool.window.sizes[1] + left + c) * pool.channels + first
+        acc[0] = acc[0] + image.vector(lanes, n, at).cast(int32)
+    counted = down * across if pool.counts_inside else down * 0 + pool.window.count
+    with kernel.lanes(lanes) as lane:
+        centred = acc.lane(0, lane) - (down * across).cast(int32) * pool.zero
+        writer.store(centred.cast(float32) / counted.cast(int32).cast(float32), (place, first + lane))
+
+
+def _mean_of(node: Node, x: Numbers) -> Value:
+    """The mean of the integers without their zero point, times their scale."""
+    number: Value = x[0] * x[SCALE + 1]
+    return number
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Pool:
+    """What slides, and over what."""
+
+    problem: Problem
+    window: Window
+    batch: int
+    channels: int
+    zero: int
+    """The zero point of what a mean is taken of."""
+    counts_inside: bool
+    """Does a mean count the places of the image only, not those around it?"""
+
+    @classmethod
+    def of(cls, body: Body, node: Node, machine: Machine) -> _Pool:
+        batch, *_, channels = shape_of(node[0])
+        inside = not node.attrs.get("count_include_pad", 0)
+        return cls(Problem.of(body), window_of(node), batch, channels, int(node.attrs.get("zero", 0)), inside)
+
+    @property
+    def flat(self) -> tuple[int, int]:
+        """The image by images, each in one piece."""
+        return self.batch, self.window.sizes[0] * self.window.sizes[1] * self.channels
+
+    @property
+    def results(self) -> tuple[int, int]:
+        """The result by places."""
+        return self.batch * self.window.places, self.channels
+
+    def each(self, kernel: Kernel, machine: Machine, write: Callable[[Value, Value, Value], None]) -> None:
+        """What is done for each place; the threads share the rows."""
+        window = self.window
+        work = self.batch * window.places * window.count * self.channels // 16
+        with kernel.tasks(self.batch * window.out[0], "task", machine.threads_for(work) > 1) as task:
+            n = kernel.name_value("n", task // window.out[0])
+            y = kernel.name_value("y", task % window.out[0])
+            with kernel.loop(window.out[1], "x") as x:
+                write(n, y, x)
+
+    def chunks(self, kernel: Kernel, lanes: int, chunk: Callable[[Operand, int], None]) -> None:
+        """The channels, a vector at a time."""
+        whole, rest = divmod(self.channels, lanes)
+        with kernel.loop(whole, "v") as v:
+            chunk(v * lanes, lanes)
+        if rest:
+            chunk(whole * lanes, rest)
+
+    def inside(self, kernel: Kernel, index: Value, d: int, tap: int) -> Value:
+        """The place in the image of a tap, moved to the border if it lies outside."""
+        window = self.window
+        at = index * window.strides[d] + (tap * window.dilations[d] - window.before[d])
+        return kernel.name_value(f"{'yx'[d]}{tap}", minimum(maximum(at, 0), window.sizes[d] - 1))
+
+    def span(self, kernel: Kernel, index: Value, d: int) -> tuple[Value, Value]:
+        """The first place in the image that a window sees, and how many there are."""
+        window, name = self.window, "yx"[d]
+        first = index * window.strides[d] - window.before[d]
+        start = kernel.name_value(f"{name}_first", maximum(first, 0))
+        end = minimum(first + window.taps[d], window.sizes[d])
+        return start, kernel.name_value(f"{name}_count", end - start)

@@ -1,0 +1,200 @@
+"""Products of quantized values by constant weights, and what follows: convolutions, and products of matrices.
+
+Sums are whole numbers: unsigned bytes of the image times signed ones of the weights. They begin with a number for each column,
+which holds the bias, and what the image's zero point adds. A tile keeps places x vectors of columns in registers; each step takes
+four neighbouring channels of every place. A window's tap is another address, so that nothing is rearranged but at the image's
+border, where a task copies its band with the zero point around it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    float32,
+    int32,
+    minimum,
+    uint8,
+)
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
+from accelerators.tvm.kernels.quantized.dots import GROUP
+from accelerators.tvm.kernels.quantized.following import make_following
+from accelerators.tvm.kernels.quantized.frame import Frame
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.formulas import Numbers
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.machine.machine import Machine
+from graph.node import Node
+
+IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
+"""The inputs of a Product."""
+
+
+def product(body: Body, machine: Machine) -> Draft | None:
+    """A product and what follows."""
+    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Product"]
+    if len(roots) != 1:
+        return None
+    root, problem = roots[0], Problem.of(body)
+    image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
+    scaled = len(root.inputs) > SCALE and root.inputs[SCALE] is not None
+    beside = {SCALE: shape_of(root.inputs[SCALE])} if scaled else {}  # type: ignore[arg-type]
+    after = make_following(body, root, _scaled, beside)
+    if after is None or image is None or weight is None or beginning is None or image in after.operands:
+        return None
+    shape = Shape.of(root)
+    cut, batch = make_cut(shape, machine), shape.batch
+    size = (batch, shape.channels, *shape.window.sizes) if shape.is_plain else (batch, shape.channels * _places(shape))
+    shapes = {**after.operands, image: size, weight: (cut.weight_bytes,), beginning: (cut.beginnings,)}
+    kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
+    writer = Writer(after, inputs, outputs)
+    _Writing(cut, kernel, inputs[image], inputs[weight], inputs[beginning], writer, int(root.attrs["zero"])).write()
+    return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
+
+
+def _places(shape: Shape) -> int:
+    return shape.window.sizes[0] * shape.window.sizes[1]
+
+
+def _scaled(node: Node, x: Numbers) -> Value:
+    """The number that a sum stands for."""
+    total: Value = x[0] if len(x) <= SCALE + 1 or x[SCALE + 1] is None else x[0].cast(float32) * x[SCALE + 1]
+    return total
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Panel:
+    """What is known while one panel is computed."""
+
+    group: Value
+    first: Operand
+    """Its first block in the group."""
+    vectors: int
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    """One product."""
+
+    cut: Cut
+    kernel: Kernel
+    source: Buffer
+    weight: Buffer
+    beginning: Buffer
+    writer: Writer
+    zero: int
+
+    def write(self) -> None:
+        """The tasks: images, bands of rows, ranges of panels."""
+        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
+        count = cut.bands * cut.parts
+        with kernel.tasks(cut.shape.batch * count, "task", cut.parallel) as task:
+            n = kernel.name_value("n", task // count)
+            top = kernel.name_value("top", minimum(task % count // cut.parts * cut.rows, window.out[0] - cut.rows))
+            part = kernel.name_value("part", task % cut.parts)
+            image = None
+            if cut.shape.copies:
+                frame = Frame(cut.shape, cut.rows, self.zero)
+                image = kernel.memory("image", uint8, (frame.bytes,))
+                frame.write(kernel, self.source, image, n, top)
+            self._panels(n, top, part, image)
+
+    def _panels(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
+        cut, kernel = self.cut, self.kernel
+        full, rest = divmod(cut.blocks, cut.tile.vectors)
+        first: Operand = part * full // cut.parts if cut.parts > 1 else 0
+        end: Operand = (part + 1) * full // cut.parts if cut.parts > 1 else full
+        first = kernel.name_value("first", first)
+        with kernel.loop(cut.shape.groups, "group") as group:
+            if full:
+                with kernel.loop(end - first, "p") as p:
+                    block = kernel.name_value("block", (first + p) * cut.tile.vectors)
+                    self._tiles(n, top, image, _Panel(group, block, cut.tile.vectors))
+            if rest and cut.parts > 1:
+                with kernel.when(part.equals(cut.parts - 1)):
+                    self._tiles(n, top, image, _Panel(group, full * cut.tile.vectors, rest))
+            elif rest:
+                self._tiles(n, top, image, _Panel(group, full * cut.tile.vectors, rest))
+
+    def _tiles(self, n: Value, top: Value, image: Buffer | None, panel: _Panel) -> None:
+        """All tiles of the band for one panel."""
+        cut, kernel = self.cut, self.kernel
+        columns = [kernel.name_value(f"column{v}", self._column(panel, v)) for v in range(panel.vectors)]
+        weights = (panel.group * cut.blocks + panel.first) * cut.block_bytes
+        weights = kernel.name_value("weights", weights)
+        with kernel.loop(cut.tiles, "tile") as tile:
+            base = kernel.name_value("base", start(tile, cut.tile.rows, cut.places))
+            addresses = self._addresses(panel, top, base, image)
+            acc = kernel.registers("acc", int32, (cut.tile.rows, panel.vectors), cut.dot.lanes)
+            for r in range(cut.tile.rows):
+                for v, column in enumerate(columns):
+                    acc[r, v] = self.beginning.vector(cut.dot.lanes, column)
+            self._steps(n, panel, addresses, weights, acc, image)
+            self._store(n, top, base, columns, panel, acc)
+
+    def _column(self, panel: _Panel, v: int) -> Value:
+        """Where a vector of the panel begins among the columns."""
+        cut, own = self.cut, self.cut.shape.own
+        within: Value = (as_index(panel.first) + v) * cut.dot.lanes
+        return panel.group * own + (minimum(within, own - cut.stored) if own % cut.dot.lanes else within)
+
+    def _addresses(self, panel: _Panel, top: Value, base: Value, image: Buffer | None) -> list[Value]:
+        """Where each place of the tile reads the first tap of the group's first channel: in the copy, or in the image."""
+        shape, name = self.cut.shape, self.kernel.name_value
+        window, across = shape.window, shape.across
+        wide = window.sizes[1] if image is None else Frame(shape, self.cut.rows, self.zero).wide
+        addresses = []
+        for r in range(self.cut.tile.rows):
+            row, column = (base + r) // window.out[1], (base + r) % window.out[1]
+            if window.out[1] == 1:
+                row, column = base + r, base * 0
+            row = row if image is not None else top + row
+            place = row * (window.strides[0] * wide) + column * window.strides[1]
+            addresses.append(name(f"at{r}", place * across + panel.group * (shape.channels // shape.groups)))
+        return addresses
+
+    def _steps(
+        self, n: Value, panel: _Panel, addresses: list[Value], weights: Value, acc: Registers, image: Buffer | None
+    ) -> None:
+        """The loops over taps and channels."""
+        cut, kernel = self.cut, self.kernel
+        window, across = cut.shape.window, cut.shape.across
+        wide = window.sizes[1] if image is None else Frame(cut.shape, cut.rows, self.zero).wide
+        steps, each = cut.shape.reach // GROUP, panel.vectors * cut.dot.bytes
+        with ExitStack() as loops:
+            ky = loops.enter_context(kernel.loop(window.taps[0], "ky"))
+            kx = loops.enter_context(kernel.loop(window.taps[1], "kx"))
+            place = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
+            tap = kernel.name_value("tap", place * across)
+            packed = kernel.name_value("packed", weights + (ky * window.taps[1] + kx) * (steps * each))
+            k = loops.enter_context(kernel.loop(steps, "k"))
+            for r in range(cut.tile.rows):
+                place = addresses[r] + tap + k * GROUP
+                bytes_of_row = self.source.vector(GROUP, n, place) if image is None else image.vector(GROUP, place)
+                left = kernel.name_value(f"left{r}", bytes_of_row.regrouped(int32))
+                for v in range(panel.vectors):
+                    cut.dot.step(kernel, acc, (r, v), left, self.weight, packed + k * each + v * cut.dot.bytes)
+
+    def _store(self, n: Value, top: Value, base: Value, columns: list[Value], panel: _Panel, acc: Registers) -> None:
+        """Write what the sums come to: they leave their registers, and are read again in a loop."""
+        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
+        sums = kernel.registers("sums", int32, (cut.tile.rows, panel.vectors), cut.dot.lanes)
+        for r in range(cut.tile.rows):
+            for v in range(panel.vectors):
+                sums[r, v] = acc[r, v]
+        first = kernel.name_value("to", n * window.places + top * window.out[1] + base)
+        with kernel.loop(cut.tile.rows, "r") as row:
+            for v, column in enumerate(columns):
+                with kernel.lanes(cut.stored) as lane:
+                    self.writer.store(sums.lane((row, v), lane), (first + row, column + lane))

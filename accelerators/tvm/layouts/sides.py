@@ -1,0 +1,130 @@
+"""The values of a graph whose channels come to stand side by side: plain, [N, C, H, W], beside, [N, H, W, C], or both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.layouts.steps import Step
+from graph.build import constant
+from graph.graph import Graph
+from graph.names import unique
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True)
+class Beside:
+    """A value whose channels stand side by side."""
+
+    entry: NodeEntry
+    """Of the new graph."""
+    shape: tuple[int, ...]
+    """The plain value's."""
+
+
+class Sides:
+    """Both forms of each value, by the old graph's."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.rewriter = Rewriter(graph)
+        """What makes the new graph."""
+        self.beside: dict[NodeEntry, Beside] = {}
+        """The values that have the one form."""
+        self.steps: dict[Node, Step] = {}
+        """By new node of our domain that quantizes or dequantizes, what the integers stand for."""
+        self._plain: set[NodeEntry] = set()
+        self._unsigned: dict[NodeEntry, NodeEntry] = {}
+        self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+
+    def keep(self, old: Node, made: Node, is_beside: bool) -> Node:
+        """The new node, whose value stands for the old one's."""
+        shape = any_shape(old[0]) or ()
+        if not is_beside:
+            return self.rewriter.keep(old, made)
+        made = made.evolve(output_types=(_turned(old[0]),))
+        self.rewriter.keep(old, made)
+        self.beside[old[0]] = Beside(made[0], shape)
+        return made
+
+    def named(self, made: Node, name: str, origin: Node, is_beside: bool, dtype: str = "") -> Node:
+        """A new node beside the one that stands for the old one's value, under this name; `dtype` if its type is another."""
+        name, kind = self.name(name), _turned(origin[0]) if is_beside else origin.output_types[0]
+        assert isinstance(kind, TensorType)
+        types = (TensorType(dtype or kind.dtype, kind.shape),)
+        told = {ORIGIN: "\n".join(origins_of(origin))}
+        return self.rewriter.keep(made.evolve(name=name, output_names=(name,), output_types=types, metadata=told))
+
+    def need_plain(self, entry: NodeEntry) -> None:
+        """The plain form stands for the value from here on."""
+        if entry not in self.beside or entry in self._plain:
+            return
+        self._plain.add(entry)
+        value = self.beside[entry]
+        node = self._moved(value.entry, f"{entry.name}_plain", (0, 3, 1, 2), value.shape, entry.node)
+        self.rewriter.replace(entry, node[0])
+
+    def need_beside(self, entry: NodeEntry) -> NodeEntry:
+        """The value's form with channels side by side."""
+        if entry not in self.beside:
+            shape = any_shape(entry) or ()
+            made = tuple(shape[d] for d in (0, 2, 3, 1))
+            node = self._moved(self.rewriter.value(entry), f"{entry.name}_beside", (0, 2, 3, 1), made, entry.node)
+            self.beside[entry] = Beside(node[0], shape)
+            self._plain.add(entry)
+        return self.beside[entry].entry
+
+    def _moved(self, entry: NodeEntry, name: str, perm: tuple[int, ...], shape: tuple[int, ...], origin: Node) -> Node:
+        """The value with its dimensions in another order; a reshape where that moves nothing."""
+        name, (before,) = self.name(name), [any_shape(entry) or ()]
+        made = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]
+        moving = [d for d in perm if before[d] != 1]
+        told = {ORIGIN: "\n".join(origins_of(origin))}
+        if moving == sorted(moving):
+            sizes = self.new_constant(np.array(shape, np.int64), f"{name}_shape")
+            node = Node(name, "Reshape", (entry, sizes), output_names=(name,), output_types=(made,), metadata=told)
+        else:
+            node = Node(name, "Transpose", (entry,), frozen_attrs({"perm": perm}), (name,), (made,), metadata=told)
+        return self.rewriter.keep(node)
+
+    def unsigned(self, entry: NodeEntry, is_beside: bool) -> NodeEntry:
+        """The bytes without a sign: signed ones are 128 more."""
+        read = self.need_beside(entry) if is_beside else self.rewriter.value(entry)
+        kind = read.type
+        assert isinstance(kind, TensorType)
+        if kind.dtype == "uint8":
+            return read
+        if read not in self._unsigned:
+            name = self.name(f"{entry.name}_unsigned")
+            told = {ORIGIN: "\n".join(origins_of(entry.node))}
+            made = TensorType("uint8", kind.shape)
+            node = Node(name, "Shift", (read,), output_names=(name,), output_types=(made,), domain=DOMAIN, metadata=told)
+            self._unsigned[read] = self.rewriter.keep(node)[0]
+        return self._unsigned[read]
+
+    def flat(self, entry: NodeEntry, name: str) -> NodeEntry:
+        """A constant in one dimension; any other value as it is."""
+        array = entry.node.value
+        return entry if array is None else self.new_constant(array.reshape(-1), name)
+
+    def new_constant(self, array: Array, name: str) -> NodeEntry:
+        """A constant that the old graph has not."""
+        return self.rewriter.keep(constant(array, self.name(name)))[0]
+
+    def name(self, wanted: str) -> str:
+        """The name, made unique."""
+        return unique(wanted, self._names)
+
+
+def _turned(entry: NodeEntry) -> TensorType:
+    known, shape = entry.type, any_shape(entry) or ()
+    assert isinstance(known, TensorType)
+    return TensorType(known.dtype, tuple(shape[d] for d in (0, 2, 3, 1)))

@@ -1,0 +1,86 @@
+"""What quantized numbers stand for, as far as it is known when a model is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.quantized import is_weight
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from graph.node import Node, NodeEntry
+from graph.types import TensorType, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+STORED = frozenset("uint8 int8 uint16 int16".split())
+"""The element types that are quantized to."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Step:
+    """Integers q stand for (q - point) * scale."""
+
+    scale: Array
+    """A number, or one for each place along the axis."""
+    point: Array
+    """The same of zero points, in the integers' element type."""
+    axis: int | None
+    """None: one scale for all numbers."""
+
+    def is_like(self, other: Step | None) -> bool:
+        """Do the same integers stand for the same numbers?"""
+        if other is None or self.axis != other.axis or self.point.dtype != other.point.dtype:
+            return False
+        return np.array_equal(self.scale, other.scale) and np.array_equal(self.point, other.point)
+
+    @property
+    def unsigned_point(self) -> int:
+        """The zero point of a single scale, of bytes that are stored without a sign."""
+        return int(self.point) + (128 if self.point.dtype == np.int8 else 0)
+
+
+def step_of(node: Node) -> Step | None:
+    """What a QuantizeLinear or DequantizeLinear of ONNX's says; None for other ops, other types, and what is known only later."""
+    if node.op not in ("QuantizeLinear", "DequantizeLinear") or node.domain or node.attrs.get("block_size", 0):
+        return None
+    source, scale = node.inputs[0], node.inputs[1]
+    whole, number = (node[0], source) if node.op == "QuantizeLinear" else (source, node[0])
+    types = [entry.type if entry is not None else None for entry in (whole, number)]
+    if not all(isinstance(made, TensorType) and made.is_static for made in types) or scale is None or scale.node.value is None:
+        return None
+    stored, computed = (made.dtype for made in types)  # type: ignore[union-attr]
+    wide = node.op == "DequantizeLinear" and stored == "int32"
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    known = given is None or given.node.value is not None
+    if computed != "float32" or not known or not (stored in STORED or wide) or scale.node.value.dtype != np.float32:
+        return None
+    array = scale.node.value
+    point = np.zeros(array.shape, numpy_dtype(stored)) if given is None else given.node.value
+    assert point is not None
+    if array.size == 1:
+        return Step(array.reshape(()), point.reshape(-1)[0], None)
+    shape = any_shape(node[0])
+    axis = int(node.attrs.get("axis", 1)) % max(1, len(shape or ()))
+    if array.ndim != 1 or not shape or shape[axis] != array.size or point.size != array.size:
+        return None
+    return Step(array, point, axis)
+
+
+def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
+    """A weight's integers as signed bytes whose zero point is 0, and their scale or scales along the axis; None where they are no
+    such bytes."""
+    if entry is None or not is_weight(entry):
+        return None
+    step = step_of(entry.node.evolve(op="DequantizeLinear", domain=""))
+    source = entry.node.inputs[0]
+    array = None if source is None else source.node.value
+    if step is None or array is None or array.dtype.itemsize != 1 or step.axis not in (None, axis):
+        return None
+    point = step.point.astype(np.int16)
+    shape = [-1 if d == step.axis else 1 for d in range(array.ndim)]
+    centred = array.astype(np.int16) - (point if step.axis is None else point.reshape(shape))
+    if centred.min() < -128 or centred.max() > 127:
+        return None
+    return centred.astype(np.int8), step.scale

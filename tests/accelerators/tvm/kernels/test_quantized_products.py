@@ -1,0 +1,154 @@
+"""Products of quantized values, by every instruction: held against exact sums, and against the portable code for each."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.machine.integers import BY_NAME, INSTRUCTIONS
+from accelerators.tvm.machine.machine import Machine, with_integers
+from accelerators.tvm.machine.processor import host_features
+from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
+from tests.accelerators.tvm.running import Array, compiled, number
+
+pytest.importorskip("tvm")
+
+NAMES = [instruction.name for instruction in INSTRUCTIONS]
+
+LAYERS = {
+    "image": Layer(3, 16, (11, 19), (3, 5), (2, 2), pads=(1, 2, 1, 2)),
+    "places": Layer(64, 40, (5, 7)),
+    "samples": Layer(8, 20, (9, 7), strides=(2, 2), dtype="int8", point=-3, made="int8", after=-1),
+    "window": Layer(12, 33, (8, 6), (3, 3), dilations=(1, 2), pads=(0, 1, 2, 1), relu=True, batch=2),
+    "channels": Layer(7, 5, (4, 6), (2, 2), biased=False),
+    "groups": Layer(16, 36, (6, 6), (3, 3), pads=(1, 1, 1, 1), group=4),
+}
+
+
+def made_by(graph: pt.Graph, inputs: list[Array], name: str, **config: int) -> list[Array]:
+    """What an instruction makes."""
+    return compiled(graph, INTEGERS=name, **config).run(inputs, [None] * len(graph.outputs))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_convolution_is_exact(kind: str, name: str) -> None:
+    layer = LAYERS[kind]
+    model = compiled(layer.graph(), INTEGERS=name, NUM_THREADS=1)
+    kernels = [launch.layer_type for launch in model.launches if "Product" in launch.layer_type]
+    assert kernels == ["Product+Relu+QuantizeLinear" if layer.relu else "Product+QuantizeLinear"]
+    x = layer.given()
+    assert np.array_equal(model.run([x], [None])[0], layer.expected(x))
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Layer:
+    """Convolutions of every shape, small."""
+    pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))  # noqa: E731
+    group = draw(st.sampled_from((1, 1, 2)))
+    channels = draw(st.integers(1, 22)) if group == 1 else 8 * draw(st.integers(1, 2))
+    taps, dilations = pair(1, 3), pair(1, 2)
+    pads = (*pair(0, taps[0]), *pair(0, taps[1]))
+    sizes = tuple((k - 1) * d + draw(st.integers(1, 9)) for k, d in zip(taps, dilations, strict=True))
+    dtype, made = draw(st.sampled_from(("uint8", "int8"))), draw(st.sampled_from(("uint8", "int8")))
+    low = 0 if dtype == "uint8" else -128
+    return Layer(
+        channels, group * draw(st.integers(1, 40)), sizes, taps, pair(1, 2), dilations, pads, group, draw(st.integers(1, 2)),
+        draw(st.integers(low, low + 255)), dtype, draw(st.integers(0, 100)), made, draw(st.booleans()), draw(st.booleans()),
+    )  # fmt: skip
+
+
+def check_one(layer: Layer, name: str, threads: int) -> None:
+    x = layer.given()
+    (found,) = made_by(layer.graph(), [x], name, NUM_THREADS=threads)
+    assert np.array_equal(found, layer.expected(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(layer=layers(), threads=st.sampled_from((1, 2)))
+def test_any_convolution_is_exact(layer: Layer, name: str, threads: int) -> None:
+    check_one(layer, name, threads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(layer=layers(), threads=st.sampled_from((1, 2)))
+def test_very_many_convolutions_are_exact(layer: Layer, name: str, threads: int) -> None:
+    check_one(layer, name, threads)
+
+
+@pytest.mark.parametrize("kind", ["window", "image"])
+@pytest.mark.parametrize("name", NAMES[:-1])
+def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not BY_NAME[name].is_here(host_features()):
+        pytest.skip(f"this processor has no {name}")
+    layer = LAYERS[kind]
+    x = layer.given(5)
+    real = made_by(layer.graph(), [x], name)
+    monkeypatch.setattr("accelerators.tvm.cpu.with_integers", lambda m, name: attrs.evolve(with_integers(m, name), emulates=True))
+    assert np.array_equal(real, made_by(layer.graph(), [x], name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("rows", "depth", "columns", "turned"), [(1, 64, 40, True), (13, 30, 33, False), (5, 7, 3, True)])
+def test_a_product_of_matrices_is_exact(name: str, rows: int, depth: int, columns: int, turned: bool) -> None:
+    layer = Layer(depth, columns, (rows, 1))
+    weight = layer.weight[:, :, 0, 0]
+    inputs = [
+        dequantized(pt.variable("x", "uint8", (rows, depth)), layer.scale, layer.point),
+        dequantized(weight if turned else weight.T, layer.scales, axis=0 if turned else 1),
+        dequantized(layer.bias, layer.scale * layer.scales, axis=0),
+    ]
+    made = quantized(pt.op("Gemm", *inputs, transB=int(turned)), float(layer.result), layer.after)
+    x = integers(0, (rows, depth), "uint8")
+    (found,) = made_by(pt.apply_pass(pt.Graph([made]), "InferShape"), [x], name)
+    assert np.array_equal(found, layer.expected(x.T[None, :, :, None])[0, :, :, 0].T)
+
+
+def test_a_bias_of_numbers_is_added_to_the_numbers() -> None:
+    x, weight = pt.variable("x", "uint8", (3, 4, 16)), integers(1, (16, 24), "int8")
+    bias = np.random.default_rng(4).standard_normal(24).astype("f")
+    made = pt.op("Add", pt.op("MatMul", dequantized(x, 0.02, 7), dequantized(weight, 0.01)), pt.constant(bias))
+    model = compiled(pt.apply_pass(pt.Graph([made]), "InferShape"))
+    given = integers(0, (3, 4, 16), "uint8")
+    assert [launch.layer_type for launch in model.launches] == ["Product+Add"]
+    wanted = (given.astype(int) - 7) @ weight.astype(int) * (0.02 * 0.01) + bias
+    assert np.allclose(model.run([given], [None])[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_without_a_sign_are_moved_where_they_fit() -> None:
+    weight = integers(1, (8, 4), "uint8")
+    weight[0, 0] = 255
+    x, given = pt.variable("x", "uint8", (3, 8)), integers(0, (3, 8), "uint8")
+    for point, op in ((128, "Product"), (117, "MatMul")):
+        made = pt.op("MatMul", dequantized(x, 0.5, 3), dequantized(weight, 0.25, point, dtype="uint8"))
+        model = compiled(pt.apply_pass(pt.Graph([made]), "InferShape"))
+        assert op in model.launches[-1].layer_type
+        wanted = (given.astype(int) - 3) @ (weight.astype(int) - point) * 0.125
+        assert np.allclose(model.run([given], [None])[0], wanted)
+
+
+def test_a_clip_between_a_convolution_and_its_rounding_is_part_of_it() -> None:
+    layer = Layer(8, 16, (4, 4))
+    x = pt.variable("x", "uint8", (1, 8, 4, 4))
+    inputs = dequantized(x, layer.scale, layer.point), dequantized(layer.weight, layer.scales, axis=0)
+    clipped = pt.op("Clip", pt.op("Conv", *inputs), number(0.0), number(6.0))
+    model = compiled(pt.apply_pass(pt.Graph([quantized(clipped, 0.0625, 0)]), "InferShape"))
+    assert "Product+Clip+QuantizeLinear" in [launch.layer_type for launch in model.launches]
+    given = layer.given()
+    numbers = (layer.sums(given) - layer.bias[:, None, None]).astype("f") * (layer.scale * layer.scales)[:, None, None]
+    assert np.array_equal(model.run([given], [None])[0], np.rint(np.clip(numbers, 0, 6) / np.float32(0.0625)).astype("uint8"))
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_a_machine_without_any_of_the_instructions_has_the_plain_way(lanes: int) -> None:
+    assert Machine("cpu", "generic", 1, lanes).integers == "plain"
+    assert with_integers(Machine("cpu", "generic", 1, lanes), "avx2").integers == "avx2"
