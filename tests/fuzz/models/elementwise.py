@@ -190,6 +190,14 @@ def axes_of(
     return (b.numbers(*axes),), attributes
 
 
+def stays_in_range(array: Array) -> bool:
+    """Is every product of some of these numbers, in whatever order, far from the smallest and the largest numbers? Beyond that
+    digits are lost, and how many the order decides."""
+    with np.errstate(all="ignore"):
+        powers = np.abs(np.log2(np.abs(array.astype(np.float64))))
+    return float(powers[np.isfinite(powers)].sum()) < 120
+
+
 def stays_small(array: Array, op: str) -> bool:
     """Does no sum or product of these integers leave their type? What becomes of one that does, ONNX does not say."""
     wide = np.abs(array.astype(np.float64))
@@ -207,7 +215,11 @@ def reduction(b: Builder, op: str) -> None:
     dtype = b.dtype(op)
     if dtype in INTS and op in ("ReduceLogSum", "ReduceLogSumExp", "ReduceMean"):
         raise Skip  # what is no integer is rounded, ONNX does not say how
-    given = b.tensor(dtype, when=lambda array: bool(array.size) and (dtype not in INTS or stays_small(array, op)))
+
+    def fits(array: Array) -> bool:
+        return stays_small(array, op) if dtype in INTS else op != "ReduceProd" or stays_in_range(array)
+
+    given = b.tensor(dtype, when=lambda array: bool(array.size) and fits(array))
     rank = b.array(given).ndim
     more, attributes = axes_of(
         b, op, rank, keepdims=b.choice(None, 0, 1), noop_with_empty_axes=b.choice(None, None, 0, 1)
@@ -231,7 +243,7 @@ def arg(b: Builder, op: str) -> None:
 @recipe("CumSum CumProd")
 def cumulative(b: Builder, op: str) -> None:
     """Along an axis, in either direction."""
-    given = b.tensor(b.dtype(op), when=lambda array: array.ndim > 0)
+    given = b.tensor(b.dtype(op), when=lambda array: array.ndim > 0 and (op == "CumSum" or stays_in_range(array)))
     axis = b.number(b.axis(b.array(given).ndim), b.choice("int32", "int64"))
     b.add(op, given, axis, exclusive=b.choice(None, 0, 1), reverse=b.choice(None, 0, 1))
 

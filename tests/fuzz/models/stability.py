@@ -35,6 +35,9 @@ KEEPS_ZEROS = frozenset(
 )
 """Of the other ops those whose zeros are no sums that happen to cancel, and therefore exact."""
 
+SIGN_LEFT_OPEN = frozenset("Elu Selu Celu Gelu Mish Swish SwiGLU HardSwish Shrink".split())
+"""And of those the ones whose formulas may be written so that a zero comes out with either sign."""
+
 PART_OF_ONE = frozenset(
     "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan"
     " LogSoftmax SoftmaxCrossEntropyLoss"
@@ -143,7 +146,8 @@ def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         moved = wide + step * noise.drawn((-1.0, 1.0), wide.shape) * (np.abs(wide) + scale / 4)
-        return np.where((op in KEEPS_ZEROS) & (wide == 0), wide, moved).astype(value.dtype)
+        zeros = noise.way * wide if op in SIGN_LEFT_OPEN else wide
+        return np.where((op in KEEPS_ZEROS) & (wide == 0), zeros, moved).astype(value.dtype)
 
 
 def _spread(exact: Any, noisy: Sequence[Any]) -> Any:
