@@ -275,9 +275,18 @@ def _log_of_sum(parts: _Parts) -> Graph | None:
     return parts.done(y if dtype == data_type.dtype else parts.op("Cast", y, to=onnx_type(data_type.dtype)))
 
 
+def _whole_shrink(parts: _Parts) -> Graph | None:
+    """Shrink of whole numbers by way of doubles: its bias and its threshold need not be whole."""
+    data_type, x = _type(parts.node.inputs[0]), parts.input(0)
+    if data_type is None or x is None or "int" not in data_type.dtype:
+        return None
+    wide = parts.op("Cast", x, to=onnx_type("float64"))
+    return parts.done(parts.op("Cast", parts.op("Shrink", wide, **parts.node.attrs), to=onnx_type(data_type.dtype)))
+
+
 _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
     "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
     "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
-    "ReduceLogSumExp": _log_of_sum,
+    "ReduceLogSumExp": _log_of_sum, "Shrink": _whole_shrink,
     **dict.fromkeys(UNREDUCED, _unreduced),
 }

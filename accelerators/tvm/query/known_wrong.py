@@ -81,6 +81,7 @@ RULES = (
     Rule("RoiAlign", lambda n: n.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel",
          "TVM makes regions that are smaller than a pixel as large as one, ONNX does not with half_pixel"),
     Rule("RoiAlign", _set("mode", "max"), "TVM takes the maximum after interpolation, ONNX before"),
+    Rule("Shrink", lambda n: "int" in _dtype(n), "TVM rounds the bias and the threshold of Shrink where numbers are whole"),
     Rule("SpaceToDepth", _set("mode", "CRD"), "TVM's importer ignores the mode"),
 )
 

@@ -121,3 +121,10 @@ def test_a_norm_of_equal_numbers(axes: list[int], shape: tuple[int, ...]) -> Non
     x = pt.variable("x", "float32", shape)
     graph = pt.Graph([pt.op("MeanVarianceNormalization", x, axes=axes)], inputs=[x])
     assert not compiled(graph).run([np.full(shape, 0.5, np.float32)])[0].any()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_whole_numbers_shrink_by_a_part_of_one(dtype: str) -> None:
+    x = pt.variable("x", dtype, (4,))
+    graph = pt.Graph([pt.op("Shrink", x, lambd=0.25, bias=0.125)], inputs=[x])
+    assert compiled(graph).run([np.array([123, 1, 0, 7], dtype)])[0].tolist() == [122, 0, 0, 6]
