@@ -22,8 +22,9 @@ check-all:  ## the same with the slow tests, and with torch (a large download)
 soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
 	@.venv/bin/python -m tests.soak $(ARGS)
 
-bounds: .soak-venv  ## the core's tests with the lowest versions that setup.cfg allows (ARGS="--highest": the newest)
+bounds: .soak-venv  ## the core's tests with the lowest and with the newest versions that setup.cfg allows (twice some minutes)
 	@.venv/bin/python -m tests.bounds --folder .venv-lowest $(ARGS)
+	@.venv/bin/python -m tests.bounds --folder .venv-newest --highest $(ARGS)
 
 .PHONY: .soak-venv
 .soak-venv:
@@ -68,5 +69,5 @@ bench-gpu: .bench  ## latency on a GPU, where there is one: torch, onnxruntime
 	@.ci/venv .venv-bench onnxruntime,openvino matplotlib
 
 clean:  ## remove the environments, the caches and what was built
-	rm -rf .venv .venv-all .venv-lowest .venv-bench* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-all .venv-lowest .venv-newest .venv-bench* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -152,9 +152,18 @@ class Child:
         code = self._process.returncode
         return f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
+    @property
+    def number(self) -> int:
+        """Its process number."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Have it end as a crash would end it."""
+        self._process.kill()
+
     def end(self) -> None:
         """End the process, whatever it does."""
-        self._process.kill()
+        self.kill()
         self._process.wait()
         self.forget()
 
@@ -177,6 +186,11 @@ class DeviceProcess:
         self._guard = Guard(threading.RLock)
         self._child: Child | None = None
         renewed_in_children(self)
+
+    @property
+    def current(self) -> Child | None:
+        """The process that there is now, if there is one."""
+        return self._child
 
     @contextmanager
     def child(self) -> Iterator[Child]:

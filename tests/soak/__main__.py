@@ -22,7 +22,7 @@ import attrs
 
 from tests.soak.figures import COLUMNS, Figures
 
-ATTACKS = ("models", "files", "guard", "kills", "faults", "processes", "devices", "threads")
+ATTACKS = ("models", "files", "guard", "kills", "faults", "processes", "devices", "isolated", "threads")
 """The modules, in the order in which they run."""
 
 

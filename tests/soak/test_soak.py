@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from accelerators.interface.registry import accelerator
-from tests.soak import devices, faults, files, guard, models, processes, threads
+from tests.soak import devices, faults, files, guard, isolated, models, processes, threads
 from tests.soak.__main__ import END, START, publish
 from tests.soak.figures import Figures
 
@@ -60,6 +60,12 @@ def test_processes() -> None:
 
 def test_devices() -> None:
     assert clean(devices.attack(0, 0)).tried == len(devices.WAYS)
+
+
+@pytest.mark.slow
+def test_isolated_devices() -> None:
+    """The quick ones are in tests/accelerators/isolation."""
+    assert clean(isolated.attack(0, 0)).kills > 0
 
 
 @pytest.mark.usefixtures("_tvm")

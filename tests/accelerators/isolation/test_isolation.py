@@ -45,9 +45,9 @@ def compiled(breaks: str = "", graph: pt.Graph | None = None, seconds: float = 3
 
 
 def child_id() -> int:
-    child = process_of("fragile", fragile.Fragile)._child
+    child = process_of("fragile", fragile.Fragile).current
     assert child is not None
-    return child._process.pid
+    return child.number
 
 
 def is_running(number: int) -> bool:
@@ -147,9 +147,9 @@ def test_an_export_and_an_import(tmp_path: Path) -> None:
         model.export(tmp_path / "m.partita")
     with pt.import_model(tmp_path / "m.partita") as again:
         np.testing.assert_array_equal(again(A)[0], A + 1)
-        child = process_of("fragile", fragile.Fragile)._child
+        child = process_of("fragile", fragile.Fragile).current
         assert child is not None
-        child._process.kill()
+        child.kill()
         child._process.wait()
         np.testing.assert_array_equal(again(A)[0], A + 1)
 
@@ -159,7 +159,7 @@ def test_large_weights_are_handed_over_once(tmp_path: Path) -> None:
     g = pt.Graph([pt.op("Add", pt.op("MatMul", x, w), pt.op("MatMul", x, w), name="s")], name="two")
     with pt.compile(g, "reference", config={"ISOLATE": True}) as model:
         np.testing.assert_array_equal(model(np.ones((1, 256), "float32"))[0], np.full((1, 256), 512, "float32"))
-        child = process_of("reference", type(accelerator("reference")))._child
+        child = process_of("reference", type(accelerator("reference"))).current
         assert child is not None and os.fstat(child.requests.file).st_size < 300_000
 
 
@@ -289,9 +289,9 @@ def test_many_threads(tmp_path: Path) -> None:
             thread.start()
         for _ in range(3):
             time.sleep(0.05)
-            child = process_of("fragile", fragile.Fragile)._child
+            child = process_of("fragile", fragile.Fragile).current
             if child is not None:
-                child._process.kill()
+                child.kill()
         for thread in threads:
             thread.join(120)
     assert all(right) and len(right) + len(errors) == 320 and len(errors) <= 6
@@ -318,7 +318,7 @@ def test_a_forked_process_starts_a_child_of_its_own() -> None:
 def test_subgraphs_that_nobody_uses_go() -> None:
     """The child keeps no more of them than there are."""
     compiled().close()
-    child = process_of("fragile", fragile.Fragile)._child
+    child = process_of("fragile", fragile.Fragile).current
     assert child is not None
     models = [compiled() for _ in range(5)]
     del models
@@ -339,7 +339,7 @@ pt.register_accelerator(Fragile)
 x = pt.variable("x", "float32", (3,))
 g = pt.Graph([pt.op("Relu", x)])
 m = pt.compile(g, "fragile", config={"ISOLATE": True, "BREAKS": sys.argv[1]})
-print(process_of("fragile", Fragile)._child._process.pid, flush=True)
+print(process_of("fragile", Fragile).current.number, flush=True)
 a = np.zeros(3, "float32")
 if sys.argv[1]:
     threading.Thread(target=m, args=(a,), daemon=True).start()
