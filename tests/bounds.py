@@ -1,7 +1,7 @@
-"""Do the lowest and the newest versions that setup.cfg allows do? python -m tests.bounds [--folder FOLDER] [--highest] [PYTEST...]
+"""Do the lowest and the newest versions that setup.cfg allows do? python -m tests.bounds [--folder FOLDER] [--highest] [PYTEST]
 
-Makes an environment of the lowest version of each requirement (with --highest: of the newest within the bounds as pip resolves
-them now, whatever .venv has), and runs the quick tests of the core in it. `make bounds` does so at both ends. Tests that take
+Makes an environment of the lowest version of each requirement (with --highest: of the newest within the bounds that pip resolves
+now, whatever .venv has), and runs the quick tests of the core in it. `make bounds` does so at both ends. Tests that take
 longer than MINUTES are ended, which is a failure."""
 
 from __future__ import annotations

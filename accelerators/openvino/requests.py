@@ -95,8 +95,7 @@ class CompiledRequests(CompiledSubgraph):
         """The engine's own compiled form."""
         if self._data is not None:
             return bytes(self._data)
-        exported = self._compiled.export_model()  # 2025.0 returns bytes, later versions a stream of them.
-        return exported if isinstance(exported, bytes) else exported.getvalue()  # type: ignore[no-any-return]
+        return self._compiled.export_model().getvalue()  # type: ignore[no-any-return]
 
 
 class _Request:
