@@ -18,7 +18,8 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.bodies.indices import check_indices
-from accelerators.tvm.code.building import Built, Workers
+from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled.assembling import assemble
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.kernels.fusion import fuse

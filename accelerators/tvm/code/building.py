@@ -1,11 +1,9 @@
-"""From scheduled kernels to machine code, each structure once in a process, several at a time."""
+"""From scheduled kernels to machine code, each structure once in a process."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from accelerators.process.forking import Guard
@@ -16,29 +14,24 @@ from accelerators.tvm.lower.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine.library import compiling
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.messages import quiet
-from accelerators.tvm.run.cores import usable_cores
 
 
 class Built:
     """A body's kernels as machine code: an object file if there is a linker for it, else a module of TVM's."""
 
-    def __init__(self, lowered: Lowered, machine: Machine) -> None:
+    def __init__(
+        self, lowered: Lowered, machine: Machine, code: bytes = b"", names: frozenset[str] = frozenset(), library: Any = None
+    ) -> None:
         self.lowered = lowered
         """The lowered body that the kernels were generated from."""
         self.machine = machine
         """The machine that the kernels were generated for."""
+        self.code = code
+        """The object file, which may hold the kernels of other bodies too; empty where there is none."""
+        self.names = names
+        """The names of all the kernels in the object file."""
         self._guard = Guard()
-        self._library: Any = None
-        self.code = b""
-        """The object file; empty where there is none."""
-        library = _generated(lowered.kernels(), machine.target)
-        if machine.kind == "cpu" and can_link():
-            self.code = object_code(library)
-        else:
-            self._library = library
-            if machine.kind == "cpu":
-                for symbol in lowered.symbols.values():
-                    library[symbol]  # Now LLVM makes its machine code, while other threads work.
+        self._library = library
 
     @property
     def library(self) -> Any:
@@ -52,65 +45,72 @@ class Built:
             return self._library
 
 
-class Workers:
-    """Threads that make machine code while the kernels of the next body are drafted."""
-
-    def __init__(self, machine: Machine, choices_of: Callable[[Body], Mapping[str, str]]) -> None:
-        self.machine = machine
-        self.choices_of = choices_of
-        """The candidates that tuning chose for a body, by the names of the choices."""
-        self._pool = ThreadPoolExecutor(max(1, usable_cores()), "partita-codegen")
-        self._running: dict[str, Future[Built]] = {}
-
-    def build(self, body: Body) -> Future[Built]:
-        """The body's machine code, when it is there; bodies of equal structure share it, and the last CACHED stay known."""
-        building = self._running.get(body.key)
-        if building is None:
-            building = self._running[body.key] = self._started(body)
-        return building
-
-    def _started(self, body: Body) -> Future[Built]:
-        choices = tuple(sorted(self.choices_of(body).items()))
-        known = _known((body.key, self.machine, choices))
-        if known is not None:
-            ready: Future[Built] = Future()
-            ready.set_result(known)
-            return ready
-        lowered = lower(body, self.machine, dict(choices))
-        return self._pool.submit(_finished, (body.key, self.machine, choices), lowered)
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._pool.shutdown(cancel_futures=error is not None)
+def makes_objects(machine: Machine) -> bool:
+    """Do its kernels become object files, which a linker puts together?"""
+    return machine.kind == "cpu" and can_link()
 
 
-_Key = tuple[str, Machine, tuple[tuple[str, str], ...]]
+def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:
+    """The machine code of these bodies; where it is an object file it is one for all, which saves most of LLVM's preparations."""
+    kernels = {name: kernel for lowered in batch for name, kernel in lowered.kernels().items()}
+    library = _generated(kernels, machine.target)
+    if makes_objects(machine):
+        code, names = object_code(library), frozenset(kernels)
+        return [Built(lowered, machine, code, names) for lowered in batch]
+    if machine.kind == "cpu":
+        for symbol in kernels:
+            library[symbol]  # Now LLVM makes its machine code, while other threads work.
+    return [Built(lowered, machine, library=library) for lowered in batch]
+
+
+def object_files(bodies: Collection[Built]) -> list[bytes]:
+    """The object files that hold the kernels of the bodies, each kernel once.
+
+    A file may also hold a kernel that another file holds, because two compilations ran at once, or that was tuned since. Those
+    of its bodies that are wanted are generated again then, alone.
+    """
+    wanted = {symbol: built for built in bodies for symbol in built.lowered.symbols.values()}
+    files, names = list[bytes](), set[str]()
+    for built in {id(built.code): built for built in bodies if built.code}.values():
+        if names.isdisjoint(built.names) and all(wanted.get(name, built).code is built.code for name in built.names):
+            files.append(built.code)
+            names |= built.names
+        else:
+            alone = [other.lowered for other in bodies if other.code is built.code]
+            files += [again.code for lowered in alone for again in generated([lowered], built.machine)]
+            names |= {symbol for lowered in alone for symbol in lowered.symbols.values()}
+    return files
+
+
+Key = tuple[str, Machine, tuple[tuple[str, str], ...]]
 """A body's key, the machine, and what was chosen by tuning."""
 
 
-def _finished(key: _Key, lowered: Lowered) -> Built:
-    built = Built(lowered, key[1])
+def known(key: Key) -> Built | None:
+    """The machine code that this process made of such a body, if it has it still."""
+    with _guard.lock:
+        built = _built.get(key)
+        if built is not None:
+            _built.move_to_end(key)
+    return built
+
+
+def keep(key: Key, built: Built) -> None:
+    """Make the machine code known; the last CACHED stay so."""
     with _guard.lock:
         _built[key] = built
         while len(_built) > CACHED:
             _built.popitem(last=False)
-    return built
 
 
 def build(body: Body, machine: Machine) -> Built:
     """Build the machine code of one body in this thread."""
     key = (body.key, machine, ())
-    return _known(key) or _finished(key, lower(body, machine))
-
-
-def _known(key: _Key) -> Built | None:
-    with _guard.lock:
-        known = _built.get(key)
-        if known is not None:
-            _built.move_to_end(key)
-    return known
+    built = known(key)
+    if built is None:
+        (built,) = generated([lower(body, machine)], machine)
+        keep(key, built)
+    return built
 
 
 def is_built(body: Body, machine: Machine) -> bool:
@@ -133,7 +133,7 @@ CACHED = 2048
 """The number of bodies whose machine code stays in memory."""
 
 _guard = Guard()
-_built: OrderedDict[_Key, Built] = OrderedDict()
+_built: OrderedDict[Key, Built] = OrderedDict()
 
 
 def forget() -> None:

@@ -37,11 +37,16 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
             return part("tirx").build(module, target=target)
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
-        if all(kernel.attrs and WRITTEN in kernel.attrs for kernel in named.values()):
+        if is_written(named):
             pipeline = _lowering()
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
         finished = finalize()(_finished(module, int(target.attrs["num-cores"])))
         return function("target.build.llvm")(finished, target)
+
+
+def is_written(kernels: Mapping[str, Any]) -> bool:
+    """Are all of them written in our own language?"""
+    return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.values())
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 from accelerators.arrays.weights import held_once
 from accelerators.errors import NotSupported
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.building import Built, compile_kernels
+from accelerators.tvm.code.building import Built, compile_kernels, object_files
 from accelerators.tvm.code.linking import link, load
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.lower.lowering import nameless, tensor_type
@@ -69,7 +69,7 @@ def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: M
 
 def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
     """The executable together with its kernels: linked to it, or loaded into TVM's memory where no linker works."""
-    objects = [built.code for built in bodies if built.code]
+    objects = object_files(bodies)
     if objects:
         try:
             library = link(assembled.executable, objects, machine.target)

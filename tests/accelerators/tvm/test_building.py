@@ -13,10 +13,11 @@ from accelerators.errors import NotSupported
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.code import building, linking
 from accelerators.tvm.code.codegen import generate, object_code
+from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled import assembling
 from accelerators.tvm.cpu import CpuAccelerator
 from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.lower.lowering import lower
+from accelerators.tvm.lower.lowering import Lowered, lower
 from accelerators.tvm.machine.machine import host_machine
 from tests.accelerators.tvm.running import check, compiled
 
@@ -135,3 +136,60 @@ def test_several_callers_compile_at_once() -> None:
 
 def _config() -> dict[str, object]:
     return CpuAccelerator().full_config({})
+
+
+def lowered_layers(count: int) -> list[Lowered]:
+    """The kernel of each layer."""
+    machine = host_machine(1)
+    return [lower(make_body(part), machine) for part in single_layers(count)]
+
+
+def single_layers(count: int) -> list[pt.Graph]:
+    """Each layer as a graph of its own."""
+    parts = []
+    for i in range(count):
+        x = pt.variable("x", "float32", (3, 24 + 8 * i))
+        weight = RNG.standard_normal((24 + 8 * i, 32 + 8 * i)).astype("float32")
+        layer = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(weight)))], inputs=[x])
+        parts.append(pt.apply_pass(layer, "InferShape"))
+    return parts
+
+
+def test_bodies_generated_together_are_one_object_file() -> None:
+    machine, layers = host_machine(1), lowered_layers(3)
+    first, second, _ = built = building.generated(layers, machine)
+    assert first.code is second.code
+    assert first.names == {symbol for lowered in layers for symbol in lowered.symbols.values()}
+    assert building.object_files(built) == [first.code]
+
+
+def test_a_kernel_that_two_object_files_hold_is_linked_once() -> None:
+    machine, (a, b, c) = host_machine(1), lowered_layers(3)
+    in_ab, in_bc = building.generated([a, b], machine), building.generated([b, c], machine)
+    files = building.object_files([in_ab[0], in_ab[1], in_bc[1]])
+    assert files[0] == in_ab[0].code
+    assert len(files) == 2
+    assert len(files[1]) < len(in_bc[1].code), "the third kernel is generated again, without the second"
+
+
+def test_a_model_made_of_what_others_compiled_links() -> None:
+    check(layers(6), values())
+    check(layers(3), values())
+    check(layers(8), values())
+
+
+def test_of_bodies_generated_together_the_one_that_fails_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, bad = building.generate, make_body(single_layers(3)[1])
+    machine = host_machine(1)
+    bad_names = set(lower(bad, machine).symbols.values())
+
+    def generate_some(kernels: dict[str, object], target: object) -> object:
+        if bad_names & kernels.keys():
+            raise NotSupported("too hard")
+        return real(kernels, target)
+
+    monkeypatch.setattr(building, "generate", generate_some)
+    bodies = [make_body(part) for part in single_layers(3)]
+    with Workers(machine, lambda body: {}) as workers:
+        futures = [workers.build(body) for body in bodies]
+    assert [isinstance(future.exception(), NotSupported) for future in futures] == [False, True, False]

@@ -1,0 +1,101 @@
+"""Threads that make machine code of several bodies at a time, while the kernels of the next ones are drafted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from types import TracebackType
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
+from accelerators.tvm.code.codegen import is_written
+from accelerators.tvm.lower.lowering import Lowered, lower
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.run.cores import usable_cores
+
+TOGETHER = 8
+"""The largest number of bodies whose kernels are generated together."""
+
+_Job = tuple[Key, Lowered, "Future[Built]"]
+
+
+class Workers:
+    """Bodies go in one by one, and come out as machine code."""
+
+    def __init__(self, machine: Machine, choices_of: Callable[[Body], Mapping[str, str]]) -> None:
+        self.machine = machine
+        self.choices_of = choices_of
+        """The candidates that tuning chose for a body, by the names of the choices."""
+        self._threads = max(1, usable_cores())
+        self._pool = ThreadPoolExecutor(self._threads, "partita-codegen")
+        self._running: dict[str, Future[Built]] = {}
+        self._waiting: deque[_Job] = deque()
+        self._lock = Lock()
+
+    def build(self, body: Body) -> Future[Built]:
+        """The body's machine code, when it is there; bodies of equal structure share it."""
+        building = self._running.get(body.key)
+        if building is None:
+            building = self._running[body.key] = self._started(body)
+        return building
+
+    def _started(self, body: Body) -> Future[Built]:
+        choices = tuple(sorted(self.choices_of(body).items()))
+        key, future = (body.key, self.machine, choices), Future[Built]()
+        built = known(key)
+        if built is not None:
+            future.set_result(built)
+            return future
+        lowered = lower(body, self.machine, dict(choices))
+        with self._lock:
+            self._waiting.append((key, lowered, future))
+        self._pool.submit(self._work)
+        return future
+
+    def _work(self) -> None:
+        """Generate some of the bodies that wait. Another thread may have taken all of them."""
+        batch = self._taken()
+        if batch:
+            self._finish(batch)
+
+    def _finish(self, batch: list[_Job]) -> None:
+        """Generate them together; if that fails each by itself, so that it is known which has no machine code."""
+        try:
+            made = generated([lowered for _, lowered, _ in batch], self.machine)
+        except BaseException as error:  # noqa: BLE001  whoever waits for the body raises it
+            if len(batch) == 1:
+                batch[0][2].set_exception(error)
+            else:
+                for job in batch:
+                    self._finish([job])
+            return
+        for (key, _, future), built in zip(batch, made, strict=True):
+            keep(key, built)
+            future.set_result(built)
+
+    def _taken(self) -> list[_Job]:
+        """A share of what waits, less towards the end so that all threads end together. What TVM scheduled goes through other
+        passes than kernels of ours, and is taken by itself."""
+        with self._lock:
+            most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if makes_objects(self.machine) else 1
+            batch: list[_Job] = []
+            while self._waiting and len(batch) < max(1, most):
+                if batch and not (_is_ours(batch[0]) and _is_ours(self._waiting[0])):
+                    break
+                batch.append(self._waiting.popleft())
+            return batch
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            with self._lock:
+                self._waiting.clear()
+        self._pool.shutdown(cancel_futures=error is not None)
+
+
+def _is_ours(job: _Job) -> bool:
+    return is_written(job[1].kernels())
