@@ -12,6 +12,9 @@ from accelerators.tvm.machine.integers import BY_NAME, best_instruction
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.processor import host_features
 
+INSTRUCTIONS = frozenset(("avx512bf16",))
+"""Extensions with instructions that kernels name themselves; LLVM finds those of the others."""
+
 STEPS = 65_536
 """Fewer cheap steps than this are one thread's work: to wake the others takes as long."""
 
@@ -34,6 +37,9 @@ class Machine:
     """How products of 8-bit integers are summed up: the name of an instruction of `integers.py`."""
     emulates: bool = False
     """Is that instruction written out in portable code, which makes the same numbers?"""
+    instructions: str = ""
+    """Which of the extensions of `INSTRUCTIONS` it has, by LLVM's names; one that ends in ":emulated" is written out in portable
+    code, which makes the same bits."""
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for."""
@@ -79,7 +85,7 @@ def host_machine(threads: int) -> Machine:
     features = host_features()
     integers = best_instruction(features)
     if "avx512f" in features:
-        return Machine("cpu", host_cpu(), threads, 16, 32, integers)
+        return Machine("cpu", host_cpu(), threads, 16, 32, integers, instructions=" ".join(sorted(features & INSTRUCTIONS)))
     if "avx2" in features:
         return Machine("cpu", host_cpu(), threads, 8, 16, integers)
     return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16, integers)

@@ -13,6 +13,7 @@ from accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
     Intrinsic,
     ceil,
+    dot_bfloat16,
     exp,
     floor,
     lane_max,
@@ -60,8 +61,7 @@ from accelerators.tvm.kernels.language.values import (
 
 __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",
-    "boolean", "ceil", "constant", "element_named", "emit", "exp", "float16", "float32", "float64", "floor", "if_inside", "index",
-    "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "nearest",
-    "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd",
-    "vpmaddwd",
+    "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exp", "float16", "float32", "float64", "floor",
+    "if_inside", "index", "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum",
+    "named", "nearest", "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd", "vpmaddwd",
 ]  # fmt: skip

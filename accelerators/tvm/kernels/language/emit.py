@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from accelerators.tvm.kernels.language.buffers import Buffer
@@ -52,10 +53,12 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[int]] | None = None) -> Any:
         for i, buffer in enumerate(kernel.arguments):
             emitter.argument(buffer, None if shapes is None else tuple(shapes[i]))
         script.func_attr({"tirx.noalias": True, WRITTEN: True})
-        with script.sblock("root"):
+        with script.sblock("root"), ExitStack() as codes:
             script.reads()
             script.writes()
             emitter.see_as_written()
+            for code in kernel.codes:
+                codes.enter_context(script.attr(0, "pragma_import_llvm", code))
             emitter.block(kernel.statements)
     return maker.get()
 

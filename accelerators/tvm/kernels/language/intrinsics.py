@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.types import Type, int8, int16, int32, type_of, uint8
+from accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, type_of, uint8
 from accelerators.tvm.kernels.language.values import Call, Load, Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
@@ -29,6 +29,8 @@ class Intrinsic:
     """What it takes, in words, for the error."""
     emit: Emit
     """The call as TVM's expression."""
+    code: str = ""
+    """The function that is called, as LLVM's text, where it is no function of TVM's or of LLVM's."""
 
     def __call__(self, *arguments: Value) -> Call:
         """An expression that calls it."""
@@ -120,6 +122,34 @@ lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point"
 vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
+
+
+def _dot_types(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 3 and types[0] is type_of(float32, 16) and types[1] is types[2] is type_of(int32, 16)
+    return types[0] if fits else None
+
+
+def _extern(name: str) -> Emit:
+    return lambda script, dtype, given: script.call_pure_extern(dtype, name, *given)
+
+
+dot_bfloat16 = Intrinsic(
+    "dot_bfloat16",
+    _dot_types,
+    "16 sums of float32, and twice 16 pairs of bfloat16 as int32",
+    _extern("partita_dot_bfloat16"),
+    """
+declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
+define <16 x float> @partita_dot_bfloat16(<16 x float> %sums, <16 x i32> %left, <16 x i32> %right) alwaysinline {
+  %a = bitcast <16 x i32> %left to <32 x bfloat>
+  %b = bitcast <16 x i32> %right to <32 x bfloat>
+  %made = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %sums, <32 x bfloat> %a, <32 x bfloat> %b)
+  ret <16 x float> %made
+}
+""",
+)
+"""Both products of each pair, added to the sums: vdpbf16ps of AVX512-BF16. Called by a function of ours, since TVM makes float32
+of arguments that are bfloat16."""
 
 
 def prefetch_of(number: Value) -> Call:

@@ -20,7 +20,16 @@ from accelerators.tvm.kernels.language.statements import (
     When,
 )
 from accelerators.tvm.kernels.language.types import Element, boolean, index, type_of
-from accelerators.tvm.kernels.language.values import Load, Named, Operand, Value, Variable, as_index, walk
+from accelerators.tvm.kernels.language.values import (
+    Call,
+    Load,
+    Named,
+    Operand,
+    Value,
+    Variable,
+    as_index,
+    walk,
+)
 
 Shape = tuple[int, ...]
 
@@ -37,6 +46,8 @@ class Kernel:
         """What the kernel is called in its text."""
         self.arguments: list[Buffer] = []
         """Inputs and outputs in the order in which they are passed."""
+        self.codes: dict[str, None] = {}
+        """The functions in LLVM's text that it calls, each once."""
         self._blocks: list[list[Statement]] = [[]]
         self._known: dict[Buffer | Variable, None] = {}
 
@@ -203,6 +214,8 @@ class Kernel:
                 raise self._unknown(value.name)
             if isinstance(value, Load) and value.buffer not in known:
                 raise self._unknown(value.buffer.name)
+            if isinstance(value, Call) and value.intrinsic.code:
+                self.codes[value.intrinsic.code] = None
 
     def _unknown(self, name: str) -> CompileError:
         return CompileError(

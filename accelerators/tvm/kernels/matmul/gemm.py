@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, minimum
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.instructions import widened
+from accelerators.tvm.kernels.shared.instructions import Instruction, instruction_for, widened
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
@@ -81,13 +81,17 @@ class Product:
         kernel, inputs, outputs = problem.kernel("gemm", shapes, [whole] * len(problem.outputs))
         return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
 
-    def pack(self, array: Array, tile: PanelTile) -> Array:
-        """The constant matrix in panels [panel, depth, column]."""
+    def pack(self, array: Array, tile: PanelTile, instruction: Instruction) -> Array:
+        """The constant matrix in panels [panel, depth, column], as the instruction takes them."""
         matrix = self.matrix(array)
-        panels = np.empty((tile.across(self.columns), self.depth, tile.width), array.dtype)
+        panels = np.empty((tile.across(self.columns), self.packed_depth(instruction), tile.width), array.dtype)
         for panel, at in zip(panels, tile.starts(self.columns), strict=True):
-            panel[...] = matrix[:, at : at + tile.width]
+            panel.reshape(-1)[...] = instruction.grouped(matrix[:, at : at + tile.width]).reshape(-1)
         return self.scaled(panels)
+
+    def packed_depth(self, instruction: Instruction) -> int:
+        """The depth in whole groups."""
+        return instruction.steps(self.depth) * instruction.group
 
 
 def gemm(body: Body, machine: Machine) -> Draft | None:
@@ -96,9 +100,10 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     tile = None if found is None else best_tile(found.rows, found.columns, machine)
     if found is None or tile is None:
         return None
-    writing = found.kernel(body, tile.across(found.columns) * found.depth * tile.width)
-    _write(found, writing, tile, machine)
-    return writing.problem.draft(writing.kernel, "gemm", {found.right: lambda array: found.pack(array, tile)})
+    instruction = instruction_for(found.dtype, machine)
+    writing = found.kernel(body, tile.across(found.columns) * found.packed_depth(instruction) * tile.width)
+    _write(found, writing, tile, instruction, machine)
+    return writing.problem.draft(writing.kernel, "gemm", {found.right: lambda array: found.pack(array, tile, instruction)})
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -156,7 +161,7 @@ def _start(node: Node, x: Numbers) -> Value:
     return total + (x[3] if beta == 1.0 else x[3] * beta)
 
 
-def _write(found: Product, writing: _Writing, tile: PanelTile, machine: Machine) -> None:
+def _write(found: Product, writing: _Writing, tile: PanelTile, instruction: Instruction, machine: Machine) -> None:
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
     kernel, rows, columns, depth = writing.kernel, found.rows, found.columns, found.depth
     panels, heights = tile.across(columns), tile.down(rows)
@@ -164,15 +169,22 @@ def _write(found: Product, writing: _Writing, tile: PanelTile, machine: Machine)
     blocks = choose("blocks", sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)}), lambda count: abs(count - guess))
     tiles = math.ceil(heights / blocks)
 
+    packed = found.packed_depth(instruction)
+
     def work(pair: Value) -> Callable[[Value], None]:
-        rows_read = widened(kernel, found.dtype, tile.rows, depth)
+        rows_read = widened(kernel, found.dtype if instruction.group == 1 else "float32", tile.rows, depth, tile.lanes)
 
         def each(t: Value) -> None:
             j = kernel.name_value("j", pair % panels)
             i = kernel.name_value("i", minimum(pair // panels * tiles + t, heights - 1))
             row, column = tile.row(i, rows), tile.column(j, columns)
-            panel = Panel(writing.right, j * (depth * tile.width), tile.width)
-            acc = tile.product(kernel, depth, rows_read(lambda r, k: read(writing.left, (row + r, k))), panel)
+            panel = Panel(writing.right, j * (packed * tile.width), tile.width * instruction.group, instruction)
+            number = rows_read(lambda r, k: read(writing.left, (row + r, k)))
+
+            def group(r: Value, step: Operand) -> Value:
+                return instruction.left(writing.left, row + r, step * instruction.group)
+
+            acc = tile.product(kernel, depth, number, panel, group)
             tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), found.after.is_long)
 
         return each

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Value, float32
+from accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import LONG, formula
-from accelerators.tvm.kernels.shared.heads import Heads, found_in
-from accelerators.tvm.kernels.shared.instructions import widened
+from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
+from accelerators.tvm.kernels.shared.instructions import FMA, instruction_for, widened
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
@@ -97,29 +97,42 @@ def product(body: Body, machine: Machine) -> Draft | None:
 
 def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
     """Tasks, then pairs of a head and a panel, then tiles."""
-    kernel, depth = heads.kernel, shape_of(found.left.value)[-1]
+    kernel, depth, dtype = heads.kernel, shape_of(found.left.value)[-1], element_of(found.root[0])
     panels, tiles = tile.across(columns), tile.down(rows)
     left, right, result = heads.read(found.left), heads.read(found.right), heads.written(found.result, found.after)
     factor, wanted = found.left.factor * found.right.factor, (found.chain or (found.root,))[-1][0]
     number = heads.chain(found.chain, found.root[0], wanted, factor, rows, columns)
-    stands = tiles == 1 and right.strides.steps[-1] == 1
+    instruction = instruction_for(dtype, machine) if left.strides.steps[-1] == 1 else FMA
+    stands = tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
+
+    def panel_of(head: Head, column: Operand) -> Panel:
+        """The panel where it stands, or laid out as the instruction takes it."""
+        if stands:
+            return Panel(right.buffer, right.at(head, 0, column), right.strides.steps[-2])
+        count, group = depth * tile.width, instruction.group
+        if instruction is FMA:
+            packed = kernel.memory("panel", float32, (count,))
+            heads.pack(packed, 0, right, head, tile, depth, column)
+        else:
+            packed = kernel.memory("panel", uint16, (instruction.steps(depth) * group * tile.width,))
+            heads.pack_groups(packed, right, head, tile, depth, column, group)
+        return Panel(packed, 0, tile.width * group, instruction)
 
     def work(pair: Value) -> Callable[[Value], None]:
         j = kernel.name_value("j", pair % panels)
         head = heads.place(kernel.name_value("head", pair // panels))
         column = tile.column(j, columns)
-        if stands:
-            panel = Panel(right.buffer, right.at(head, 0, column), right.strides.steps[-2])
-        else:
-            packed = kernel.memory("panel", float32, (depth * tile.width,))
-            heads.pack(packed, 0, right, head, tile, depth, column)
-            panel = Panel(packed, 0, tile.width)
-
-        rows_read = widened(kernel, element_of(found.root[0]), tile.rows, depth)
+        panel = panel_of(head, column)
+        rows_read = widened(kernel, dtype if instruction is FMA else "float32", tile.rows, depth, tile.lanes)
 
         def each(t: Value) -> None:
             row = tile.row(t, rows)
-            acc = tile.product(kernel, depth, rows_read(lambda r, k: left.number(head, row + r, k)), panel)
+
+            def group(r: Value, step: Operand) -> Value:
+                return instruction.left(left.buffer, left.at(head, row + r, step * instruction.group))
+
+            number_of = rows_read(lambda r, k: left.number(head, row + r, k))
+            acc = tile.product(kernel, depth, number_of, panel, group)
 
             def store(total: Value, r: Value, c: Value) -> None:
                 place = (result.at(head, row + r, column + c),)

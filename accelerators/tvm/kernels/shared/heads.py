@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
 from accelerators.tvm.kernels.shared.formulas import formula, number_of
 from accelerators.tvm.kernels.shared.numbers import constants_of, read
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
@@ -122,11 +122,31 @@ class Heads:
         self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, depth: int, column: Operand
     ) -> None:
         """Copy one panel to where `start` is."""
-        kernel = self.kernel
 
         def copy(k: Value, c: Value) -> None:
             into[start + k * tile.width + c] = view.number(head, k, column + c)
 
+        self._each_number(view, depth, tile, copy)
+
+    def pack_groups(
+        self, into: Buffer, view: View, head: Head, tile: PanelTile, depth: int, column: Operand, group: int
+    ) -> None:
+        """Copy the bits of one panel, `group` neighbours of the depth side by side; zeros fill up the last."""
+
+        def copy(step: Operand, c: Value, count: int = group) -> None:
+            for i in range(group):
+                number = view.buffer[view.at(head, step * group + i, column + c)] if i < count else None
+                bits = constant(0, into.element) if number is None else number.bits_as(into.element)
+                into[(step * tile.width + c) * group + i] = bits
+
+        steps, rest = divmod(depth, group)
+        self._each_number(view, steps, tile, copy)
+        with self.kernel.loop(tile.width if rest else 0, "c") as c:
+            copy(steps, c, rest)
+
+    def _each_number(self, view: View, depth: int, tile: PanelTile, copy: Callable[[Value, Value], None]) -> None:
+        """Work for each step of the depth and column of a panel, neighbours in memory one after another."""
+        kernel = self.kernel
         if view.strides.steps[-1] == 1:
             with kernel.loop(depth, "k") as k, kernel.lanes(tile.width, "c") as c:
                 copy(k, c)

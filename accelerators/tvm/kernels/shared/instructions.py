@@ -1,16 +1,37 @@
-"""How a tile's sums take up products: each way is one description, which tiles are given."""
+"""How a tile's sums take up products: each way is one description, by which a kernel reads and packs its numbers.
+
+A special instruction of a processor is one row of the table, with a portable function that makes the same bits: what uses it is
+compiled, run and checked on every processor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
+import numpy as np
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, float32
-from accelerators.tvm.kernels.shared.numbers import HALVES
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    dot_bfloat16,
+    float32,
+    int32,
+    maximum,
+    named,
+    select,
+)
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Array
+from accelerators.tvm.kernels.shared.numbers import HALVES, read
+from accelerators.tvm.machine.machine import Machine
 
 Number = Callable[[Value, Operand], Value]
-"""The left matrix's number in a row of the tile, at a step of the depth."""
+"""Something of the left matrix in a row of the tile, at a step of the depth."""
+
+Add = Callable[[Value, Value, Value], Value]
+"""A vector of sums, with the products of something of the left matrix and a vector of the right one."""
 
 
 @attrs.frozen(slots=True)
@@ -18,20 +39,103 @@ class Instruction:
     """One way to add products to sums."""
 
     name: str
-    """What it is called in reports and choices."""
-    add: Callable[[Value, Value, Value], Value]
-    """A vector of sums, with the products of a single number of the left matrix and a vector of the right one."""
+    """What it is called in choices."""
+    add: Add
+    """How it works."""
+    group: int = 1
+    """So many neighbours along the depth are taken at a time: their bits make one number of the left matrix, and they stand side
+    by side in the packed right one."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def left(self, buffer: Buffer, *place: Operand) -> Value:
+        """What it takes of the left matrix from a place on."""
+        return read(buffer, place) if self.group == 1 else buffer.vector(self.group, *place).regrouped(int32)
+
+    def steps(self, depth: int) -> int:
+        """How many steps such a depth takes, the last perhaps with zeros."""
+        return -(-depth // self.group)
+
+    def right(self, buffer: Buffer, place: Operand, lanes: int) -> Value:
+        """What it takes of the packed right matrix."""
+        if self.group == 1:
+            return read(buffer, (place,), lanes)
+        return buffer.vector(self.group * lanes, place).regrouped(int32)
+
+    def grouped(self, panel: Array) -> Array:
+        """A panel [depth, column] with the neighbours of each group side by side; zeros fill up the last."""
+        depth, width = panel.shape
+        filled = np.zeros((self.steps(depth) * self.group, width), panel.dtype)
+        filled[:depth] = panel
+        return filled.reshape(-1, self.group, width).transpose(0, 2, 1)
 
 
 def _multiply_and_add(total: Value, left: Value, right: Value) -> Value:
     return total + left.spread(right.type.lanes) * right
 
 
+def _dot_bfloat16(total: Value, left: Value, right: Value) -> Value:
+    return dot_bfloat16(total, left.spread(right.type.lanes), right)
+
+
+def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
+    """The products of the odd numbers first, then those of the even ones. What is too small for a normal number is zero."""
+
+    def flushed(x: Value) -> Value:
+        return named(x, lambda x: select(maximum(x, 0.0 - x) < 1.1754943508222875e-38, 0.0, x))
+
+    def odd(pair: Value) -> Value:
+        return flushed((pair & -65536).bits_as(float32))
+
+    left = left.spread(right.type.lanes)
+    total = flushed(total + odd(left) * odd(right))
+    return flushed(total + odd(left << 16) * odd(right << 16))
+
+
 FMA = Instruction("fma", _multiply_and_add)
-"""float32 times float32, which LLVM makes one instruction of where the processor has it."""
+"""float32 times float32, which LLVM makes one instruction of where the processor has it. Narrower numbers are widened first."""
+
+DOT_BFLOAT16 = Instruction("vdpbf16ps", _dot_bfloat16, 2)
+"""Pairs of bfloat16, two products for each sum."""
 
 
-def widened(kernel: Kernel, dtype: str, rows: int, depth: int) -> Callable[[Number], Number]:
+@attrs.frozen(slots=True)
+class Special:
+    """An instruction that some processors have."""
+
+    dtype: str
+    """The element type that it multiplies."""
+    extension: str
+    """The processor's extension that it comes with, by LLVM's name."""
+    instruction: Instruction
+    emulated: Add
+    """The same in portable code."""
+    slow: tuple[str, ...] = ()
+    """Processors, by LLVM's name, on which float32 is faster."""
+
+
+EMULATED = ":emulated"
+"""Ends the names of extensions that are written out in portable code."""
+
+SPECIAL = (
+    Special("bfloat16", "avx512bf16", DOT_BFLOAT16, _dot_bfloat16_emulated, ("cooperlake", "sapphirerapids", "emeraldrapids")),
+)
+"""All of them."""
+
+
+def instruction_for(dtype: str, machine: Machine) -> Instruction:
+    """By which one products of two matrices of this element type are summed."""
+    has = {name.removesuffix(EMULATED): name.endswith(EMULATED) for name in machine.instructions.split()}
+    rows = [row for row in SPECIAL if row.dtype == dtype and row.extension in has and machine.lanes == 16]
+    fast: Sequence[Instruction] = [row.instruction for row in rows if machine.arch not in row.slow]
+    candidates = [*fast, FMA, *(row.instruction for row in rows if row.instruction not in fast)]
+    chosen = choose("instruction", candidates, candidates.index) if rows else FMA
+    emulated = [row.emulated for row in rows if row.instruction is chosen and has[row.extension]]
+    return attrs.evolve(chosen, add=emulated[0]) if emulated else chosen
+
+
+def widened(kernel: Kernel, dtype: str, rows: int, depth: int, lanes: int) -> Callable[[Number], Number]:
     """What a tile reads of the left matrix: the matrix itself, or, where its numbers are stored narrow, a copy of the tile's
     rows in which each is widened once and not for each vector of the right matrix."""
     if dtype not in HALVES:
@@ -39,8 +143,11 @@ def widened(kernel: Kernel, dtype: str, rows: int, depth: int) -> Callable[[Numb
     copy = kernel.memory("rows", float32, (rows * depth,))
 
     def copied(number: Number) -> Number:
-        with kernel.loop(rows, "r") as r, kernel.loop(depth, "k") as k:
-            copy[r * depth + k] = number(r, k)
+        with kernel.loop(rows, "r") as r:
+            with kernel.loop(depth // lanes, "v") as v, kernel.lanes(lanes) as lane:
+                copy[r * depth + (v * lanes + lane)] = number(r, v * lanes + lane)
+            with kernel.loop(depth % lanes, "e") as e:
+                copy[r * depth + (depth // lanes * lanes + e)] = number(r, depth // lanes * lanes + e)
         return lambda r, k: copy[r * depth + k]
 
     return copied

@@ -12,9 +12,18 @@ from typing import ClassVar
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, maximum, minimum
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    float32,
+    maximum,
+    minimum,
+)
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
 from accelerators.tvm.kernels.shared.tile import Tile, fitting, start, starts
 from accelerators.tvm.machine.machine import Machine
 
@@ -34,10 +43,18 @@ class Panel:
     """Where it begins in the buffer."""
     apart: int
     """How far each step's numbers are from those of the step before."""
+    instruction: Instruction = FMA
+    """What they are packed for."""
 
-    def vector(self, lanes: int, step: Operand, column: Operand) -> Value:
-        """The numbers of a step from a column on."""
-        return read(self.buffer, (self.first + step * self.apart + column,), lanes)
+    def vector(self, lanes: int, step: Operand, column: Value) -> Value:
+        """What the instruction takes at a step, from a column on."""
+        group = self.instruction.group
+        at = self.first + step * self.apart + (column if group == 1 else column * group)
+        return self.instruction.right(self.buffer, at, lanes)
+
+    def first_of_group(self, lanes: int, step: Operand, column: Value) -> Value:
+        """The first numbers of the groups of a step, from a column on: where the depth ends inside of a group."""
+        return (self.vector(lanes, step, column) << 16).bits_as(float32)
 
 
 @attrs.frozen(slots=True)
@@ -66,20 +83,23 @@ class PanelTile(Tile):
         """A panel's first column."""
         return start(panel, self.width, columns)
 
-    def product(
-        self, kernel: Kernel, depth: int, number: Callable[[Value, Operand], Value], panel: Panel
-    ) -> Registers:
-        """The sums of a tile; number(r, k) is the left matrix's."""
-        acc = self.sums(kernel)
+    def product(self, kernel: Kernel, depth: int, number: Number, panel: Panel, group: Number | None = None) -> Registers:
+        """The sums of a tile; number(r, k) is the left matrix's, group(r, step) what the panel's instruction takes of it, where
+        that is more than a number."""
+        acc, taken = self.sums(kernel), panel.instruction.group
+        given = number if group is None or taken == 1 else group
 
         def step(k: Operand) -> None:
-            self.step(kernel, acc, lambda r: number(r, k), lambda c: panel.vector(self.lanes, k, c))
+            self.step(kernel, acc, lambda r: given(r, k), lambda c: panel.vector(self.lanes, k, c), panel.instruction)
 
-        whole, left = divmod(depth, UNROLLED)
+        whole, left = divmod(depth // taken, UNROLLED)
         with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:
             step(k * UNROLLED + u)
         with kernel.unroll(left, "u") as u:
             step(whole * UNROLLED + u)
+        if depth % taken:
+            last = depth // taken
+            self.step(kernel, acc, lambda r: number(r, depth - 1), lambda c: panel.first_of_group(self.lanes, last, c))
         return acc
 
     def finish(

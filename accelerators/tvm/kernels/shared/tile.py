@@ -13,7 +13,7 @@ from typing import ClassVar
 import attrs
 
 from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, minimum
-from accelerators.tvm.kernels.shared.instructions import FMA
+from accelerators.tvm.kernels.shared.instructions import FMA, Instruction
 from accelerators.tvm.machine.machine import Machine
 
 LATENCY = 4.0
@@ -55,11 +55,17 @@ class Tile:
         return acc
 
     def step(
-        self, kernel: Kernel, acc: Registers, number: Callable[[Value], Value], vector: Callable[[Value], Value]
+        self,
+        kernel: Kernel,
+        acc: Registers,
+        number: Callable[[Value], Value],
+        vector: Callable[[Value], Value],
+        instruction: Instruction = FMA,
     ) -> None:
-        """One product for each sum: the number of row r times the vector that begins at a column of the tile."""
+        """One product for each sum, or as many as the instruction makes: the number of row r times the vector that begins at a
+        column of the tile."""
         with self.each(kernel) as (r, v):
-            acc[r, v] = FMA.add(acc[r, v], number(r), vector(v * self.lanes))
+            acc[r, v] = instruction.add(acc[r, v], number(r), vector(v * self.lanes))
 
     @contextmanager
     def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:

@@ -23,6 +23,7 @@ pytest.importorskip("tvm")
 
 FOLDER = Path(__file__).parent / "golden"
 MACHINE = Machine("cpu", "haswell", 4, 8, 16)
+PAIRS = Machine("cpu", "znver4", 4, 16, 32, instructions="avx512bf16")
 
 
 def weights(*shape: int, dtype: str = "float32") -> pt.Node:
@@ -44,6 +45,7 @@ GRAPHS: dict[str, Callable[[], pt.Node]] = {
     "matmul_of_bfloat16": lambda: pt.op(
         "Relu", pt.op("MatMul", values(20, 40, dtype="bfloat16"), weights(40, 48, dtype="bfloat16"))
     ),
+    "matmul_of_pairs": lambda: pt.op("MatMul", values(20, 41, dtype="bfloat16"), weights(41, 48, dtype="bfloat16")),
     "product": lambda: pt.op("MatMul", values(2, 20, 24), values(2, 24, 32, name="y")),
     "thin": lambda: pt.op("MatMul", values(9, 40), weights(40, 3)),
     "attention": attention,
@@ -63,7 +65,8 @@ GRAPHS: dict[str, Callable[[], pt.Node]] = {
 
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_the_text_of_a_kernel_is_the_one_kept(kind: str, request: pytest.FixtureRequest) -> None:
-    _check(make_body(pt.apply_pass(pt.Graph([GRAPHS[kind]()]), "InferShape")), MACHINE, kind, request)
+    body = make_body(pt.apply_pass(pt.Graph([GRAPHS[kind]()]), "InferShape"))
+    _check(body, PAIRS if kind == "matmul_of_pairs" else MACHINE, kind, request)
 
 
 @pytest.mark.parametrize("name", ["avx-vnni", "avx2"])

@@ -1,0 +1,99 @@
+"""Special instructions: the portable code that stands in for one makes the same bits, and products by it are right anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.code.codegen import generate
+from accelerators.tvm.kernels.language import Kernel, emit, float32, int32
+from accelerators.tvm.kernels.shared.choice import choosing
+from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, SPECIAL, instruction_for
+from accelerators.tvm.machine.machine import Machine, host_machine
+from accelerators.tvm.machine.processor import host_features
+from tests.accelerators.tvm.running import check, schedules
+
+tvm = pytest.importorskip("tvm")
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+HALF_A_STEP = 2**-8 * 1.02
+
+EMULATED = Machine("cpu", "generic", 2, 16, 32, instructions="avx512bf16:emulated")
+"""A processor that has the instruction, planned for on any that makes it of portable code."""
+
+
+def sums(add: Any, machine: Machine, total: Any, left: Any, right: Any) -> Any:
+    """What an instruction adds to 16 sums, of pairs of bfloat16 as int32."""
+    kernel = Kernel("k")
+    a, b = kernel.input("a", int32, left.shape), kernel.input("b", int32, right.shape)
+    y = kernel.output("y", float32, total.shape)
+    start = kernel.input("start", float32, total.shape)
+    with kernel.loop(len(left), "row") as row:
+        y[row, 0] = add(start.vector(16, row, 0), a[row], b.vector(16, row, 0))
+    function = generate({"k": emit(kernel)}, machine.target)
+    made = np.zeros_like(total)
+    tensors = [tvm.runtime.tensor(array) for array in (left, right, made, total)]
+    function["k"](*tensors)
+    return tensors[2].numpy()
+
+
+def wild(random: np.random.Generator, *shape: int) -> Any:
+    """Numbers of every size, some too small for a normal one."""
+    numbers = random.standard_normal(shape) * np.exp2(random.integers(-60, 40, shape))
+    return (numbers * np.where(random.random(shape) < 0.05, 2.0**-75, 1)).astype("float32")
+
+
+@pytest.mark.parametrize("row", SPECIAL, ids=lambda row: row.instruction.name)
+def test_an_instruction_and_its_emulation_make_the_same_bits(row: Any) -> None:
+    if row.extension not in host_features():
+        pytest.skip(f"this processor has no {row.extension}")
+    random, machine = np.random.default_rng(5), host_machine(1)
+    left, right = (wild(random, 200, count, 2).astype(BFLOAT16).view(np.int32)[..., 0] for count in (1, 16))
+    given = wild(random, 200, 16), left[:, 0].copy(), np.ascontiguousarray(right)
+    real, emulated = sums(row.instruction.add, machine, *given), sums(row.emulated, machine, *given)
+    np.testing.assert_array_equal(real.view(np.uint32), emulated.view(np.uint32))
+
+
+def test_products_of_pairs_are_their_sum() -> None:
+    random = np.random.default_rng(6)
+    left, right = (random.standard_normal((50, count, 2)).astype(BFLOAT16) for count in (1, 16))
+    total = random.standard_normal((50, 16)).astype("float32")
+    pairs = left.view(np.int32)[:, 0, 0].copy(), right.view(np.int32)[..., 0].copy()
+    found = sums(SPECIAL[0].emulated, EMULATED, total, *pairs)
+    wanted = total + (left.astype("d") * right.astype("d")).sum(-1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(st.integers(1, 40), st.integers(2, 70), st.integers(16, 70), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
+def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, turned: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((rows, depth)).astype(BFLOAT16)
+    array = random.standard_normal((columns, depth) if turned else (depth, columns)).astype(BFLOAT16)
+    given, w = pt.variable("x", "bfloat16", x.shape), pt.constant(array) if fixed else pt.variable("w", "bfloat16", array.shape)
+    product = pt.op("MatMul", given, pt.op("Transpose", w, perm=[1, 0]) if turned else w)
+    graph = pt.Graph([pt.op("Relu", product)], inputs=[given] if fixed else [given, w])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(EMULATED, threads=threads))
+        made = check(graph, [x] if fixed else [x, array], HALF_A_STEP)
+    assert schedules(made) == ["gemm" if fixed else "product"]
+    text = str(made.kernels()[0].text)
+    assert "4294901760" in text or "-65536" in text, "the odd numbers of the pairs are cut out"
+
+
+def test_which_instruction_a_processor_takes() -> None:
+    zen, rapids = (Machine("cpu", arch, 4, 16, 32, instructions="avx512bf16") for arch in ("znver4", "sapphirerapids"))
+    assert instruction_for("bfloat16", zen) is DOT_BFLOAT16
+    assert instruction_for("float16", zen) is FMA and instruction_for("float32", zen) is FMA
+    assert instruction_for("bfloat16", rapids) is FMA, "there float32 is twice as fast"
+    assert instruction_for("bfloat16", Machine("cpu", "haswell", 4, 8, 16)) is FMA
+    with choosing({"instruction": "vdpbf16ps"}) as choices:
+        assert instruction_for("bfloat16", rapids) is DOT_BFLOAT16
+    assert choices.offered == {"instruction": ("fma", "vdpbf16ps")}
