@@ -27,8 +27,11 @@ class DeviceProperty(SubgraphProperty):
         self._support: Support = {}
 
     def pre_partition(self, graph: Graph, options: Any) -> None:
-        """Ask the device once for the whole graph."""
-        self._support = dict(self.device.query(graph))
+        """Ask the device once for the whole graph, where its own configuration says that it is asked."""
+        from accelerators.isolation import in_its_place  # upward: a property asks the device as `query` does
+
+        asked = in_its_place(self.device, {"ISOLATE": self.device.get_config("ISOLATE")})
+        self._support = dict(asked.query(graph))
 
     def create_subgraph_selector(self) -> SubgraphSelector:
         """All nodes that the device supports."""

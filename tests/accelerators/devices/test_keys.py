@@ -165,7 +165,7 @@ def test_a_plugin_declares_its_keys_or_leaves_them_plain() -> None:
         with pytest.raises(pt.BadConfig, match="DEVICE_ID cannot be 1.5\n  Give a string"):
             made.set_config({"DEVICE_ID": 1.5})
         files = {name for name, key in made.keys().items() if key.names_files}
-    assert files == {"PLAIN", "CACHE_DIR"}
+    assert files == {"PLAIN", "CACHE_DIR", "ISOLATE", "ISOLATE_SECONDS"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

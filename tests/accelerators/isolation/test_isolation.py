@@ -204,6 +204,15 @@ def test_a_device_that_breaks(stage: str, how: str, cause: str, tmp_path: Path) 
     np.testing.assert_array_equal(compiled(f"{stage}:{how}:{switch}")(A)[0], A + 1)
 
 
+def test_a_backend_asks_in_the_child_too() -> None:
+    """The device's own configuration decides where no other is given."""
+    pt.accelerator("fragile").set_config({"ISOLATE": True, "BREAKS": "query:abort"})
+    with pytest.raises(pt.PartitaError, match=r"its process ended in query \(signal 6, SIGABRT\)"):
+        pt.apply_pass(net(), "PartitionGraph", backend="fragile")
+    with pytest.raises(pt.AcceleratorError, match=r"its process ended in query \(signal 6, SIGABRT\)"):
+        pt.query(net(), "fragile")
+
+
 def test_the_model_goes_on_after_a_crash(tmp_path: Path) -> None:
     """The subgraph is compiled again in the next process, once; another model of the device too."""
     switch = tmp_path / "broken"
