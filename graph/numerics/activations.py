@@ -5,105 +5,71 @@ from __future__ import annotations
 import numpy as np
 
 from .elementwise import error_function
-from .registry import numerics
+from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 
-@numerics("Relu")
+@numerics("Relu", why=slow(EVERYWHERE))
 def relu(x: np.ndarray) -> np.ndarray:
     """max(x, 0)."""
     return np.maximum(x, x.dtype.type(0))
 
 
-@numerics("LeakyRelu", widen=True)
+@numerics("LeakyRelu", widen=True, why=slow(EVERYWHERE))
 def leaky_relu(x: np.ndarray, *, alpha: float) -> np.ndarray:
     """x, or alpha x below zero."""
     return np.where(x < 0, x.dtype.type(alpha) * x, x)
 
 
-@numerics("PRelu", until=6, widen=True)
-def prelu_by_channel(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """Below opset 7 a slope of one dimension belongs to the channels."""
-    if slope.size > 1 and slope.ndim == 1 and x.ndim > 1:
-        slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
-    return prelu(x, slope)
-
-
-@numerics("PRelu", since=7, widen=True)
-def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """x, or slope x below zero."""
-    return np.where(x < 0, slope * x, x)
-
-
-@numerics("Elu", widen=True)
+@numerics("Elu", widen=True, why=slow(EVERYWHERE))
 def elu(x: np.ndarray, *, alpha: float) -> np.ndarray:
     """x, or alpha (exp(x) - 1) below zero."""
     return np.where(x < 0, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)), x)
 
 
-@numerics("Celu", widen=True)
-def celu(x: np.ndarray, *, alpha: float) -> np.ndarray:
-    """Elu whose slope is continuous for every alpha."""
-    kind = x.dtype.type
-    return np.maximum(x, kind(0)) + np.minimum(kind(0), kind(alpha) * np.expm1(x / kind(alpha)))
-
-
-@numerics("Selu", widen=True)
-def selu(x: np.ndarray, *, alpha: float, gamma: float) -> np.ndarray:
-    """gamma times Elu."""
-    return x.dtype.type(gamma) * elu(x, alpha=alpha)
-
-
-@numerics("ThresholdedRelu")
 def thresholded_relu(x: np.ndarray, *, alpha: float) -> np.ndarray:
     """x above alpha, else zero."""
     return np.where(x > alpha, x, x.dtype.type(0))
 
 
-@numerics("Sigmoid", widen=True)
+@numerics("Sigmoid", widen=True, why=slow(EVERYWHERE))
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
     decay = np.exp(-np.abs(x))
     return np.where(x >= 0, x.dtype.type(1), decay) / (1 + decay)
 
 
-@numerics("HardSigmoid", widen=True)
+@numerics("HardSigmoid", widen=True, why=slow(EVERYWHERE))
 def hard_sigmoid(x: np.ndarray, *, alpha: float, beta: float) -> np.ndarray:
     """alpha x + beta between 0 and 1."""
     kind = x.dtype.type
     return np.clip(kind(alpha) * x + kind(beta), kind(0), kind(1))
 
 
-@numerics("HardSwish", widen=True)
+@numerics("HardSwish", widen=True, why=absent("below opset 14 and above"))
 def hard_swish(x: np.ndarray) -> np.ndarray:
     """x times its hard sigmoid."""
     return x * hard_sigmoid(x, alpha=1 / 6, beta=0.5)
 
 
-@numerics("Swish", widen=True)
-def swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
-    """x sigmoid(alpha x)."""
-    return x * sigmoid(x.dtype.type(alpha) * x)
-
-
-@numerics("Mish", widen=True)
+@numerics("Mish", widen=True, why=absent())
 def mish(x: np.ndarray) -> np.ndarray:
     """x tanh(softplus(x))."""
     return x * np.tanh(softplus(x))
 
 
-@numerics("Softplus", widen=True)
+@numerics("Softplus", widen=True, why=slow(EVERYWHERE))
 def softplus(x: np.ndarray) -> np.ndarray:
     """log(1 + exp(x))."""
     return np.logaddexp(x, x.dtype.type(0))
 
 
-@numerics("Softsign", widen=True)
+@numerics("Softsign", widen=True, why=fails("for an array without dimensions"))
 def softsign(x: np.ndarray) -> np.ndarray:
     """x / (1 + |x|)."""
     return x / (1 + np.abs(x))
 
 
-@numerics("Gelu", widen=True)
+@numerics("Gelu", widen=True, why=absent())
 def gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
     """x times the normal distribution's cumulative function, or its approximation by tanh."""
     kind = x.dtype.type
@@ -112,20 +78,14 @@ def gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
     return (0.5 * x * (1 + error_function(x / np.sqrt(2.0)))).astype(x.dtype)
 
 
-@numerics("Shrink", widen=True)
-def shrink(x: np.ndarray, *, bias: float, lambd: float) -> np.ndarray:
-    """Towards zero by bias, to zero within lambd."""
-    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
-
-
-@numerics("Clip", until=10)
+@numerics("Clip", until=10, why=slow(EVERYWHERE))
 def clip_to_attributes(x: np.ndarray, *, min: float | None = None, max: float | None = None) -> np.ndarray:
     """Below opset 11 the bounds are attributes."""
     bounds = (None if bound is None else np.asarray(bound).astype(x.dtype) for bound in (min, max))
     return clip(x, *bounds)
 
 
-@numerics("Clip", since=11)
+@numerics("Clip", since=11, why=differs("in the element type of what is clipped below alone in float16"))
 def clip(x: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> np.ndarray:
     """Between two bounds, the upper one winning."""
     if low is not None:

@@ -7,13 +7,13 @@ import numpy as np
 from .casts import cast
 from .control import Body
 from .halves import is_half
-from .registry import numerics
+from .registry import BODIES, fails, numerics
 from .softmax import softmax
 
 _FLOAT = 1
 
 
-@numerics("FlexAttention", domain="ai.onnx.preview")
+@numerics("FlexAttention", domain="ai.onnx.preview", why=fails(BODIES))
 def flex_attention(
     q: np.ndarray,
     k: np.ndarray,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import numerics
+from .registry import fails, numerics
 
 Array = np.ndarray
 
 
-@numerics("NonMaxSuppression")
+@numerics("NonMaxSuppression", why=fails("where the limits are scalars"))
 def non_max_suppression(
     boxes: Array,
     scores: Array,

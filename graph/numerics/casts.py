@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .halves import is_float
-from .registry import numerics
+from .registry import differs, fails, numerics
 
 _NAMES = {
     "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "STRING": 8, "BOOL": 9,
@@ -14,13 +14,13 @@ _NAMES = {
 _STRING = 8
 
 
-@numerics("Cast", until=5)
+@numerics("Cast", until=5, why=fails("because it does not know types by name"))
 def cast_by_name(x: np.ndarray, *, to: str) -> np.ndarray:
     """Below opset 6 the type is given by name."""
     return cast(x, to=_NAMES[to.upper()])
 
 
-@numerics("Cast", since=6)
+@numerics("Cast", since=6, why=differs("in strings, which must be Python objects"))
 def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -> np.ndarray:
     """To the type with this number in TensorProto; 8-bit floats saturate unless told otherwise."""
     from onnx import helper, numpy_helper
@@ -37,7 +37,7 @@ def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -
     return x.astype(dtype)
 
 
-@numerics("CastLike")
+@numerics("CastLike", why=fails("from strings to bfloat16"))
 def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode: str = "up") -> np.ndarray:
     """To the type of the second input."""
     from onnx import helper

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .registry import numerics
+from .registry import BODIES, fails, numerics
 
 
 class Body(Protocol):
@@ -21,13 +21,13 @@ class Body(Protocol):
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]: ...
 
 
-@numerics("If")
+@numerics("If", why=fails(BODIES))
 def choose(condition: np.ndarray, *, then_branch: Body, else_branch: Body) -> tuple[Any, ...]:
     """One branch runs, the other does not."""
     return tuple((then_branch if condition.item() else else_branch)([]))
 
 
-@numerics("Loop", wants=("n_outputs",))
+@numerics("Loop", wants=("n_outputs",), why=fails(BODIES))
 def loop(
     trips: np.ndarray | None = None,
     condition: np.ndarray | None = None,
@@ -52,7 +52,7 @@ def loop(
     return (*state, *scanned)
 
 
-@numerics("Scan", since=9)
+@numerics("Scan", since=9, why=fails(BODIES))
 def scan(
     *inputs: np.ndarray,
     body: Body,
@@ -76,7 +76,7 @@ def scan(
     return (*states, *(np.moveaxis(y, 0, axis) for y, axis in zip(scanned, output_axes)))
 
 
-@numerics("Scan", until=8)
+@numerics("Scan", until=8, why=fails(BODIES))
 def batched_scan(
     lengths: np.ndarray | None,
     *inputs: np.ndarray,
@@ -97,7 +97,7 @@ def batched_scan(
     return tuple(np.stack(values) for values in zip(*samples))
 
 
-@numerics("SequenceMap")
+@numerics("SequenceMap", why=fails(BODIES))
 def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[list[Any], ...]:
     """Run the body on each element; further sequences go along element by element, tensors as they are."""
     rows = [

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .registry import numerics
+from .registry import fails, numerics, slow
 from .windows import Window, extent, overlaid, split_padding, window
 
 
-@numerics("Conv", widen=True)
+@numerics("Conv", widen=True, why=slow("because it adds up the taps of a kernel one after the other in Python"))
 def conv(
     x: np.ndarray,
     w: np.ndarray,
@@ -63,7 +63,7 @@ def _depthwise(padded: np.ndarray, w: np.ndarray, geometry: Window) -> np.ndarra
     return y
 
 
-@numerics("ConvInteger")
+@numerics("ConvInteger", why=slow("because it runs the same Python loops as its Conv"))
 def conv_integer(
     x: np.ndarray,
     w: np.ndarray,
@@ -83,7 +83,7 @@ def conv_integer(
     return y.astype(np.int32)
 
 
-@numerics("QLinearConv")
+@numerics("QLinearConv", why=slow("because it runs the same Python loops as its Conv"))
 def qlinear_conv(
     x: np.ndarray,
     x_scale: np.ndarray,
@@ -123,7 +123,7 @@ def centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarr
     return shifted - (zero_point.reshape(shape) if zero_point.size > 1 else zero_point.reshape(()))
 
 
-@numerics("ConvTranspose", widen=True)
+@numerics("ConvTranspose", widen=True, why=fails("with groups"))
 def conv_transpose(
     x: np.ndarray,
     w: np.ndarray,
@@ -186,27 +186,3 @@ def _cropped(y: np.ndarray, before: Sequence[int], after: Sequence[int]) -> np.n
         y = np.pad(y, [(0, 0), (0, 0), *more])
     slices = [slice(max(0, b), size - max(0, a)) for b, a, size in zip(before, after, y.shape[2:])]
     return y[(slice(None), slice(None), *slices)]
-
-
-@numerics("Col2Im", widen=True)
-def col2im(
-    x: np.ndarray,
-    image_shape: np.ndarray,
-    block_shape: np.ndarray,
-    *,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> np.ndarray:
-    """Add columns of blocks back into the image they were taken from."""
-    n = len(block_shape)
-    kernel, image = block_shape.tolist(), image_shape.tolist()
-    strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
-    padded = [size + b + a for size, b, a in zip(image, pads[:n], pads[n:], strict=True)]
-    counts = [
-        (size - extent(k, d)) // s + 1
-        for size, k, d, s in zip(padded, kernel, dilations, strides, strict=True)
-    ]
-    channels = x.shape[1] // int(np.prod(kernel))
-    parts = x.reshape(x.shape[0], channels, *kernel, *counts)
-    return _cropped(overlaid(parts, strides, dilations, padded), pads[:n], pads[n:])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import numerics
+from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 _UPDATES = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-@numerics("Gather")
+@numerics("Gather", why=slow(EVERYWHERE))
 def gather(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
     """Slices of ``x`` along an axis."""
     return np.take(x, indices, axis=axis)
 
 
-@numerics("GatherElements")
+@numerics("GatherElements", why=fails("where the indices are smaller than the data on another axis"))
 def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
     """For each position in ``indices``, the element of the data there, with the coordinate on ``axis`` replaced by the
     index.
@@ -23,16 +23,8 @@ def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.
     return x[_positions(indices, axis)]
 
 
-@numerics("GatherND")
-def gather_nd(x: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.ndarray:
-    """The last axis of ``indices`` holds coordinates into ``x``, behind the batch dimensions."""
-    batch = np.ogrid[tuple(slice(size) for size in indices.shape[:batch_dims])] if batch_dims else []
-    after = (1,) * (indices.ndim - 1 - batch_dims)
-    coordinates = [axis.reshape(*axis.shape, *after) for axis in batch]
-    return x[(*coordinates, *np.moveaxis(indices, -1, 0))]
-
-
-@numerics("Scatter", "ScatterElements", widen=True)
+@numerics("Scatter", widen=True, why=absent())
+@numerics("ScatterElements", widen=True, why=slow("because it sets one element after the other in Python"))
 def scatter_elements(
     x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
 ) -> np.ndarray:
@@ -40,7 +32,7 @@ def scatter_elements(
     return _written(x, _positions(indices, axis), updates, reduction)
 
 
-@numerics("ScatterND", widen=True)
+@numerics("ScatterND", widen=True, why=slow("because it sets one slice after the other in Python"))
 def scatter_nd(
     x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none"
 ) -> np.ndarray:
@@ -66,7 +58,7 @@ def _positions(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
     return tuple(positions)
 
 
-@numerics("OneHot")
+@numerics("OneHot", why=fails("where the depth is an array of one element"))
 def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """values = [off, on]; an index below zero counts from the end, one out of range is off everywhere."""
     count = int(depth.item())
@@ -76,21 +68,7 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
     return np.where(positions == np.arange(count).reshape(steps), values[1], values[0])
 
 
-@numerics("ReverseSequence")
-def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int = 1, time_axis: int = 0) -> np.ndarray:
-    """Reverse the first elements of each sequence of a batch, as many as its length says."""
-    steps = x.shape[time_axis]
-    wrong = lengths[(lengths < 0) | (lengths > steps)]
-    if wrong.size:
-        raise ValueError(f"a length of {wrong[0]} is outside of sequences of {steps}")
-    source = np.moveaxis(x, (batch_axis, time_axis), (0, 1))
-    y = source.copy()
-    for row, sequence, length in zip(y, source, lengths.tolist(), strict=True):
-        row[:length] = sequence[:length][::-1]
-    return np.ascontiguousarray(np.moveaxis(y, (0, 1), (batch_axis, time_axis)))
-
-
-@numerics("Unique")
+@numerics("Unique", why=differs("in the order of the indices"))
 def unique(
     x: np.ndarray, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -7,75 +7,75 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .registry import numerics
+from .registry import EVERYWHERE, differs, fails, numerics, slow
 
 Ints: TypeAlias = Sequence[int] | np.ndarray | None
 
 
-@numerics("Identity")
+@numerics("Identity", why=slow(EVERYWHERE))
 def identity(x: Any) -> Any:
     """The input, whatever it is."""
     return x
 
 
-@numerics("Reshape", until=4)
+@numerics("Reshape", until=4, why=fails("because it has only the op of opset 5, which takes the shape as an input"))
 def reshape_attribute(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
     """Below opset 5 the shape is an attribute."""
     return reshape(x, np.array(shape, np.int64))
 
 
-@numerics("Reshape", since=5)
+@numerics("Reshape", since=5, why=slow(EVERYWHERE))
 def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarray:
     """A new shape; 0 copies a dimension unless zeros are allowed, -1 takes what is left."""
     wanted = [int(d) if d or allowzero else x.shape[i] for i, d in enumerate(shape)]
     return x.reshape(wanted)
 
 
-@numerics("Flatten")
+@numerics("Flatten", why=fails("for an array without elements"))
 def flatten(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
     """A matrix: axes before ``axis`` are rows, the others columns."""
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
 
 
-@numerics("Squeeze")
+@numerics("Squeeze", why=slow(EVERYWHERE))
 def squeeze(x: np.ndarray, axes_input: np.ndarray | None = None, *, axes: Ints = None) -> np.ndarray:
     """Drop axes of size 1: the given ones, or all. The axes became an input in opset 13."""
     chosen = axes if axes_input is None else axes_input
     return np.squeeze(x) if chosen is None else np.squeeze(x, axis=tuple(int(a) for a in np.ravel(chosen)))
 
 
-@numerics("Unsqueeze", until=12)
+@numerics("Unsqueeze", until=12, why=fails("where the axes are not in order"))
 def unsqueeze_attribute(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
     """Below opset 13 the axes are an attribute."""
     return np.expand_dims(x, tuple(axes))
 
 
-@numerics("Unsqueeze", since=13)
+@numerics("Unsqueeze", since=13, why=slow(EVERYWHERE))
 def unsqueeze(x: np.ndarray, axes: np.ndarray) -> np.ndarray:
     """Insert axes of size 1, at positions in the result."""
     return np.expand_dims(x, tuple(int(a) for a in np.ravel(axes)))
 
 
-@numerics("Transpose")
+@numerics("Transpose", why=slow(EVERYWHERE))
 def transpose(x: np.ndarray, *, perm: Sequence[int] | None = None) -> np.ndarray:
     """Permute the axes; turn them round if no permutation is given."""
     return np.transpose(x, perm)
 
 
-@numerics("Concat", until=3)
+@numerics("Concat", until=3, why=fails("where the axis is left to its default"))
 def concat_on_channels(*xs: np.ndarray, axis: int = 1) -> np.ndarray:
     """Below opset 4 the axis may be left out and is then 1."""
     return np.concatenate(xs, axis)
 
 
-@numerics("Concat", since=4)
+@numerics("Concat", since=4, why=slow(EVERYWHERE))
 def concat(*xs: np.ndarray, axis: int) -> np.ndarray:
     """Join along an axis."""
     return np.concatenate(xs, axis)
 
 
-@numerics("Split", wants=("n_outputs",))
+@numerics("Split", wants=("n_outputs",), why=slow(EVERYWHERE))
 def split(
     x: np.ndarray,
     sizes: np.ndarray | None = None,
@@ -95,13 +95,7 @@ def split(
     return tuple(np.split(x, edges, axis))
 
 
-@numerics("Slice", until=9)
-def slice_attributes(x: np.ndarray, *, starts: Ints, ends: Ints, axes: Ints = None) -> np.ndarray:
-    """Below opset 10 everything is an attribute and steps are 1."""
-    return cut(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
-
-
-@numerics("Slice", since=10)
+@numerics("Slice", since=10, why=slow(EVERYWHERE))
 def cut(
     x: np.ndarray,
     starts: np.ndarray,
@@ -121,13 +115,7 @@ def cut(
     return x[tuple(ranges)]
 
 
-@numerics("Expand")
-def expand(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """Broadcast with a shape, in both directions."""
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(d) for d in shape)))
-
-
-@numerics("Tile", until=5)
+@numerics("Tile", until=5, why=fails("because it has only the op of opset 6, which takes a count for each axis"))
 def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """Below opset 6: repeat along one axis."""
     repeats = [1] * x.ndim
@@ -135,21 +123,13 @@ def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndar
     return np.tile(x, repeats)
 
 
-@numerics("Tile", since=6)
+@numerics("Tile", since=6, why=slow(EVERYWHERE))
 def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """Repeat along every axis."""
     return np.tile(x, repeats)
 
 
-@numerics("Pad", until=1)
-def pad_paddings(
-    x: np.ndarray, *, paddings: Sequence[int], mode: str = "constant", value: float = 0
-) -> np.ndarray:
-    """Opset 1 spells the attribute ``paddings``."""
-    return pad_attributes(x, pads=paddings, mode=mode, value=value)
-
-
-@numerics("Pad", since=2, until=10)
+@numerics("Pad", since=2, until=10, why=fails("where padding is negative"))
 def pad_attributes(
     x: np.ndarray, *, pads: Sequence[int], mode: str = "constant", value: float = 0
 ) -> np.ndarray:
@@ -157,7 +137,7 @@ def pad_attributes(
     return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)
 
 
-@numerics("Pad", since=11)
+@numerics("Pad", since=11, why=fails("where padding is negative"))
 def pad(
     x: np.ndarray,
     pads: np.ndarray,
@@ -178,36 +158,19 @@ def pad(
     return np.pad(x, more, mode=mode)  # type: ignore[call-overload]
 
 
-@numerics("DepthToSpace")
-def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR") -> np.ndarray:
-    """Channels become blocks of pixels; ``mode`` says whether the depth or the block comes first."""
-    batch, channels, *sizes = x.shape
-    n, depth = len(sizes), channels // blocksize ** len(sizes)
-    blocks = (blocksize,) * n
-    if mode == "DCR":
-        y = x.reshape(batch, *blocks, depth, *sizes)
-        pairs = [axis for i in range(n) for axis in (n + 2 + i, 1 + i)]
-        y = y.transpose(0, n + 1, *pairs)
-    else:
-        y = x.reshape(batch, depth, *blocks, *sizes)
-        pairs = [axis for i in range(n) for axis in (n + 2 + i, 2 + i)]
-        y = y.transpose(0, 1, *pairs)
-    return y.reshape(batch, depth, *(size * blocksize for size in sizes))
-
-
-@numerics("Shape")
+@numerics("Shape", why=slow(EVERYWHERE))
 def shape(x: np.ndarray, *, start: int = 0, end: int | None = None) -> np.ndarray:
     """The dimensions, or a range of them."""
     return np.array(x.shape[start:end], np.int64)
 
 
-@numerics("Size")
+@numerics("Size", why=slow(EVERYWHERE))
 def size(x: np.ndarray) -> np.ndarray:
     """The number of elements."""
     return np.array(x.size, np.int64)
 
 
-@numerics("Constant")
+@numerics("Constant", why=differs("in strings, which must be Python objects"))
 def constant(
     *,
     value: np.ndarray | None = None,
@@ -236,7 +199,7 @@ def constant(
     return np.array(value_string if value_string is not None else value_strings, object)
 
 
-@numerics("ConstantOfShape")
+@numerics("ConstantOfShape", why=slow(EVERYWHERE))
 def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None) -> np.ndarray:
     """One value everywhere; float32 zero if none is given."""
     if value is None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import numerics
+from .registry import differs, numerics
 from .softmax import log_softmax
 
 
-@numerics("NegativeLogLikelihoodLoss", widen=True)
+@numerics("NegativeLogLikelihoodLoss", widen=True, why=differs("where a label names no class"))
 def negative_log_likelihood(
     x: np.ndarray,
     labels: np.ndarray,
@@ -33,7 +33,7 @@ def negative_log_likelihood(
     return loss.sum() / weights.sum() if reduction == "mean" else loss.sum()
 
 
-@numerics("SoftmaxCrossEntropyLoss", widen=True)
+@numerics("SoftmaxCrossEntropyLoss", widen=True, why=differs("where logits lie far apart"))
 def softmax_cross_entropy(
     x: np.ndarray,
     labels: np.ndarray,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from .convolution import centred
-from .registry import numerics
+from .registry import EVERYWHERE, fails, numerics, slow
 
 
-@numerics("MatMul", widen=True)
+@numerics("MatMul", widen=True, why=slow(EVERYWHERE))
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The matrix product of numpy, in the wider of both types."""
     return np.matmul(a, b)
 
 
-@numerics("Gemm", widen=True)
+@numerics("Gemm", widen=True, why=slow(EVERYWHERE))
 def gemm(
     a: np.ndarray,
     b: np.ndarray,
@@ -35,13 +35,13 @@ def gemm(
     return (y + (c if beta == 1 else beta * c)).astype(a.dtype)
 
 
-@numerics("Det", widen=True)
+@numerics("Det", widen=True, why=fails("in float16"))
 def determinant(x: np.ndarray) -> np.ndarray:
     """The determinant of each matrix in the last two axes."""
     return np.linalg.det(x)
 
 
-@numerics("MatMulInteger")
+@numerics("MatMulInteger", why=fails("where each row of the first factor has a zero point of its own"))
 def matmul_integer(
     a: np.ndarray,
     b: np.ndarray,
@@ -60,7 +60,7 @@ def _centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndar
     return centred(x, zero_point, axis)
 
 
-@numerics("QLinearMatMul")
+@numerics("QLinearMatMul", why=fails("where the first factor has a zero point for each row, which it takes by column"))
 def qlinear_matmul(
     a: np.ndarray,
     a_scale: np.ndarray,
@@ -71,9 +71,7 @@ def qlinear_matmul(
     y_scale: np.ndarray,
     y_zero_point: np.ndarray,
 ) -> np.ndarray:
-    """Product of quantized matrices, quantized again; vectors of A and of the result go by row, those of B by column.
-
-    ONNX's reference takes all of them by column."""
+    """Product of quantized matrices, quantized again; vectors of A and of the result go by row, those of B by column."""
     product = matmul_integer(a, b, a_zero_point, b_zero_point)
     scaled = product * (_by_row(a_scale) * b_scale / _by_row(y_scale)) + _by_row(y_zero_point)
     bounds = np.iinfo(y_zero_point.dtype)

@@ -8,10 +8,10 @@ import numpy as np
 
 from .casts import cast
 from .halves import is_half
-from .registry import numerics
+from .registry import HALVES, absent, differs, fails, numerics, slow
 
 
-@numerics("BatchNormalization", until=8, wants=("n_outputs",))
+@numerics("BatchNormalization", until=8, wants=("n_outputs",), why=fails("with one output, which it returns in a wrong form"))
 def spatial_batch_normalization(
     x: np.ndarray,
     scale: np.ndarray,
@@ -30,7 +30,7 @@ def spatial_batch_normalization(
     return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, training, bool(spatial))
 
 
-@numerics("BatchNormalization", since=9, until=13, wants=("n_outputs",))
+@numerics("BatchNormalization", since=9, until=13, wants=("n_outputs",), why=differs("because it uses the momentum in inference"))
 def batch_normalization_by_outputs(
     x: np.ndarray,
     scale: np.ndarray,
@@ -46,7 +46,7 @@ def batch_normalization_by_outputs(
     return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, n_outputs > 1, True)
 
 
-@numerics("BatchNormalization", since=14)
+@numerics("BatchNormalization", since=14, why=slow("because it runs NumPy's functions on arrays of all sizes that it makes anew"))
 def batch_normalization(
     x: np.ndarray,
     scale: np.ndarray,
@@ -97,7 +97,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32) if is_half(x) else x
 
 
-@numerics("InstanceNormalization", widen=True)
+@numerics("InstanceNormalization", widen=True, why=differs(HALVES))
 def instance_normalization(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float
 ) -> np.ndarray:
@@ -106,7 +106,7 @@ def instance_normalization(
     return standardized(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(column) + bias.reshape(column)
 
 
-@numerics("GroupNormalization", until=20, widen=True)
+@numerics("GroupNormalization", until=20, widen=True, why=absent())
 def group_normalization_by_group(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float
 ) -> np.ndarray:
@@ -117,7 +117,7 @@ def group_normalization_by_group(
     )
 
 
-@numerics("GroupNormalization", since=21, widen=True)
+@numerics("GroupNormalization", since=21, widen=True, why=absent())
 def group_normalization(
     x: np.ndarray,
     scale: np.ndarray,
@@ -133,7 +133,7 @@ def group_normalization(
     return groups.reshape(x.shape) * scale.reshape(column) + bias.reshape(column)
 
 
-@numerics("LayerNormalization")
+@numerics("LayerNormalization", why=differs("in the element type of mean and deviation in float16"))
 def layer_normalization(
     x: np.ndarray,
     scale: np.ndarray,
@@ -155,7 +155,7 @@ def layer_normalization(
     return y.astype(x.dtype, copy=False), cast(mean, to=stash_type), cast(inverse, to=stash_type)
 
 
-@numerics("MeanVarianceNormalization", widen=True)
+@numerics("MeanVarianceNormalization", widen=True, why=absent())
 def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3)) -> np.ndarray:
     """To mean 0 and variance 1 over the axes; the specification adds 1e-9 to the deviation."""
     axes = tuple(axes)
@@ -163,7 +163,7 @@ def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3
     return (x - x.mean(axis=axes, keepdims=True)) / deviation
 
 
-@numerics("LRN", widen=True)
+@numerics("LRN", widen=True, why=differs("where the window is even, which it shifts the other way"))
 def local_response_normalization(
     x: np.ndarray, *, alpha: float, beta: float, bias: float, size: int
 ) -> np.ndarray:
@@ -178,7 +178,7 @@ def local_response_normalization(
     return x / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
 
 
-@numerics("LpNormalization", widen=True)
+@numerics("LpNormalization", widen=True, why=differs("in bfloat16, or for a norm of zero"))
 def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray:
     """Divide by the 1- or 2-norm along an axis; zero vectors stay zero."""
     norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True).astype(x.dtype)

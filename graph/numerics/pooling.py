@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from .registry import numerics
+from .registry import EVERYWHERE, HALVES, absent, differs, numerics, slow
 from .windows import Window, window
 
 
-@numerics("MaxPool", widen=True, wants=("n_outputs",))
+@numerics("MaxPool", widen=True, wants=("n_outputs",), why=differs("in the shape where windows pad by themselves"))
 def max_pool(
     x: np.ndarray,
     *,
@@ -60,7 +60,7 @@ def _max_with_indices(
     return best, where + images
 
 
-@numerics("AveragePool", widen=True)
+@numerics("AveragePool", widen=True, why=slow("because it visits one window after the other in Python"))
 def average_pool(
     x: np.ndarray,
     *,
@@ -86,7 +86,7 @@ def average_pool(
     return _sum(geometry, geometry.pad(x, 0)) / np.maximum(counts, 1)
 
 
-@numerics("LpPool", widen=True)
+@numerics("LpPool", widen=True, why=differs("with padding"))
 def lp_pool(
     x: np.ndarray,
     *,
@@ -103,25 +103,25 @@ def lp_pool(
     return (_sum(geometry, geometry.pad(np.abs(x) ** p, 0)) ** (1 / p)).astype(x.dtype)
 
 
-@numerics("GlobalAveragePool", widen=True)
+@numerics("GlobalAveragePool", widen=True, why=differs(HALVES))
 def global_average_pool(x: np.ndarray) -> np.ndarray:
     """The mean over all positions."""
     return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@numerics("GlobalMaxPool")
+@numerics("GlobalMaxPool", why=slow(EVERYWHERE))
 def global_max_pool(x: np.ndarray) -> np.ndarray:
     """The maximum over all positions."""
     return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@numerics("GlobalLpPool", widen=True)
+@numerics("GlobalLpPool", widen=True, why=absent())
 def global_lp_pool(x: np.ndarray, *, p: float = 2) -> np.ndarray:
     """The p-norm over all positions."""
     return ((np.abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)).astype(x.dtype)
 
 
-@numerics("MaxRoiPool", widen=True)
+@numerics("MaxRoiPool", widen=True, why=absent())
 def max_roi_pool(
     x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> np.ndarray:

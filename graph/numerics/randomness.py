@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .registry import numerics
+from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
 
 
-@numerics("RandomNormal")
+@numerics("RandomNormal", why=differs("because it does not give the same numbers for the same seed"))
 def random_normal(
     *, shape: Sequence[int], dtype: int, mean: float, scale: float, seed: float | None = None
 ) -> np.ndarray:
@@ -17,7 +17,7 @@ def random_normal(
     return _generator(seed).normal(mean, scale, shape).astype(_dtype(dtype))
 
 
-@numerics("RandomUniform")
+@numerics("RandomUniform", why=differs("because it does not give the same numbers for the same seed"))
 def random_uniform(
     *, shape: Sequence[int], dtype: int, low: float, high: float, seed: float | None = None
 ) -> np.ndarray:
@@ -25,7 +25,7 @@ def random_uniform(
     return _generator(seed).uniform(low, high, shape).astype(_dtype(dtype))
 
 
-@numerics("RandomNormalLike")
+@numerics("RandomNormalLike", why=differs("because it does not give the same numbers for the same seed"))
 def random_normal_like(
     x: np.ndarray, *, mean: float, scale: float, dtype: int | None = None, seed: float | None = None
 ) -> np.ndarray:
@@ -33,7 +33,7 @@ def random_normal_like(
     return _generator(seed).normal(mean, scale, x.shape).astype(_dtype(dtype) if dtype else x.dtype)
 
 
-@numerics("RandomUniformLike")
+@numerics("RandomUniformLike", why=differs("because it does not give the same numbers for the same seed"))
 def random_uniform_like(
     x: np.ndarray, *, low: float, high: float, dtype: int | None = None, seed: float | None = None
 ) -> np.ndarray:
@@ -41,13 +41,13 @@ def random_uniform_like(
     return _generator(seed).uniform(low, high, x.shape).astype(_dtype(dtype) if dtype else x.dtype)
 
 
-@numerics("Bernoulli")
+@numerics("Bernoulli", why=differs("because it does not give the same numbers for the same seed"))
 def bernoulli(x: np.ndarray, *, dtype: int | None = None, seed: float | None = None) -> np.ndarray:
     """One with the probability that the input states."""
     return (_generator(seed).random(x.shape) < x).astype(_dtype(dtype) if dtype else x.dtype)
 
 
-@numerics("Multinomial")
+@numerics("Multinomial", why=absent())
 def multinomial(x: np.ndarray, *, dtype: int, sample_size: int, seed: float | None = None) -> np.ndarray:
     """Draws from each row of unnormalized log-probabilities."""
     # Adding Gumbel noise and taking the largest draws from the softmax.
@@ -55,26 +55,20 @@ def multinomial(x: np.ndarray, *, dtype: int, sample_size: int, seed: float | No
     return np.argmax(x[:, None, :] + noise, axis=-1).astype(_dtype(dtype))
 
 
-@numerics("Dropout", until=6)
+@numerics("Dropout", until=6, why=fails("because it has no op with `is_test`"))
 def dropout_is_test(x: np.ndarray, *, ratio: float, is_test: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Below opset 7 training is the default."""
     y, mask = _dropped(x, ratio, 0 if is_test else ratio, None)
     return y, mask.astype(x.dtype)
 
 
-@numerics("Dropout", since=7, until=9)
+@numerics("Dropout", since=7, until=9, why=differs("in the element type of the mask"))
 def dropout_mask_like_input(x: np.ndarray, *, ratio: float) -> tuple[np.ndarray, np.ndarray]:
     """Opsets 7 to 9 are inference only; the mask has the input's type."""
     return x, np.ones_like(x)
 
 
-@numerics("Dropout", since=10, until=11)
-def dropout_inference(x: np.ndarray, *, ratio: float) -> tuple[np.ndarray, np.ndarray]:
-    """Opsets 10 and 11 are inference only."""
-    return x, np.ones(x.shape, bool)
-
-
-@numerics("Dropout", since=12)
+@numerics("Dropout", since=12, why=slow(EVERYWHERE))
 def dropout(
     x: np.ndarray,
     ratio: np.ndarray | None = None,

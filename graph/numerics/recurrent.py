@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from .activations import elu, hard_sigmoid, leaky_relu, sigmoid, softplus, softsign, thresholded_relu
-from .registry import numerics
+from .registry import differs, numerics
 
 Activation = Callable[[np.ndarray], np.ndarray]
 State = tuple[np.ndarray, ...]
@@ -94,7 +94,7 @@ def _biases(b: np.ndarray | None, w: np.ndarray, direction: int) -> tuple[np.nda
     return b[direction, : w.shape[1]], b[direction, w.shape[1] :]
 
 
-@numerics("RNN", widen=True)
+@numerics("RNN", widen=True, why=differs("with two directions, lengths or limits"))
 def rnn(
     x: np.ndarray,
     w: np.ndarray,
@@ -124,7 +124,7 @@ def rnn(
     )
 
 
-@numerics("GRU", widen=True)
+@numerics("GRU", widen=True, why=differs("with two directions, lengths or limits"))
 def gru(
     x: np.ndarray,
     w: np.ndarray,
@@ -169,7 +169,7 @@ def gru(
     return _run(x, [step_of(d) for d in range(len(w))], direction, [initial_h], n, sequence_lens, layout)
 
 
-@numerics("LSTM", widen=True)
+@numerics("LSTM", widen=True, why=differs("with two directions, lengths or limits"))
 def lstm(
     x: np.ndarray,
     w: np.ndarray,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import numerics
+from .registry import EVERYWHERE, HALVES, differs, fails, numerics, slow
 
 Reduction = Callable[..., np.ndarray]
 
@@ -74,12 +74,21 @@ _REDUCTIONS: dict[str, tuple[Reduction, int]] = {
 }
 
 
+_WHY = {
+    **dict.fromkeys(("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare"), differs(HALVES)),
+    "ReduceLogSum": fails("for integers"),
+    "ReduceLogSumExp": fails("for an array without dimensions"),
+}
+
+
 def _register(op: str, function: Reduction, by_input: int) -> None:
-    @numerics(op, until=by_input - 1, widen=True)
+    why = _WHY.get(op, slow(EVERYWHERE))
+
+    @numerics(op, until=by_input - 1, widen=True, why=why)
     def axes_attribute(x: np.ndarray, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> np.ndarray:
         return np.asarray(function(x, axis=tuple(axes or range(x.ndim)), keepdims=bool(keepdims)))
 
-    @numerics(op, since=by_input, widen=True)
+    @numerics(op, since=by_input, widen=True, why=why)
     def axes_input(
         x: np.ndarray, axes: np.ndarray | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> np.ndarray:
@@ -93,7 +102,7 @@ for _op, (_function, _by_input) in _REDUCTIONS.items():
     _register(_op, _function, _by_input)
 
 
-@numerics("ArgMax", "ArgMin", wants=("op",))
+@numerics("ArgMax", "ArgMin", wants=("op",), why=slow(EVERYWHERE))
 def arg_extreme(
     x: np.ndarray, *, op: str, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> np.ndarray:
@@ -107,13 +116,7 @@ def arg_extreme(
     return np.asarray(np.expand_dims(y, axis) if keepdims else y, np.int64)
 
 
-@numerics("TopK", until=9)
-def top_k_attribute(x: np.ndarray, *, k: int, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
-    """Below opset 10 k is an attribute."""
-    return top_k(x, np.array([k]), axis=axis)
-
-
-@numerics("TopK", since=10)
+@numerics("TopK", since=10, why=slow(EVERYWHERE))
 def top_k(
     x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +130,7 @@ def top_k(
     return np.take_along_axis(x, chosen, axis=axis), chosen.astype(np.int64)
 
 
-@numerics("CumSum", widen=True)
+@numerics("CumSum", widen=True, why=differs(HALVES))
 def cumulative_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
     """Running sums along an axis, from either end, with or without the element itself."""
     along = int(axis.item())

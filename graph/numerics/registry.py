@@ -1,11 +1,15 @@
-"""The table of our own meanings of ops: which function serves which op in which range of opsets."""
+"""The table of our own meanings of ops: which function serves which op in which range of opsets, and why.
+
+Each meaning says why it stands beside ONNX's reference evaluator, which serves every other op. A test shows for each that
+ONNX's evaluator really does what the reason says; a meaning for which it does not goes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,6 +26,41 @@ class NoNumerics(NotImplementedError):
 
 
 @dataclass(frozen=True, slots=True)
+class Why:
+    """Why we carry a meaning of our own beside ONNX's reference evaluator."""
+
+    kind: Literal["absent", "fails", "differs", "slow"]
+    """What ONNX's evaluator does: it lacks the op, raises an error, gives another result, or takes many more steps in Python."""
+    case: str
+    """The case in which it does so, in words; empty for every case."""
+
+
+def absent(case: str = "") -> Why:
+    """ONNX has no reference evaluator of the op."""
+    return Why("absent", case)
+
+
+def fails(case: str) -> Why:
+    """ONNX's reference evaluator raises an error in this case."""
+    return Why("fails", case)
+
+
+def differs(case: str) -> Why:
+    """ONNX's reference evaluator gives other numbers, another shape or another element type in this case."""
+    return Why("differs", case)
+
+
+def slow(case: str) -> Why:
+    """ONNX's reference evaluator takes at least one and a half times as many steps in Python."""
+    return Why("slow", case)
+
+
+HALVES = "in float16 and bfloat16, which it adds up without a wider type"
+BODIES = "because it takes a body as a GraphProto alone, and ours is a function"
+EVERYWHERE = "because it makes a node and an object for each call; networks and shape arithmetic run this op again and again"
+
+
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """One function and how to call it: inputs by position, attributes by keyword, schema defaults filled in."""
 
@@ -34,6 +73,8 @@ class Meaning:
     """Compute float16 and bfloat16 in float32 and round at the end."""
     wants: tuple[str, ...]
     """What it needs beside inputs and attributes: "n_outputs", "op"."""
+    why: Why
+    """Why ONNX's reference evaluator does not serve instead."""
 
 
 _FOREVER = 1 << 30
@@ -42,13 +83,17 @@ _TABLE: dict[tuple[str, str], list[Meaning]] = {}
 
 def numerics(
     *ops: str,
+    why: Why,
     since: int = 1,
     until: int = _FOREVER,
     domain: str = "",
     widen: bool = False,
     wants: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
-    """Make the decorated function the meaning of ``ops`` from opset ``since`` to opset ``until``."""
+    """Make the decorated function the meaning of ``ops`` from opset ``since`` to opset ``until``.
+
+    ``why`` says what is wrong with ONNX's reference evaluator there.
+    """
 
     def register(function: Function) -> Function:
         for op in ops:
@@ -57,10 +102,17 @@ def numerics(
                 raise ValueError(
                     f"two meanings of {op} overlap in opsets {since} to {until}: narrow one of them"
                 )
-            rows.append(Meaning(function, since, until, widen, wants))
+            rows.append(Meaning(function, since, until, widen, wants, why))
         return function
 
     return register
+
+
+def meanings() -> Iterator[tuple[str, str, Meaning]]:
+    """All meanings, each with the domain and the name of its op."""
+    for (domain, op), rows in _TABLE.items():
+        for row in rows:
+            yield domain, op, row
 
 
 @cache

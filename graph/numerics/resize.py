@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .registry import numerics
+from .registry import differs, fails, numerics
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Method:
     antialias: bool = False
 
 
-@numerics("Upsample", until=6, widen=True)
+@numerics("Upsample", until=6, widen=True, why=fails("because it has no op with `height_scale`"))
 def upsample_2d(
     x: np.ndarray, *, height_scale: float, width_scale: float, mode: str = "nearest"
 ) -> np.ndarray:
@@ -47,21 +47,21 @@ def upsample_2d(
     return upsample(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)
 
 
-@numerics("Upsample", since=7, until=8, widen=True)
+@numerics("Upsample", since=7, until=8, widen=True, why=fails("because it has no op with scales as an attribute"))
 def upsample_attribute(x: np.ndarray, *, scales: Sequence[float], mode: str = "nearest") -> np.ndarray:
     """Opsets 7 and 8: the scales are an attribute."""
     return upsample(x, np.array(scales, np.float32), mode=mode)
 
 
-@numerics("Upsample", since=9, widen=True)
-@numerics("Resize", until=10, widen=True)
+@numerics("Upsample", since=9, widen=True, why=fails("for scales that are no integers"))
+@numerics("Resize", until=10, widen=True, why=fails("because it has only the op of opset 11"))
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
     """Output pixel i looks at i / scale; of the pixels around it, the lower one counts, the upper when shrinking."""
     method = _Method("nearest" if mode == "nearest" else "linear")
     return _resized(x, _scaled(x, range(x.ndim), scales, None), method)
 
 
-@numerics("Resize", since=11, widen=True)
+@numerics("Resize", since=11, widen=True, why=differs("in rounding of positions"))
 def resize(
     x: np.ndarray,
     roi: np.ndarray | None = None,

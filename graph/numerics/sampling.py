@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from . import fallback
-from .registry import numerics
+from .registry import differs, fails, numerics, slow
 from .resize import cubic_kernel
 from .windows import Window, window
 
 
-@numerics("GridSample", widen=True)
+@numerics("GridSample", widen=True, why=fails("for the names of modes before opset 20"))
 def grid_sample(
     x: np.ndarray, grid: np.ndarray, *, align_corners: int = 0, mode: str, padding_mode: str = "zeros"
 ) -> np.ndarray:
@@ -69,7 +69,7 @@ def _reflected(positions: np.ndarray, low: Any, high: Any) -> np.ndarray:
     return low + np.where(offset > span, 2 * span - offset, offset)
 
 
-@numerics("DeformConv", widen=True)
+@numerics("DeformConv", widen=True, why=slow("because it visits one pixel after the other in Python"))
 def deform_conv(
     x: np.ndarray,
     w: np.ndarray,
@@ -110,7 +110,7 @@ def _regular_positions(g: Window) -> np.ndarray:
     return taps.reshape(-1, *column) + starts
 
 
-@numerics("RoiAlign", widen=True)
+@numerics("RoiAlign", widen=True, why=differs("at the borders, and below opset 16"))
 def roi_align(
     x: np.ndarray,
     rois: np.ndarray,

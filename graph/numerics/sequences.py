@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .registry import numerics
+from .registry import differs, numerics
 
 
-@numerics("SequenceInsert")
+@numerics("SequenceInsert", why=differs("where an item goes to the end"))
 def sequence_insert(items: list[Any], item: np.ndarray, position: np.ndarray | None = None) -> list[Any]:
     """The item before a position, which may be the end and counts from there if it is negative. (ONNX's own reference puts what
     goes to the end first, and nothing into an empty sequence.)"""

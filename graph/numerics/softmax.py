@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .registry import numerics
+from .registry import EVERYWHERE, differs, numerics, slow
 
 
-@numerics("Softmax", since=13, widen=True)
+@numerics("Softmax", since=13, widen=True, why=slow(EVERYWHERE))
 def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """exp(x) / sum(exp(x)) along one axis."""
     if not x.size:
@@ -19,7 +19,7 @@ def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     return y
 
 
-@numerics("LogSoftmax", since=13, widen=True)
+@numerics("LogSoftmax", since=13, widen=True, why=differs("where logits lie far apart"))
 def log_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """The logarithm of `softmax`, without computing it first."""
     if not x.size:
@@ -28,13 +28,15 @@ def log_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
-@numerics("Hardmax", since=13)
 def hardmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """One at the first maximum along the axis, zero elsewhere."""
     y = np.zeros_like(x)
     if x.size:
         np.put_along_axis(y, np.expand_dims(x.argmax(axis=axis), axis), 1, axis=axis)
     return y
+
+
+_FLATTENED = "because it does not make one axis of all from `axis` on, as these opsets do"
 
 
 def _flattened(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -47,6 +49,6 @@ def _flattened(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
     return over_matrix
 
 
-numerics("Softmax", until=12, widen=True)(_flattened(softmax))
-numerics("LogSoftmax", until=12, widen=True)(_flattened(log_softmax))
-numerics("Hardmax", until=12)(_flattened(hardmax))
+numerics("Softmax", until=12, widen=True, why=differs(_FLATTENED))(_flattened(softmax))
+numerics("LogSoftmax", until=12, widen=True, why=differs(_FLATTENED))(_flattened(log_softmax))
+numerics("Hardmax", until=12, why=differs(_FLATTENED))(_flattened(hardmax))
