@@ -18,8 +18,14 @@ def largest_term(node: Node, read: Sequence[Any]) -> float:
     if measure is None:
         return 0.0
     with np.errstate(all="ignore"):
-        largest = measure(node, [value.astype(np.float64) for value in read if isinstance(value, np.ndarray)])
+        wide = [value.astype(np.float64) for value in read if isinstance(value, np.ndarray)]
+        largest = measure(node, [np.where(np.isfinite(value), value, 0.0) for value in wide])
     return largest if np.isfinite(largest) else 0.0
+
+
+def _tame(values: Wide) -> Wide:
+    """The numbers whose squares are numbers too; what a norm makes of others is no matter of rounding."""
+    return np.where(np.abs(values) < np.sqrt(np.finfo(np.float32).max), values, 0.0)
 
 
 def _weighted(node: Node, read: list[Wide]) -> float:
@@ -33,16 +39,17 @@ def _largest(node: Node, read: list[Wide]) -> float:
 
 def _instance_norm(node: Node, read: list[Wide]) -> float:
     """Scaled and moved at once: x * scale / deviation and mean * scale / deviation."""
-    return _scaled(node, read[0], read[1], read[0].var(axis=tuple(range(2, read[0].ndim))))
+    x = _tame(read[0])
+    return _scaled(node, x, read[1], x.var(axis=tuple(range(2, x.ndim))))
 
 
 def _group_norm(node: Node, read: list[Wide]) -> float:
-    groups = node.attrs["num_groups"]
-    return _scaled(node, read[0], read[1], read[0].reshape(read[0].shape[0], groups, -1).var(axis=-1))
+    x = _tame(read[0])
+    return _scaled(node, x, read[1], x.reshape(x.shape[0], node.attrs["num_groups"], -1).var(axis=-1))
 
 
 def _batch_norm(node: Node, read: list[Wide]) -> float:
-    return max(_scaled(node, read[0], read[1], read[4]), _scaled(node, read[3], read[1], read[4]))
+    return max(_scaled(node, _tame(x), read[1], read[4]) for x in (read[0], read[3]))
 
 
 def _scaled(node: Node, x: Wide, scale: Wide, variance: Wide) -> float:
