@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 
 from graph.errors import GraphError
@@ -39,7 +40,7 @@ SIGN_LEFT_OPEN = frozenset("Elu Selu Celu Gelu Mish Swish SwiGLU HardSwish Shrin
 """And of those the ones whose formulas may be written so that a zero comes out with either sign."""
 
 PART_OF_ONE = frozenset(
-    "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan"
+    "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan Call"
     " LogSoftmax SoftmaxCrossEntropyLoss"
     " CausalConvWithState LinearAttention Elu Selu Celu HannWindow HammingWindow BlackmanWindow".split()
 )
@@ -203,7 +204,8 @@ def _allowed(value: Array, spread: Array) -> Array:
     scale = float(finite.max()) if finite.size else 0.0
     if not np.any(spread):
         return np.zeros(wide.shape)
-    return np.where(np.isinf(spread), np.inf, SLACK * np.asarray(spread) + 2 * step * (wide + scale))
+    least = SLACK * float(ml_dtypes.finfo(value.dtype).smallest_subnormal)  # no step is smaller, whatever the scale
+    return np.where(np.isinf(spread), np.inf, SLACK * np.asarray(spread) + 2 * step * (wide + scale) + least)
 
 
 SPECIAL = "where one of both is NaN or infinite"
