@@ -176,3 +176,10 @@ def test_heads_in_an_axis_of_unknown_size() -> None:
     arrays = [np.zeros((1, 3, size), np.float32) for size in (8, 8, 4)]
     for entry, value in zip(infer(g).outputs, interpret(g, arrays), strict=True):
         assert isinstance(entry.type, TensorType) and says(entry.type, value), f"{entry.type} of {value.shape}"
+
+
+@pytest.mark.parametrize("opset", [9, 11])
+def test_axes_of_a_squeeze_in_any_order(opset: int) -> None:
+    x = variable("x", "float32", (9, 1, 1, 3))
+    g = Graph([op("Squeeze", x, axes=[2, 1], opset=opset)], opsets={"": opset})
+    assert sizes(g, np.zeros((9, 1, 1, 3), np.float32)) == ((9, 3), (9, 3))

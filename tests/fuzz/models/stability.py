@@ -40,8 +40,8 @@ SIGN_LEFT_OPEN = frozenset("Elu Selu Celu Gelu Mish Swish SwiGLU HardSwish Shrin
 """And of those the ones whose formulas may be written so that a zero comes out with either sign."""
 
 PART_OF_ONE = frozenset(
-    "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan Call"
-    " LogSoftmax SoftmaxCrossEntropyLoss"
+    "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan"
+    " Call LogSoftmax SoftmaxCrossEntropyLoss"
     " CausalConvWithState LinearAttention Elu Selu Celu HannWindow HammingWindow BlackmanWindow".split()
 )
 """Ops made of functions that libraries approximate to a part of one, not of the result."""
@@ -146,7 +146,8 @@ def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
     step = max(step_of(value.dtype), 2.0**-23) * STEPS
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        moved = wide + step * noise.drawn((-1.0, 1.0), wide.shape) * (np.abs(wide) + scale / 4)
+        least = float(ml_dtypes.finfo(value.dtype).smallest_subnormal)  # no rounding is smaller, whatever the scale
+        moved = wide + noise.drawn((-1.0, 1.0), wide.shape) * (step * (np.abs(wide) + scale / 4) + least)
         zeros = noise.way * wide if op in SIGN_LEFT_OPEN else wide
         return np.where((op in KEEPS_ZEROS) & (wide == 0), zeros, moved).astype(value.dtype)
 
@@ -204,8 +205,7 @@ def _allowed(value: Array, spread: Array) -> Array:
     scale = float(finite.max()) if finite.size else 0.0
     if not np.any(spread):
         return np.zeros(wide.shape)
-    least = SLACK * float(ml_dtypes.finfo(value.dtype).smallest_subnormal)  # no step is smaller, whatever the scale
-    return np.where(np.isinf(spread), np.inf, SLACK * np.asarray(spread) + 2 * step * (wide + scale) + least)
+    return np.where(np.isinf(spread), np.inf, SLACK * np.asarray(spread) + 2 * step * (wide + scale))
 
 
 SPECIAL = "where one of both is NaN or infinite"
