@@ -87,6 +87,18 @@ def has_denormal(case: Case, finding: Finding) -> bool:
     return False
 
 
+def leaves_an_error(case: Case, finding: Finding) -> bool:
+    """Is a square of an LRN so large that its rounding shows beside the bias?"""
+    values = run(case.graph, case.feeds, None)
+    for node in case.graph.nodes:
+        if node.op == "LRN" and node.inputs[0] is not None:
+            largest = float(np.abs(values[node.inputs[0]].astype(np.float64)).max(initial=0.0))
+            weight = node.attrs.get("alpha", 1e-4) / node.attrs["size"] / node.attrs.get("bias", 1.0)
+            if weight * largest**2 * np.finfo(np.float32).eps > 1e-5:
+                return True
+    return False
+
+
 def lacks_a_bound(case: Case, finding: Finding) -> bool:
     """Is there a Clip without one of its bounds, that differs by an infinity alone?"""
     open_ended = any(
@@ -139,6 +151,10 @@ REASONS: tuple[Reason, ...] = (
         is_special,
         "onnxruntime orders sums and products otherwise and leaves out those with padding: of NaN, an infinity, or a number whose"
         " square overflows, it may make another of NaN, infinity and a number",
+    ),
+    Reason(
+        "onnxruntime scattered", "LRN", leaves_an_error,
+        "onnxruntime adds squares to a running sum in LRN and takes them away again: a large one leaves an error behind",
     ),
     Reason(
         "onnxruntime openvino scattered", "LRN", has_extreme,

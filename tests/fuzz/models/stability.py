@@ -46,6 +46,9 @@ PART_OF_ONE = frozenset(
 )
 """Ops made of functions that libraries approximate to a part of one, not of the result."""
 
+PERIODIC = frozenset("Sin Cos Tan".split())
+"""Ops that see of a large number what its rounding leaves."""
+
 STEPS = 4
 """So many units in the last place of the largest number in a result are a rounding."""
 
@@ -107,6 +110,7 @@ def run(graph: Graph, feeds: Sequence[Any], noise: Noise | None) -> dict[NodeEnt
         if noise is not None and rounds:
             terms = largest_term(node, read)
             made = tuple(_noisy(value, noise, str(node.op), terms) for value in made)
+            made = (_without_lost_angles(read[0], made[0]),) if node.op in PERIODIC else made
         values.update(zip(node.outputs, made, strict=True))
     return values
 
@@ -119,6 +123,13 @@ def _tried(node: Node, read: Sequence[Any], graph: Graph, captured: Sequence[Any
         except GraphError:
             pass
     return (UNSURE,) * len(node.output_names)
+
+
+def _without_lost_angles(given: Array, made: Array) -> Array:
+    """NaN, of which nothing can be said, where the next number is another angle."""
+    with np.errstate(all="ignore"):
+        lost = np.abs(given.astype(np.float64)) * step_of(given.dtype) > 1e-2
+    return np.where(lost, np.nan, made.astype(np.float64)).astype(made.dtype)
 
 
 def step_of(dtype: np.dtype[Any]) -> float:
@@ -134,7 +145,7 @@ def _moved(value: Any, noise: Noise) -> Any:
         return value
     with np.errstate(all="ignore"):
         wide = value.astype(np.float64)
-        return (wide * (1 + step_of(value.dtype) * noise.drawn((-1.0, 0.0, 1.0), wide.shape))).astype(value.dtype)
+        return (wide * (1 + step_of(value.dtype) * noise.drawn((-1.0, 1.0), wide.shape))).astype(value.dtype)
 
 
 def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
