@@ -110,7 +110,8 @@ def run(graph: Graph, feeds: Sequence[Any], noise: Noise | None) -> dict[NodeEnt
         if noise is not None and rounds:
             terms = largest_term(node, read)
             made = tuple(_noisy(value, noise, str(node.op), terms) for value in made)
-            made = (_without_lost_angles(read[0], made[0]),) if node.op in PERIODIC else made
+            if node.op in PERIODIC and made[0] is not UNSURE:
+                made = (_without_lost_angles(read[0], made[0]),)
         values.update(zip(node.outputs, made, strict=True))
     return values
 
