@@ -52,8 +52,8 @@ PERIODIC = frozenset("Sin Cos Tan".split())
 STEPS = 4
 """So many units in the last place of the largest number in a result are a rounding."""
 
-PAIRS = 2
-"""How often the model is run with wrong roundings, and with those in the other direction."""
+RUNS = ((0, 1.0, False), (0, -1.0, False), (1, 1.0, False), (1, 1.0, True))
+"""How the model is run with wrong roundings: their seed, their direction, and whether what they may make zero is zero."""
 
 SLACK = 8
 """A device may differ by so many times what these runs differ by."""
@@ -71,7 +71,7 @@ class Expected:
 def expected(graph: Graph, feeds: Sequence[Any]) -> list[Expected]:
     """The graph's outputs by the reference, with what its roundings may do to them."""
     exact = run(graph, feeds, None)
-    noisy = [run(graph, feeds, Noise(np.random.default_rng(seed), way)) for seed in range(PAIRS) for way in (1.0, -1.0)]
+    noisy = [run(graph, feeds, Noise(np.random.default_rng(seed), way, zeros)) for seed, way, zeros in RUNS]
     return [
         Expected(exact[entry], _spread(exact[entry], [other[entry] for other in noisy]))
         for entry in graph.outputs
@@ -85,6 +85,8 @@ class Noise:
     random: np.random.Generator
     way: float
     """1, or -1 for the same errors with the other sign: what a hair decides falls to both sides."""
+    zeros: bool = False
+    """Is a number that its own error may make zero zero?"""
 
     def drawn(self, options: Sequence[float], shape: tuple[int, ...]) -> Array:
         """One of these numbers for each place."""
@@ -159,7 +161,8 @@ def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         least = float(ml_dtypes.finfo(value.dtype).smallest_subnormal)  # no rounding is smaller, whatever the scale
-        moved = wide + noise.drawn((-1.0, 1.0), wide.shape) * (step * (np.abs(wide) + scale / 4) + least)
+        most = step * (np.abs(wide) + scale / 4) + least
+        moved = np.where(noise.zeros & (np.abs(wide) <= most), 0.0, wide + noise.drawn((-1.0, 1.0), wide.shape) * most)
         zeros = noise.way * wide if op in SIGN_LEFT_OPEN else wide
         return np.where((op in KEEPS_ZEROS) & (wide == 0), zeros, moved).astype(value.dtype)
 
