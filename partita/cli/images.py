@@ -70,7 +70,7 @@ def _plan(path: str, name: str, kind: Type | None) -> _Plan:
 def _pixels(path: str, plan: _Plan) -> Any:
     """Height x width x channels, bytes."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise MissingDependency("pillow", "image", f"reading the image {path!r}") from None
     try:
@@ -78,7 +78,7 @@ def _pixels(path: str, plan: _Plan) -> Any:
             picture = image.convert("L" if plan.channels == 1 else "RGB")
     except MemoryError as error:  # A chunk that claims to be larger than memory is asked for whole.
         raise ReadError("no image can be read from it: it wants more memory than there is", where=path) from error
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # A decoder raises anything of a damaged file.
         raise ReadError(f"no image can be read from it: {error}", where=path) from error
     size = (plan.width or picture.width, plan.height or picture.height)
     return np.asarray(picture.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], plan.channels)

@@ -19,7 +19,7 @@ import partita as pt
 from graph.readers.arrays import read_npy, read_npz
 from tests.fuzz.files.__main__ import Campaign, guided, main
 from tests.fuzz.files.mutations import bytes_changed, json_changed, text_changed
-from tests.fuzz.files.readers import READERS, Reader, mutated
+from tests.fuzz.files.readers import FLOATS, READERS, Reader, mutated
 
 FEW = {"cache": 15, "compiled": 12, "run": 40}
 """Readers that compile, and for which the quick test has fewer files."""
@@ -218,3 +218,31 @@ def test_a_plan_with_words_for_numbers_is_damaged() -> None:
             pt.Plan.from_json(json.dumps(content))
     with pytest.raises(pt.PartitaError, match="this is no JSON"):
         pt.Plan.from_json("[" * 100_000)
+
+
+def test_an_image_whose_decoder_raises_anything(tmp_path: Path) -> None:
+    """Where the pixels begin is a fraction here, for which Pillow raises a TypeError."""
+    image = pytest.importorskip("PIL.Image")
+    from partita.cli.inputs import read_inputs
+
+    file = io.BytesIO()
+    image.fromarray(np.zeros((16, 12), "uint8")).save(file, "tiff")
+    data = file.getvalue()
+    offsets = b"\x11\x01\x04\x00\x01"
+    assert data.count(offsets) == 1
+    (tmp_path / "a.tiff").write_bytes(data.replace(offsets, b"\x11\x01\x05\x00\x01"))
+    with pytest.raises(pt.PartitaError, match="a.tiff: no image can be read from it: 'IFDRational'"):
+        read_inputs([str(tmp_path / "a.tiff")], [("x", FLOATS)], "imagenet")
+
+
+def test_an_image_that_claims_to_be_as_large_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    from partita.cli.inputs import read_inputs
+
+    def too_large(*arguments: object) -> None:
+        raise MemoryError
+
+    image.fromarray(np.zeros((16, 12), "uint8")).save(tmp_path / "a.png")
+    monkeypatch.setattr(image.Image, "convert", too_large)
+    with pytest.raises(pt.PartitaError, match="no image can be read from it: it wants more memory than there is"):
+        read_inputs([str(tmp_path / "a.png")], [("x", FLOATS)], "imagenet")
