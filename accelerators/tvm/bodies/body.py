@@ -85,7 +85,7 @@ def _read_inside(graph: Graph) -> set[Node]:
 
 def _arrays(node: Node) -> list[NodeEntry]:
     """What an op on quantized values reads from memory, whatever its size."""
-    always = set(node.inputs[1:3]) if node.op == "Product" else set()
+    always = set(node.inputs[1:3]) if node.op in ("Product", "Depthwise") else set()
     return [entry for entry in node.reads if entry in always or (entry.node.value is not None and entry.node.value.size != 1)]
 
 

@@ -25,6 +25,7 @@ from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.indices import indices
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.moves.spreading import interleave, resize
+from accelerators.tvm.kernels.quantized.depthwise import depthwise as quantized_depthwise
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.quantized.product import product as quantized_product
@@ -69,6 +70,7 @@ CATALOGUE = (
     ),
     _entry(thin, "MatMul Gemm"),
     _entry(quantized_product, "Product", QUANTIZED),
+    _entry(quantized_depthwise, "Depthwise", QUANTIZED),
     _entry(largest, "MaxPool", QUANTIZED),
     _entry(mean, "Mean", QUANTIZED),
     _entry(joined, "Concat", QUANTIZED),

@@ -254,13 +254,14 @@ class _Quantizing:
             return None
         (source, step), (array, scales) = given, weight
         shape, channels, groups = any_shape(node[0]) or (), (any_shape(source) or ())[1], int(node.attrs.get("group", 1))
-        if groups > 1 and (channels // groups) % WORD:
+        alone = groups == channels == shape[1] and groups > 1
+        if groups > 1 and (channels // groups) % WORD and not alone:
             return None
-        plain = channels <= WORD and source not in self.sides.beside
+        plain = channels <= WORD and source not in self.sides.beside and not alone
         read = self.sides.unsigned(source, not plain)
         more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "batch": shape[0]}
         geometry = {**window_attributes(window), **more}
-        return self._product(node, step, read, array, scales, geometry, True)
+        return self._product(node, step, read, array, scales, geometry, True, "Depthwise" if alone else "Product")
 
     def _matrices(self, node: Node) -> bool | None:
         given, made = self._given(node.inputs[0]), any_shape(node[0]) or ()
@@ -293,7 +294,15 @@ class _Quantizing:
         return (source, step) if is_byte and source.node.value is None else None
 
     def _product(
-        self, node: Node, step: Step, read: NodeEntry, weight: Array, scales: Array, geometry: dict[str, Any], is_beside: bool
+        self,
+        node: Node,
+        step: Step,
+        read: NodeEntry,
+        weight: Array,
+        scales: Array,
+        geometry: dict[str, Any],
+        is_beside: bool,
+        op: str = "Product",
     ) -> bool:
         """The product of the integers; its bias is added as integers if it is given so, else as numbers."""
         name, point = node.name, step.unsigned_point
@@ -308,7 +317,7 @@ class _Quantizing:
         new = self.sides.new_constant
         inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"),
                   new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))  # fmt: skip
-        made = node.evolve(op="Product", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
+        made = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
         if added is None:
             self.sides.keep(node, made, is_beside)
             return True

@@ -42,6 +42,8 @@ class Shape:
     groups: int
     is_plain: bool
     """Does the image stand as [N, C, H, W]? Otherwise its channels stand side by side."""
+    unit: int
+    """How many channels a step takes."""
 
     @classmethod
     def of(cls, node: Node) -> Shape:
@@ -49,12 +51,13 @@ class Shape:
         window, plain = window_of(node), bool(node.attrs["plain"])
         if window.is_pointwise and not plain:
             window = window.flat()
-        return cls(node.attrs["batch"], window, node.attrs["channels"], node.attrs["outs"], node.attrs["group"], plain)
+        batch, channels, outs, groups = (int(node.attrs[name]) for name in ("batch", "channels", "outs", "group"))
+        return cls(batch, window, channels, outs, groups, plain, GROUP if node.op == "Product" else 1)
 
     @property
     def reach(self) -> int:
         """Channels that a group reads, filled up to whole steps."""
-        return math.ceil(self.channels // self.groups / GROUP) * GROUP
+        return math.ceil(self.channels // self.groups / self.unit) * self.unit
 
     @property
     def across(self) -> int:

@@ -19,7 +19,6 @@ from accelerators.tvm.kernels.language import (
     Operand,
     Registers,
     Value,
-    float32,
     int32,
     minimum,
     uint8,
@@ -29,16 +28,12 @@ from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
 from accelerators.tvm.kernels.quantized.dots import GROUP
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
+from accelerators.tvm.kernels.quantized.inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
-from graph.node import Node
-
-IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
-"""The inputs of a Product."""
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
@@ -48,9 +43,9 @@ def product(body: Body, machine: Machine) -> Draft | None:
         return None
     root, problem = roots[0], Problem.of(body)
     image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
-    scaled = len(root.inputs) > SCALE and root.inputs[SCALE] is not None
-    beside = {SCALE: shape_of(root.inputs[SCALE])} if scaled else {}  # type: ignore[arg-type]
-    after = make_following(body, root, _scaled, beside)
+    entry = root.inputs[SCALE] if len(root.inputs) > SCALE else None
+    beside = {} if entry is None else {SCALE: shape_of(entry)}
+    after = make_following(body, root, scaled, beside)
     if after is None or image is None or weight is None or beginning is None or image in after.operands:
         return None
     shape = Shape.of(root)
@@ -65,12 +60,6 @@ def product(body: Body, machine: Machine) -> Draft | None:
 
 def _places(shape: Shape) -> int:
     return shape.window.sizes[0] * shape.window.sizes[1]
-
-
-def _scaled(node: Node, x: Numbers) -> Value:
-    """The number that a sum stands for."""
-    total: Value = x[0] if len(x) <= SCALE + 1 or x[SCALE + 1] is None else x[0].cast(float32) * x[SCALE + 1]
-    return total
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -12,7 +12,7 @@ from graph.types import TensorType
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
 
-ROOTS = frozenset("Product Mean".split())
+ROOTS = frozenset("Product Depthwise Mean".split())
 """Ops whose kernels have an epilogue."""
 
 LONGEST = 24

@@ -25,6 +25,8 @@ LAYERS = {
     "samples": Layer(8, 20, (9, 7), strides=(2, 2), dtype="int8", point=-3, made="int8", after=-1),
     "window": Layer(12, 33, (8, 6), (3, 3), dilations=(1, 2), pads=(0, 1, 2, 1), relu=True, batch=2),
     "channels": Layer(7, 5, (4, 6), (2, 2), biased=False),
+    "each channel": Layer(20, 20, (9, 8), (3, 3), (2, 1), pads=(1, 1, 1, 1), group=20, batch=2, relu=True),
+    "each of few channels": Layer(5, 5, (6, 7), (3, 2), dilations=(2, 1), group=5, dtype="int8", point=4),
     "groups": Layer(16, 36, (6, 6), (3, 3), pads=(1, 1, 1, 1), group=4),
 }
 
@@ -39,8 +41,9 @@ def made_by(graph: pt.Graph, inputs: list[Array], name: str, **config: int) -> l
 def test_a_convolution_is_exact(kind: str, name: str) -> None:
     layer = LAYERS[kind]
     model = compiled(layer.graph(), INTEGERS=name, NUM_THREADS=1)
-    kernels = [launch.layer_type for launch in model.launches if "Product" in launch.layer_type]
-    assert kernels == ["Product+Relu+QuantizeLinear" if layer.relu else "Product+QuantizeLinear"]
+    kernels = [launch.layer_type for launch in model.launches if launch.layer_type not in ("Transpose", "Shift")]
+    root = "Depthwise" if layer.group == layer.channels else "Product"
+    assert kernels == [f"{root}+Relu+QuantizeLinear" if layer.relu else f"{root}+QuantizeLinear"]
     x = layer.given()
     assert np.array_equal(model.run([x], [None])[0], layer.expected(x))
 
@@ -49,15 +52,17 @@ def test_a_convolution_is_exact(kind: str, name: str) -> None:
 def layers(draw: st.DrawFn) -> Layer:
     """Convolutions of every shape, small."""
     pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))  # noqa: E731
-    group = draw(st.sampled_from((1, 1, 2)))
-    channels = draw(st.integers(1, 22)) if group == 1 else 8 * draw(st.integers(1, 2))
+    group = draw(st.sampled_from((1, 1, 2, 0)))
+    channels = draw(st.integers(2, 40)) if group < 2 else 8 * draw(st.integers(1, 2))
+    outs = group * draw(st.integers(1, 40)) if group else channels
+    group = group or channels
     taps, dilations = pair(1, 3), pair(1, 2)
     pads = (*pair(0, taps[0]), *pair(0, taps[1]))
     sizes = tuple((k - 1) * d + draw(st.integers(1, 9)) for k, d in zip(taps, dilations, strict=True))
     dtype, made = draw(st.sampled_from(("uint8", "int8"))), draw(st.sampled_from(("uint8", "int8")))
     low = 0 if dtype == "uint8" else -128
     return Layer(
-        channels, group * draw(st.integers(1, 40)), sizes, taps, pair(1, 2), dilations, pads, group, draw(st.integers(1, 2)),
+        channels, outs, sizes, taps, pair(1, 2), dilations, pads, group, draw(st.integers(1, 2)),
         draw(st.integers(low, low + 255)), dtype, draw(st.integers(0, 100)), made, draw(st.booleans()), draw(st.booleans()),
     )  # fmt: skip
 

@@ -1,0 +1,16 @@
+"""What products of quantized values read, and the number that a sum stands for."""
+
+from __future__ import annotations
+
+from accelerators.tvm.kernels.language import Value, float32
+from accelerators.tvm.kernels.shared.formulas import Numbers
+from graph.node import Node
+
+IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
+"""The inputs: bytes, signed bytes, what the sums begin with, and the scale of the results, unless these are the sums."""
+
+
+def scaled(node: Node, x: Numbers) -> Value:
+    """The number that a sum stands for."""
+    total: Value = x[0] if len(x) <= SCALE + 1 or x[SCALE + 1] is None else x[0].cast(float32) * x[SCALE + 1]
+    return total
