@@ -84,6 +84,8 @@ class _Quantizing:
         """QuantizeLinear or DequantizeLinear, with its scale and zero point as operands that are broadcast."""
         step, source = step_of(node), node.inputs[0]
         assert step is not None and source is not None
+        if source.node.value is not None:
+            return None
         before = self.rewriter.value(source).node if source not in self.sides.beside else self.sides.beside[source].entry.node
         if node.op == "QuantizeLinear" and before.domain == DOMAIN and before.op == "DequantizeLinear":
             if step.is_like(self.sides.steps.get(before)):

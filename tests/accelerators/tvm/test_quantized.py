@@ -69,6 +69,13 @@ def test_a_weight_of_any_size_is_packed_for_its_kernel_when_it_is_compiled() -> 
     assert np.allclose(model.run([x], [None])[0], interpret(graph, [x])[0], rtol=1e-4, atol=1e-3)
 
 
+def test_a_weight_that_nobody_multiplies_as_integers_is_dequantized_when_it_is_compiled(avx2: Machine) -> None:
+    weight = dequantized(integers(0, (512, 512, 2, 2), "int8"), 0.01)
+    x = again(pt.variable("x", "float32", (1, 512, 3, 3)))
+    model = compiled(typed(pt.op("ConvTranspose", x, weight, strides=[2, 2])))
+    assert layer_types(model) == ["QuantizeLinear+DequantizeLinear", "ToBlocked", "Conv", "Interleave", "FromBlocked"]
+
+
 def test_a_network_is_a_few_kernels_of_integers(avx2: Machine) -> None:
     assert layer_types(compiled(network())) == [
         "QuantizeLinear",
