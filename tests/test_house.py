@@ -145,6 +145,20 @@ def test_the_rooms_of_a_folder_import_downward(folder: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_what_kernels_share_is_shared_by_several_rooms() -> None:
+    """A file of `kernels/shared` that one kind of kernel alone imports belongs into that kind's room."""
+    home = ROOT / "accelerators/tvm/kernels"
+    users: dict[str, set[str]] = {module_of(path): set() for path in sources("accelerators/tvm/kernels/shared")}
+    for path in sources("accelerators/tvm"):
+        inside = home in path.parents
+        room = path.relative_to(home).parts[0] if inside else path.relative_to(ROOT / "accelerators/tvm").parts[0]
+        for _, module in imports(path):
+            users.get(module, set()).add(room)
+    lone = {module: next(iter(rooms)) for module, rooms in users.items() if len(rooms) == 1}
+    wrong = [f"{module} is imported by {room} alone" for module, room in lone.items() if room != "shared"]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_two_files_import_each_other() -> None:
     """Not even inside functions, unless one of the two says why."""
     edges = {(module_of(path), module): place(path, line) for path in sources(*STOREYS) for line, module in downward(path)}

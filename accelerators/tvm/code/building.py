@@ -47,7 +47,7 @@ class Built:
 
 def makes_objects(machine: Machine) -> bool:
     """Do its kernels become object files, which a linker puts together?"""
-    return machine.kind == "cpu" and can_link()
+    return not machine.is_gpu and can_link()
 
 
 def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:
@@ -57,7 +57,7 @@ def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:
     if makes_objects(machine):
         code, names = object_code(library), frozenset(kernels)
         return [Built(lowered, machine, code, names) for lowered in batch]
-    if machine.kind == "cpu":
+    if not machine.is_gpu:
         for symbol in kernels:
             library[symbol]  # Now LLVM makes its machine code, while other threads work.
     return [Built(lowered, machine, library=library) for lowered in batch]

@@ -130,7 +130,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def _start(self) -> None:
         machine, executable = self.runs_on.machine, self._assembled.executable
-        if machine.kind == "cuda":
+        if machine.is_gpu:
             self._device = gpu(self.runs_on.device_id)
             if not exists(self._device):
                 raise AcceleratorUnavailable(
@@ -221,7 +221,7 @@ def _runnable(executable: Any, machine: Machine) -> Any:
     """
     if not hasattr(executable, "jit"):
         return executable
-    return executable.mod if machine.kind == "cpu" else executable.jit()
+    return executable.jit() if machine.is_gpu else executable.mod
 
 
 @cache

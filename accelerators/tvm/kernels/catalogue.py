@@ -33,10 +33,10 @@ from accelerators.tvm.kernels.rows.extremes import extreme
 from accelerators.tvm.kernels.rows.places import one_at_the_largest, place_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from accelerators.tvm.kernels.window.depthwise import depthwise
 from accelerators.tvm.kernels.window.lrn import lrn
-from accelerators.tvm.kernels.window.maxpool import largest_in_windows
-from accelerators.tvm.kernels.window.pool import blocked_pool
+from accelerators.tvm.kernels.window.plain_maxpool import largest_in_windows
 from accelerators.tvm.machine.machine import Machine
 from graph.build import CALL_DOMAIN
 
@@ -48,13 +48,13 @@ class Entry:
     draft: Callable[[Body, Machine], Draft | None]
     ops: frozenset[str] = frozenset()
     """The body holds one of these; none: any body."""
-    kinds: tuple[str, ...] = ("cpu",)
-    """The kinds of machine."""
+    on_gpus: bool = False
+    """Is it asked for GPUs too? Then a generic rule schedules it (`schedules`); the others are written for processors."""
 
 
-def _entry(draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", kinds: str = "cpu") -> Entry:
+def _entry(draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", on_gpus: bool = False) -> Entry:
     named = frozenset(f"{domain}.{op}" if domain else op for op in ops.split())
-    return Entry(draft, named, tuple(kinds.split()))
+    return Entry(draft, named, on_gpus)
 
 
 CATALOGUE = (
@@ -84,10 +84,10 @@ CATALOGUE = (
     _entry(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
     _entry(resize, "Resize", DOMAIN),
-    _entry(division, "Div Mod", kinds="cpu cuda"),
-    _entry(extreme, "ReduceMax ReduceMin", kinds="cpu cuda"),
-    _entry(indices, INDICES, CALL_DOMAIN, kinds="cpu cuda"),
-    _entry(largest_in_windows, "MaxPool", kinds="cpu cuda"),
+    _entry(division, "Div Mod", on_gpus=True),
+    _entry(extreme, "ReduceMax ReduceMin", on_gpus=True),
+    _entry(indices, INDICES, CALL_DOMAIN, on_gpus=True),
+    _entry(largest_in_windows, "MaxPool", on_gpus=True),
     _entry(place_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(copies, " ".join(sorted(COPIES))),
@@ -100,7 +100,7 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
     """The kernel of the first entry that takes the body."""
     held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
     for entry in CATALOGUE:
-        if machine.kind in entry.kinds and (not entry.ops or entry.ops & held):
+        if (entry.on_gpus or not machine.is_gpu) and (not entry.ops or entry.ops & held):
             draft = entry.draft(body, machine)
             if draft is not None:
                 return draft

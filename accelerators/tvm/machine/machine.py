@@ -41,6 +41,11 @@ class Machine:
     """Which of the extensions of `INSTRUCTIONS` it has, by LLVM's names; one that ends in ":emulated" is written out in portable
     code, which makes the same bits."""
 
+    @property
+    def is_gpu(self) -> bool:
+        """Is it a GPU, whose kernels the generic rules schedule, and whose memory is its own?"""
+        return self.kind != "cpu"
+
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for."""
         return self.threads if amount >= least else 1
@@ -56,14 +61,14 @@ class Machine:
         """
         host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
         own = {"threads": str(self.threads), "integers": self.integers}
-        return {**host, **own} if self.kind == "cpu" else {**host, "gpu": self.arch}
+        return {**host, **own} if not self.is_gpu else {**host, "gpu": self.arch}
 
 
 @cache
 def _target(machine: Machine) -> Any:
     make_target = tvm().target.Target
     host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1}
-    if machine.kind == "cpu":
+    if not machine.is_gpu:
         return make_target({**host, "mcpu": machine.arch, "num-cores": machine.threads})
     return make_target(
         {"kind": "cuda", "arch": machine.arch, "max_threads_per_block": 1024, "thread_warp_size": 32,

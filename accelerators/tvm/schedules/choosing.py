@@ -9,10 +9,10 @@ from accelerators.tvm.machine.machine import Machine
 
 def schedule(function: Any, machine: Machine) -> tuple[Any, str]:
     """The scheduled kernel, and the schedule's name."""
-    if machine.kind == "cpu":
+    if not machine.is_gpu:
         from accelerators.tvm.schedules.cpu import schedule_cpu
 
         return schedule_cpu(function, machine)
-    from accelerators.tvm.schedules.cuda import schedule_cuda
+    from accelerators.tvm.schedules.gpu import schedule_gpu
 
-    return schedule_cuda(function, machine)
+    return schedule_gpu(function, machine)

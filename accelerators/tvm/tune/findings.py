@@ -58,7 +58,7 @@ def choices_in(tuned: Findings, key: str) -> Mapping[str, str]:
 def findings(config: Mapping[str, Any], machine: Machine) -> Findings:
     """The results for this machine; empty where the cache is off."""
     folder = chosen_folder(config.get("CACHE_DIR"))
-    if folder is None or machine.kind != "cpu":
+    if folder is None or machine.is_gpu:
         return {}
     return _read(_path(folder, machine))
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.image import Image, make_image
+from accelerators.tvm.kernels.convolution.plain_cut import cut_work
 from accelerators.tvm.kernels.convolution.walk import Walk, walks
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.cut import cut_work
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.problem import Problem

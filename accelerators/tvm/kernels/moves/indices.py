@@ -29,7 +29,7 @@ def indices(body: Body, machine: Machine) -> Draft | None:
     sizes = [int(size) for size in node.attrs["sizes"]]
     shape, dtype = shape_of(node[0]), element_of(node[0])
     rows = math.prod(shape) // max(len(sizes), 1)
-    if machine.kind == "cuda":
+    if machine.is_gpu:
         return Draft(*schedule(_clamped(shape, dtype, sizes), machine))
     problem, flat = Problem.of(body), (rows, len(sizes))
     kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])

@@ -1,8 +1,8 @@
-"""How a product is cut into tasks for the threads.
+"""How a convolution of plain tensors is cut into tasks for the threads.
 
-Two loops walk a kernel: blocks of the weights, and tiles of the image (or rows of the left matrix). A task is a range of
-each. The image is cut first: into parts that a core's second-level cache holds while one block after another reads them,
-and for the threads where the image is larger than the weights."""
+Two loops walk the kernel: blocks of the weights, and tiles of the image. A task is a range of each. The image is cut first: into
+parts that a core's second-level cache holds while one block after another reads them, and for the threads where the image is
+larger than the weights."""
 
 from __future__ import annotations
 

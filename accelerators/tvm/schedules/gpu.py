@@ -1,4 +1,4 @@
-"""The generic rule for a GPU: TVM's own dlight schedules, the special ones first."""
+"""The generic rule for GPUs of any maker: TVM's own dlight schedules, the special ones first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelerators.tvm.machine.library import part, tvm
 from accelerators.tvm.machine.machine import Machine
 
 
-def schedule_cuda(function: Any, machine: Machine) -> tuple[Any, str]:
+def schedule_gpu(function: Any, machine: Machine) -> tuple[Any, str]:
     """The kernel with its loops bound to blocks and threads, and the rule that did it."""
     gpu = part("s_tir.dlight").gpu
     for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback()):

@@ -1,4 +1,4 @@
-"""Pools of blocked values: the largest or the mean of what a window sees (`sliding.py`), or of all places."""
+"""Pools of float32 in the blocked layout: the largest or the mean of what a window sees (`sliding.py`), or of all places."""
 
 from __future__ import annotations
 

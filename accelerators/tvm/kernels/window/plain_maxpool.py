@@ -1,4 +1,4 @@
-"""The largest number in each window, where no other kernel is faster.
+"""MaxPool of plain tensors of floats: the largest number in each window, where no other kernel is faster.
 
 It begins at minus infinity, which is also what stands outside of the input, and one that is no number wins. The
 generic rule schedules it."""
