@@ -21,6 +21,7 @@ from partition.property import SubgraphProperty
 from partition.report import PartitionReport
 from partition.splicer import splice
 from partition.with_types import Typed, with_types
+from passes.registry import REPORT
 
 
 def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:
@@ -49,7 +50,7 @@ def finish(
     calls = tuple(chosen.built.node.name for chosen in planned.groups if chosen.built is not None)
     result.attrs.clear()
     result.attrs.update(graph_attrs)
-    result.attrs["partition_report"] = PartitionReport(plan_of(planned, properties, reasons), calls)
+    result.attrs[REPORT] = PartitionReport(plan_of(planned, properties, reasons), calls)
     planned.witness.check(planned.groups[0].hooks.name if planned.groups else "", "connect_subgraph_inputs")
     for subject in properties:
         watched = Witness(Typed(result, result))

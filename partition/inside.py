@@ -16,9 +16,7 @@ from graph.words import counted
 from partition.errors import PartitionError, not_a, raised
 from partition.plans import Plan, WrittenReasons
 from partition.report import PartitionReport
-
-REPORT = "partition_report"
-"""The graph attribute that says what was done and why."""
+from passes.registry import REPORT
 
 Which = Callable[[Node], bool]
 """Says of a node with bodies whether they are to be partitioned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph.errors import check_flag, did_you_mean
+from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
@@ -35,33 +35,27 @@ def partition_graph(
     *,
     subgraph_property: Properties | None = None,
     backend: str | None = None,
-    growth: str | None = None,
-    min_subgraph_size: int | None = None,
-    max_subgraphs: int | None = None,
-    dedup_inputs: bool | None = None,
-    infer_types: bool = True,
     inside: bool | Callable[[Node], bool] = False,
     **options: Any,
 ) -> Graph:
     """The graph with each subgraph replaced by one call.
 
     The groups are chosen by the property given (or several, in order), else by the backend's, else
-    `g.attrs["subgraph_property"]`, which is consumed, else the affinities of the nodes. `growth` and the limits
-    override the properties' own; other options go to their `pre_partition`. Unless `infer_types` is False, selectors
-    and hooks see the types of a graph that has none, as InferType finds them. `inside` partitions bodies instead, at
-    any depth: those of the calls that a partition made, and of If, Loop and Scan (or of the nodes that it says yes
-    to).
+    `g.attrs["subgraph_property"]`, which is consumed, else the affinities of the nodes. `options` are the fields of
+    `PartitionOptions` (`growth`, `min_subgraph_size` and the like), which override the properties' own; others go to
+    their `pre_partition`. `inside` partitions bodies instead, at any depth: those of the calls that a partition made,
+    and of If, Loop and Scan (or of the nodes that it says yes to).
     """
-    chosen = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
+    chosen = PartitionOptions.of(options)
     if not (isinstance(inside, bool) or callable(inside)):
         remedy = "Give True, or a function that says of a node whether its bodies are to be partitioned"
         raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
     with collector_paused():
         if not inside:
             properties = choose_properties(g, subgraph_property, backend)
-            return _partition(with_types(g, infer_types, properties), properties, chosen, names_in(g))
+            return _partition(with_types(g, chosen.infer_types, properties), properties, chosen, names_in(g))
         taken = names_in(g)
-        typed = TypedBodies(with_types(g, infer_types))
+        typed = TypedBodies(with_types(g, chosen.infer_types))
 
         def partition(body: Graph, filled: Graph) -> Graph:
             return _partition(typed.of(body, filled), _choose_inside(g, subgraph_property, backend), chosen, taken)
@@ -91,11 +85,6 @@ def plan(
     *,
     subgraph_property: Properties | None = None,
     backend: str | None = None,
-    growth: str | None = None,
-    min_subgraph_size: int | None = None,
-    max_subgraphs: int | None = None,
-    dedup_inputs: bool | None = None,
-    infer_types: bool = True,
     **options: Any,
 ) -> Plan:
     """What PartitionGraph would do with the same options, without rewriting the graph.
@@ -106,10 +95,10 @@ def plan(
         remedy = "Plan each body by itself: plan(g[name].subgraph, ...)"
         raise PartitionError("a plan is of one graph, not of the bodies in it", where="option inside", remedy=remedy)
     properties = choose_properties(g, subgraph_property, backend)
-    _check_options(properties, options)
+    chosen = PartitionOptions.of(options)
+    _check_options(properties, chosen.extra)
     with collector_paused():
-        chosen = _options(growth, min_subgraph_size, max_subgraphs, dedup_inputs, infer_types, options)
-        planner = Planner(with_types(g, infer_types, properties), chosen)
+        planner = Planner(with_types(g, chosen.infer_types, properties), chosen)
         with planner.witness:
             return plan_of(planner.run(properties, make_calls=False), properties)
 
@@ -150,16 +139,7 @@ def as_properties(given: Any, where: str) -> list[SubgraphProperty]:
     return listed
 
 
-def _options(
-    growth: str | None, least: int | None, most: int | None, dedup: bool | None, types: bool, extra: dict[str, Any]
-) -> PartitionOptions:
-    if dedup is not None:
-        check_flag(dedup, "option dedup_inputs", PartitionError)
-    check_flag(types, "option infer_types", PartitionError)
-    return PartitionOptions(growth=growth, min_subgraph_size=least, max_subgraphs=most, dedup_inputs=dedup, extra=extra)
-
-
-KNOWN = ("subgraph_property", "backend", "growth", "min_subgraph_size", "max_subgraphs", "dedup_inputs", "infer_types", "inside")
+KNOWN = ("subgraph_property", "backend", *PartitionOptions.names(), "inside")
 
 
 def _check_options(properties: Sequence[SubgraphProperty], options: Mapping[str, Any]) -> None:

@@ -39,8 +39,26 @@ class PartitionOptions:
     """At most so many subgraphs for each property."""
     dedup_inputs: bool | None = None
     """Does each outer value enter a subgraph once?"""
+    infer_types: bool = True
+    """Do selectors and hooks see types in a graph that has none, as InferType finds them?"""
     extra: Mapping[str, Any] = attrs.Factory(dict)
     """Options of the properties' own, for `pre_partition`."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> PartitionOptions:
+        """The options by name; those that are not listed here are the properties' own."""
+        known = {name: value for name, value in options.items() if name in cls.names()}
+        extra = {name: value for name, value in options.items() if name not in known}
+        chosen = cls(**known, extra=extra)
+        if chosen.dedup_inputs is not None:
+            check_flag(chosen.dedup_inputs, "option dedup_inputs", PartitionError)
+        check_flag(chosen.infer_types, "option infer_types", PartitionError)
+        return chosen
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the options that are listed here."""
+        return tuple(field.name for field in attrs.fields(cls) if field.name != "extra")
 
 
 @attrs.define(slots=True, eq=False)

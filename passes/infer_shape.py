@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from graph.graph import Graph
 from graph.types import Dim
 from passes.infer import infer
-from passes.registry import REQUESTS, register_pass
+from passes.registry import REPORT, REQUESTS, register_pass
 from passes.views import shape_view
 
 
-@register_pass("InferShape", provides=("shape",), keeps=("dtype", "partition_report", *REQUESTS))
+@register_pass("InferShape", provides=("shape",), keeps=("dtype", REPORT, *REQUESTS))
 def infer_shape(
     g: Graph,
     *,

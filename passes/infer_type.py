@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from graph.graph import Graph
 from passes.infer import infer
-from passes.registry import REQUESTS, register_pass
+from passes.registry import REPORT, REQUESTS, register_pass
 from passes.views import dtype_view
 
 
-@register_pass("InferType", provides=("dtype",), keeps=("shape", "partition_report", *REQUESTS))
+@register_pass("InferType", provides=("dtype",), keeps=("shape", REPORT, *REQUESTS))
 def infer_type(g: Graph, *, strict: bool = True) -> Graph:
     """Attach the dtypes of all values.
 

@@ -19,6 +19,9 @@ Registered = TypeVar("Registered", bound=PassFunction)
 REQUESTS = ("subgraph_property",)
 """What users leave in `g.attrs` for a later pass: wishes, not facts about the graph, so that the passes here keep them."""
 
+REPORT = "partition_report"
+"""The graph attribute that PartitionGraph leaves its report in."""
+
 
 @attrs.frozen(slots=True)
 class PassInfo:

@@ -29,6 +29,7 @@ from graph.rewrite import Rewriter, rewrite
 from graph.words import counted
 from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from passes import apply_pass
+from passes.registry import REPORT
 
 SHOWN = 8
 """The number of nodes that a note lists."""
@@ -103,7 +104,7 @@ class Builder:
         own = {label: _property_of(device) for label, device in self.devices.items()}
         before = {node.name for node in graph.nodes if is_made_call(node)}
         partitioned = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))
-        report: PartitionReport = partitioned.attrs["partition_report"]
+        report: PartitionReport = partitioned.attrs[REPORT]
         labels = list(self.devices)
         for i, label in enumerate(labels):
             given_back = self._given_back(partitioned, label, own[label])
@@ -115,7 +116,7 @@ class Builder:
                 partitioned = self._grouped(plain, DeviceGroups(own))
         if not all(map(is_made_call, filter(_is_op, partitioned.nodes))):
             partitioned = self._grouped(partitioned, AffinityProperty())
-        return partitioned.evolve(nodes=(), attrs={"partition_report": report}), report
+        return partitioned.evolve(nodes=(), attrs={REPORT: report}), report
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
@@ -127,7 +128,7 @@ class Builder:
 
         Ops that are forced onto the device stay.
         """
-        report: PartitionReport = graph.attrs["partition_report"]
+        report: PartitionReport = graph.attrs[REPORT]
         by_reason: dict[str, list[str]] = {}
         for outside in report.outside:
             node = graph[outside.node]

@@ -19,6 +19,7 @@ from partita.page.times import add_times
 from partita.page.transfers import OUTSIDE, transfers
 from partition import AffinityProperty, PartitionReport, Plan
 from passes import apply_pass
+from passes.registry import REPORT
 
 Subject = Graph | Plan | Placement | CompiledModel
 """The kinds of objects that a page can show."""
@@ -67,7 +68,7 @@ class _Collector:
     """Gathers the parts of one scene."""
 
     def __init__(self, graph: Graph, subtitle: str, profile: Profile | None) -> None:
-        report = graph.attrs.get("partition_report")
+        report = graph.attrs.get(REPORT)
         self.notes: list[str] = []
         self.graph = graph = self._typed(graph)
         self.subtitle = subtitle
