@@ -68,6 +68,20 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
     return np.where(positions == np.arange(count).reshape(steps), values[1], values[0])
 
 
+@numerics("ReverseSequence", why=differs("where a length is larger than the sequence, which it takes"))
+def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int = 1, time_axis: int = 0) -> np.ndarray:
+    """Reverse the first elements of each sequence of a batch, as many as its length says."""
+    steps = x.shape[time_axis]
+    wrong = lengths[(lengths < 0) | (lengths > steps)]
+    if wrong.size:
+        raise ValueError(f"a length of {wrong[0]} is outside of sequences of {steps}")
+    source = np.moveaxis(x, (batch_axis, time_axis), (0, 1))
+    y = source.copy()
+    for row, sequence, length in zip(y, source, lengths.tolist(), strict=True):
+        row[:length] = sequence[:length][::-1]
+    return np.ascontiguousarray(np.moveaxis(y, (0, 1), (batch_axis, time_axis)))
+
+
 @numerics("Unique", why=differs("in the order of the indices"))
 def unique(
     x: np.ndarray, *, axis: int | None = None, sorted: int = 1

@@ -15,7 +15,8 @@ import partita
 from graph import Graph, GraphError, Node, PartitaError, constant, op, variable
 from partition import ContainOpSelector, PatternProperty, SubgraphProperty
 from passes import apply_pass
-from tests.partition.making import SHAPE, chain, graphs
+from tests.graphs.drawn import graphs
+from tests.graphs.topologies import SHAPE, chain
 
 pickle = importlib.import_module("pickle")  # the project pickles nothing itself
 

@@ -10,8 +10,8 @@ from graph import Graph
 from graph.readers.nnvm import from_nnvm_json
 from graph.text import print_graph
 from graph.writers.nnvm import to_nnvm_json
+from tests.graphs.printed import graphs
 from tests.text.same import difference
-from tests.text.strategies import graphs
 
 CHECKS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

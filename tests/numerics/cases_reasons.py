@@ -81,6 +81,7 @@ WITNESSES = [
     Witness("Scan", 16, [X], {"body": _same, "num_scan_inputs": 1}),
     Witness("Scan", 8, [None, X], {"body": _same, "num_scan_inputs": 1}),
     Witness("SequenceMap", 17, [[MATRIX]], {"body": _same}),
+    Witness("ReverseSequence", 10, [X, i64(1, 9, 2)], {"batch_axis": 1, "time_axis": 0}),
     Witness("Reshape", 1, [X], {"shape": [4, 6]}),
     Witness("Flatten", 13, [X[:0]]),
     Witness("Concat", 1, [MATRIX, MATRIX]),

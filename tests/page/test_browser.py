@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from tests.page.graphs import HOSTILE, long, small
+from tests.graphs.pages import HOSTILE, long, small
 
 Opened = Callable[..., Any]
 

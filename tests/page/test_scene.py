@@ -17,7 +17,7 @@ import partita as pt
 from partita.page.collect import collect
 from partita.page.scene import Scene
 from partita.page.writing import page_text
-from tests.page.graphs import HOSTILE, long, small
+from tests.graphs.pages import HOSTILE, long, small
 
 PAGE = Path(__file__).resolve().parents[2] / "partita" / "page"
 

@@ -1,20 +1,17 @@
-"""Graphs for the tests of partitioning, and what every partition has to satisfy."""
+"""Properties and selectors for the tests of partitioning, and what every partition has to satisfy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
-from graph import Graph, Node, NodeEntry, constant, op, variable
+from graph import Graph, Node
 from graph.interpret import interpret
 from partition import PatternProperty, SubgraphProperty, SubgraphSelector
 from partition.selector import ContainOpSelector
 from passes import apply_pass
-
-SHAPE = (2, 3)
 
 
 class Property(SubgraphProperty):
@@ -34,73 +31,6 @@ class Property(SubgraphProperty):
 def ops(*names: str) -> SubgraphProperty:
     """A property that takes these ops."""
     return PatternProperty(ContainOpSelector(set(names)), "mine")
-
-
-def chain(*names: str) -> Graph:
-    """Unary ops in a row, named by their op and number."""
-    value: Node = variable("x", "float32", SHAPE)
-    for i, name in enumerate(names):
-        value = op(name, value, name=f"{name.lower()}{i}")
-    return Graph([value])
-
-
-def from_edges(edges: Mapping[str, Sequence[str]], device: Mapping[str, str] | None = None, outputs: Iterable[str] = ()) -> Graph:
-    """A graph by names: "a": [] reads x; one producer makes a Relu, two an Add, more a Sum."""
-    made: dict[str, Node] = {}
-    x = variable("x", "float32", SHAPE)
-    for name, producers in edges.items():
-        read = [made[p] for p in producers] or [x]
-        kind = {1: "Relu", 2: "Add"}.get(len(read), "Sum")
-        made[name] = op(kind, *read, name=name)
-        made[name].affinity = (device or {}).get(name)
-    used = {p for producers in edges.values() for p in producers}
-    return Graph([made[name] for name in outputs or [n for n in edges if n not in used]], [x])
-
-
-@st.composite
-def graphs(draw: st.DrawFn, most: int = 14, devices: Sequence[str | None] = ("A", "B", None)) -> Graph:
-    """Random graphs with affinities: nodes of several outputs, shared constants, an If that captures, outputs listed twice."""
-    x, y = variable("x", "float32", SHAPE), variable("y", "float32", SHAPE)
-    k = constant(np.full(SHAPE, 0.5, np.float32), "k")
-    values: list[NodeEntry] = [x[0], y[0]]
-    used: set[NodeEntry] = set()
-    made = []
-    for i in range(draw(st.integers(1, most))):
-        pick = [values[draw(st.integers(max(0, len(values) - 6), len(values) - 1))] for _ in range(2)]
-        kind = draw(st.sampled_from(["Relu", "Neg", "Add", "Mul", "Sub", "AddK", "NegK", "Split", "If"]))
-        node = _node(kind, f"n{i}", pick, k)
-        node.affinity = draw(st.sampled_from(list(devices)))
-        if made and draw(st.integers(0, 9)) == 0:
-            node = node.evolve(after=(draw(st.sampled_from(made)),))
-        made.append(node)
-        used.update(node.reads)
-        values += node.outputs if kind != "Split" else ()
-        if kind == "Split":
-            joined = op("Concat", node[0], node[1], name=f"j{i}", axis=1)
-            joined.affinity = draw(st.sampled_from(list(devices)))
-            made.append(joined)
-            values.append(joined[0])
-    outputs = [e for node in made if node.op != "Split" for e in node.outputs if e not in used]
-    outputs += draw(st.lists(st.sampled_from(values), max_size=2))
-    return Graph(outputs, [x, y], nodes=made)
-
-
-def _node(kind: str, name: str, read: list[NodeEntry], k: Node) -> Node:
-    if kind in ("Relu", "Neg"):
-        return op(kind, read[0], name=name)
-    if kind == "AddK":
-        return op("Add", read[0], k, name=name)
-    if kind == "NegK":
-        return op("Neg", k, name=name)
-    if kind == "Split":
-        return op("Split", read[0], constant(np.array([1, 2]), f"{name}_sizes"), name=name, axis=1, n_outputs=2)
-    if kind == "If":
-        a, b = variable("a", "float32", SHAPE), variable("b", "float32", SHAPE)
-        then = Graph([op("Add", a, b, name=f"{name}_then")], [a, b])
-        other = Graph([op("Sub", a, b, name=f"{name}_else")], [a, b])
-        flag = constant(np.array(len(name) % 2 == 0), f"{name}_flag")
-        return op("If", flag, name=name, captures=read, then_branch=then, else_branch=other)
-    return op(kind, *read, name=name)
 
 
 def groups_of(g: Graph) -> list[set[str]]:

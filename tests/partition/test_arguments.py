@@ -10,8 +10,7 @@ import pytest
 from graph import Graph, GraphError, Node, call, constant, op, variable
 from partition import Pattern, PatternProperty, Plan, SubgraphProperty, SubgraphSelector, plan
 from passes import apply_pass
-
-from .making import SHAPE, chain
+from tests.graphs.topologies import SHAPE, chain
 
 
 class Counting(SubgraphSelector):

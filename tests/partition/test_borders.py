@@ -7,8 +7,9 @@ import numpy as np
 from graph import Graph, constant, op, variable
 from partition import AffinityProperty, ContainOpSelector, PatternProperty, SubgraphProperty
 from passes import apply_pass
+from tests.graphs.topologies import SHAPE, from_edges
 
-from .making import SHAPE, Property, check_partition_of, check_same, from_edges, groups_of, ops
+from .making import Property, check_partition_of, check_same, groups_of, ops
 
 
 def partitioned(g: Graph, *names: str, **options: object) -> Graph:

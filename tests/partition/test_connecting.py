@@ -12,8 +12,7 @@ from graph import Graph, GraphError, Node, call, constant, op, variable
 from graph.verify import verify
 from partition import ContainOpSelector, PatternProperty
 from passes import apply_pass
-
-from .making import SHAPE, chain
+from tests.graphs.topologies import SHAPE, chain
 
 Create = Callable[[Graph, int], "Node | None"]
 

@@ -17,9 +17,10 @@ from graph import Graph, constant, op, variable
 from partition import ContainOpSelector, PatternProperty, Plan, plan
 from passes import apply_pass
 from tests.accelerators.hetero.small_devices import device
+from tests.graphs.drawn import graphs
 
 from .constant_cases import CASES, SHAPE, graph_of, groups_in, parse
-from .making import check_partition_of, connected, contracted_is_acyclic, graphs, groups_of
+from .making import check_partition_of, connected, contracted_is_acyclic, groups_of
 
 GROWTHS = ("largest", "walk", "seed", "waves")
 

@@ -7,16 +7,9 @@ import numpy as np
 from graph import Graph, Node, constant, op, variable
 from partition import ContainOpSelector, SubgraphSelector
 from passes import apply_pass
+from tests.graphs.topologies import SHAPE, chain, diamond
 
-from .making import SHAPE, Property, Recorder, chain, groups_of
-
-
-def diamond() -> Graph:
-    """e feeds c and s, which a adds."""
-    x = variable("x", "float32", SHAPE)
-    e = op("Exp", x, name="e")
-    c, s = op("Cos", e, name="c"), op("Sin", e, name="s")
-    return Graph([op("Add", c, s, name="a")])
+from .making import Property, Recorder, groups_of
 
 
 def calls(g: Graph, *wanted: str) -> list[str]:

@@ -7,8 +7,9 @@ import pytest
 from graph import Graph, Node, op, variable
 from partition import ContainOpSelector, Pattern, PatternProperty, SubgraphSelector
 from passes import apply_pass
+from tests.graphs.topologies import SHAPE
 
-from .making import SHAPE, Property, Recorder, check_partition_of, groups_of
+from .making import Property, Recorder, check_partition_of, groups_of
 
 
 def side_by_side() -> Graph:

@@ -15,8 +15,10 @@ from graph.nested import graphs_in
 from graph.verify import verify
 from partition import ContainOpSelector, PatternProperty
 from passes import apply_pass
+from tests.graphs.drawn import graphs
+from tests.graphs.topologies import SHAPE
 
-from .making import SHAPE, check_same, graphs, ops
+from .making import check_same, ops
 
 
 def inside(g: Graph, *names: str, **options: Any) -> Graph:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from graph import Graph, Node, call, op, variable
 from partition import ContainOpSelector, PatternProperty, SubgraphProperty
 from passes import apply_pass
-
-from .making import SHAPE
+from tests.graphs.topologies import SHAPE
 
 OPS = ("Relu", "Neg", "Exp", "Abs")
 

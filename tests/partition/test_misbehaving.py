@@ -10,8 +10,9 @@ import pytest
 from graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
 from partition import ContainOpSelector, SubgraphProperty, SubgraphSelector
 from passes import apply_pass
+from tests.graphs.topologies import SHAPE, chain
 
-from .making import SHAPE, Property, chain
+from .making import Property
 
 
 class Yes(SubgraphSelector):

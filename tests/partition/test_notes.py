@@ -11,8 +11,9 @@ from graph import Graph, Node, call, variable
 from partition import ContainOpSelector, PartitionReport, Pattern, PatternProperty, SubgraphSelector
 from passes import apply_pass
 from tests.accelerators.hetero.small_devices import device
+from tests.graphs.topologies import SHAPE, chain, from_edges
 
-from .making import SHAPE, Property, chain, from_edges
+from .making import Property
 
 
 def report_of(g: Graph, subject: Any, **options: Any) -> PartitionReport:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from graph import Graph, Node, PartitaError, constant, op, variable
 from partition import ANY, CONST, ContainOpSelector, Pattern, PatternProperty
 from passes import apply_pass
+from tests.graphs.drawn import graphs
+from tests.graphs.topologies import SHAPE
 
-from .making import SHAPE, check_partition_of, graphs, groups_of
+from .making import check_partition_of, groups_of
 
 
 def matches(g: Graph, pattern: Pattern) -> list[set[str]]:

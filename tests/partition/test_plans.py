@@ -18,8 +18,9 @@ from partition import (
 )
 from partition.checker import check_connected, check_partition
 from passes import apply_pass
+from tests.graphs.topologies import SHAPE, chain, from_edges
 
-from .making import SHAPE, Property, chain, check_partition_of, from_edges, groups_of, ops
+from .making import Property, check_partition_of, groups_of, ops
 
 EDGES = {"1": [], "2": ["1"], "3": ["2"], "4": ["2"], "5": ["3", "4"], "6": ["5"], "7": ["6"]}
 DEVICE = {name: "B" if name == "4" else "A" for name in EDGES}

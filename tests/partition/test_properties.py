@@ -22,8 +22,9 @@ from partition import (
     unregister_property,
 )
 from passes import apply_pass
+from tests.graphs.topologies import SHAPE, chain, from_edges
 
-from .making import SHAPE, Property, chain, check_partition_of, check_same, from_edges, groups_of, ops
+from .making import Property, check_partition_of, check_same, groups_of, ops
 
 
 def two_runs() -> Graph:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from graph import Graph, Node
 from partition import Plan, SubgraphSelector, plan
 from passes import apply_pass
+from tests.graphs.drawn import graphs
+from tests.graphs.topologies import from_edges
 
-from .making import Property, check_partition_of, contracted_is_acyclic, from_edges, graphs, groups_of
+from .making import Property, check_partition_of, contracted_is_acyclic, groups_of
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from graph import Graph, Node, PartitaError, op, variable
 from partition import ContainOpSelector, SubgraphSelector
 from passes import apply_pass
+from tests.graphs.drawn import graphs
+from tests.graphs.topologies import SHAPE, chain
 
-from .making import SHAPE, Property, Recorder, chain, graphs, groups_of
+from .making import Property, Recorder, groups_of
 
 
 def taken(g: Graph, selector: SubgraphSelector, **options: object) -> list[set[str]]:

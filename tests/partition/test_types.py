@@ -20,8 +20,10 @@ from partition import (
     watch,
 )
 from passes import apply_pass, infer
+from tests.graphs.drawn import graphs
+from tests.graphs.topologies import SHAPE, chain
 
-from .making import SHAPE, Property, chain, check_partition_of, graphs, groups_of
+from .making import Property, check_partition_of, groups_of
 
 FLOAT = TensorType("float32", SHAPE)
 

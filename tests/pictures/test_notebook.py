@@ -14,7 +14,7 @@ import partita as pt
 from accelerators.running.profile import Profile, Row, Span
 from accelerators.showing.timeline import timeline_svg
 from graph.pictures.html import table
-from tests.page.graphs import long, small
+from tests.graphs.pages import long, small
 
 LARGEST = 700_000
 """A notebook keeps what it shows."""

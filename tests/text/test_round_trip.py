@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 
 from graph import Graph
 from graph.text import parse, print_graph
+from tests.graphs.printed import graphs
 from tests.text.same import difference
-from tests.text.strategies import graphs
 
 CHECKS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -13,13 +14,12 @@ from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.keys import BadValue, Key
 from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import device
+from tests.graphs.topologies import one_op
 
 X = np.array([-1, 2], np.float32)
 SHIPPED = ["cpu", "cuda", "onnxruntime", "openvino", "reference"]
 
-
-def relu() -> pt.Graph:
-    return pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)), name="relu")])
+relu = functools.partial(one_op, "Relu", ("float32", (2,)), name="relu")
 
 
 def usable(name: str) -> Accelerator:
@@ -221,8 +221,6 @@ def test_an_accelerator_s_property_says_which_options_it_takes() -> None:
 
 def _usable_names() -> list[str]:
     return [info.name for info in pt.devices() if info.usable and info.name in SHIPPED]
-
-
 
 
 def test_a_precision_is_held_against_the_device_that_is_asked_for() -> None:

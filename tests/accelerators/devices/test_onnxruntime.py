@@ -8,7 +8,9 @@ import pytest
 
 import partita as pt
 from accelerators.interface.registry import accelerator
-from tests.accelerators.devices.making import answer, compiled, conv_relu, one, run
+from tests.accelerators.devices.making import answer, compiled, run
+from tests.graphs.networks import conv_relu
+from tests.graphs.topologies import one_op
 
 pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")
 
@@ -21,8 +23,8 @@ def test_it_agrees_with_the_reference() -> None:
 
 
 def test_it_says_why_not() -> None:
-    assert answer("onnxruntime", one("Relu", ("float32", (2,)))) is True
-    assert "Could not find an implementation for Relu" in str(answer("onnxruntime", one("Relu", ("bfloat16", (2,)))))
+    assert answer("onnxruntime", one_op("Relu", ("float32", (2,)))) is True
+    assert "Could not find an implementation for Relu" in str(answer("onnxruntime", one_op("Relu", ("bfloat16", (2,)))))
     own = pt.op("Own", pt.variable("x", "float32", None), domain="mine", name="own")
     unknown = pt.Graph([pt.op("Relu", own, name="n")], opsets={"": 21, "mine": 1})
     assert answer("onnxruntime", unknown) == "the type of its input 'own' is not known (run the pass InferShape)"
@@ -41,8 +43,8 @@ def test_an_opset_that_it_does_not_know() -> None:
 
 
 def test_what_it_computes_wrongly_is_refused() -> None:
-    assert answer("onnxruntime", one("Mod", ("float32", (2,)), ("float32", (2,)), fmod=1)) is True
-    empty = one("ReduceMax", ("bool", (0, 2)))
+    assert answer("onnxruntime", one_op("Mod", ("float32", (2,)), ("float32", (2,)), fmod=1)) is True
+    empty = one_op("ReduceMax", ("bool", (0, 2)))
     assert answer("onnxruntime", empty) == "onnxruntime does not run ReduceMax over an empty tensor of bool"
 
 
@@ -146,21 +148,21 @@ def test_large_weights_are_shared_not_copied() -> None:
 
 def test_out_takes_a_large_output() -> None:
     target = np.empty((1024, 512), np.float32)
-    made = compiled("onnxruntime", one("Relu", ("float32", (1024, 512)))).run([np.ones((1024, 512), np.float32)], [target])
+    made = compiled("onnxruntime", one_op("Relu", ("float32", (1024, 512)))).run([np.ones((1024, 512), np.float32)], [target])
     assert made[0] is target
     assert target.min() == 1
 
 
 def test_odd_layouts() -> None:
     square = np.arange(12, dtype=np.float32).reshape(3, 4)
-    model = compiled("onnxruntime", one("Relu", ("float32", (4, 3))))
+    model = compiled("onnxruntime", one_op("Relu", ("float32", (4, 3))))
     frozen = square.T
     frozen.setflags(write=False)
     assert model.run([frozen])[0].tolist() == square.T.tolist()
 
 
 def test_outputs_outlive_the_next_run() -> None:
-    model = compiled("onnxruntime", one("Relu", ("float32", (2,))))
+    model = compiled("onnxruntime", one_op("Relu", ("float32", (2,))))
     first = model.run([np.array([1, 2], np.float32)])[0]
     model.run([np.array([8, 9], np.float32)])
     assert first.tolist() == [1, 2]
@@ -200,7 +202,7 @@ def test_export_and_import() -> None:
     with pytest.raises(pt.AcceleratorError, match=r"cannot be read: it is no ONNX model\s+Compile the model again"):
         device.import_(b"?", g, device.full_config({}))
     with pytest.raises(pt.AcceleratorError, match="its inputs and outputs are not those of the subgraph"):
-        device.import_(data, one("Add", ("float32", (2,)), ("float32", (2,))), device.full_config({}))
+        device.import_(data, one_op("Add", ("float32", (2,)), ("float32", (2,))), device.full_config({}))
 
 
 def test_an_imported_model_opens_no_file() -> None:
@@ -225,9 +227,9 @@ def test_extensions() -> None:
 
 
 def test_a_transposed_convolution_that_is_larger_than_its_windows() -> None:
-    wide = one("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[14, 13], strides=[2, 2])
+    wide = one_op("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[14, 13], strides=[2, 2])
     assert "larger than its windows reach" in str(answer("onnxruntime", wide))
-    fits = one("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[10, 11], strides=[2, 2])
+    fits = one_op("ConvTranspose", ("float32", (2, 3, 5, 5)), ("float32", (3, 4, 3, 3)), output_shape=[10, 11], strides=[2, 2])
     assert answer("onnxruntime", fits) is True
 
 

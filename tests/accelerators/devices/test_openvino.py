@@ -13,7 +13,9 @@ import pytest
 
 import partita as pt
 from accelerators.interface.registry import accelerator
-from tests.accelerators.devices.making import answer, compiled, conv_relu, one, run
+from tests.accelerators.devices.making import answer, compiled, run
+from tests.graphs.networks import conv_relu
+from tests.graphs.topologies import one_op
 
 pytest.importorskip("openvino", reason="the extra [openvino] is not installed")
 
@@ -54,12 +56,12 @@ def test_wide_integers_are_refused_where_they_may_be_large() -> None:
 
 
 def test_what_it_computes_wrongly_is_refused() -> None:
-    assert answer("openvino", one("Add", ("uint8", (2,)), ("uint8", (2,)))) == (
+    assert answer("openvino", one_op("Add", ("uint8", (2,)), ("uint8", (2,)))) == (
         "openvino's Add of uint8 rounds or saturates where ONNX counts on from the other end"
     )
-    assert answer("openvino", one("Relu", ("float64", (2,)))) == "openvino computes float64 in 32 bits"
-    assert "gets no values of the type string" in str(answer("openvino", one("Identity", ("string", (2,)))))
-    assert answer("openvino", one("ReduceMax", ("float32", (0, 2)))) == "openvino's ReduceMax over nothing is a finite number"
+    assert answer("openvino", one_op("Relu", ("float64", (2,)))) == "openvino computes float64 in 32 bits"
+    assert "gets no values of the type string" in str(answer("openvino", one_op("Identity", ("string", (2,)))))
+    assert answer("openvino", one_op("ReduceMax", ("float32", (0, 2)))) == "openvino's ReduceMax over nothing is a finite number"
     heads = [pt.variable(name, "float32", (1, 2, 4, 8)) for name in "qkv"]
     attention = pt.Graph([pt.op("Attention", *heads, name="n", opset=23)], opsets={"": 23})
     assert "knows ONNX up to opset 21; Attention at opset 23 is newer" in str(answer("openvino", attention))
@@ -95,14 +97,14 @@ def test_ties_and_samples_and_gates() -> None:
     top = pt.op("TopK", x, pt.constant(np.array([3])), name="n", n_outputs=2)
     assert "gives any position of equal numbers" in str(answer("openvino", pt.Graph(top.outputs)))
     boxes = [("float32", (2, 3, 8, 8)), ("float32", (2, 4)), ("int64", (2,))]
-    assert "no sampling_ratio" in str(answer("openvino", one("RoiAlign", *boxes, output_height=2, output_width=2)))
-    assert answer("openvino", one("RoiAlign", *boxes, output_height=2, output_width=2, sampling_ratio=0)) is True
+    assert "no sampling_ratio" in str(answer("openvino", one_op("RoiAlign", *boxes, output_height=2, output_width=2)))
+    assert answer("openvino", one_op("RoiAlign", *boxes, output_height=2, output_width=2, sampling_ratio=0)) is True
     gates = [("float32", (4, 2, 3)), ("float32", (1, 20, 3)), ("float32", (1, 20, 5))]
-    assert "ignores input_forget" in str(answer("openvino", one("LSTM", *gates, hidden_size=5, input_forget=1)))
+    assert "ignores input_forget" in str(answer("openvino", one_op("LSTM", *gates, hidden_size=5, input_forget=1)))
 
 
 def test_large_outputs_come_without_a_copy_and_belong_to_the_caller() -> None:
-    model = compiled("openvino", one("Relu", ("float32", (256, 256))))
+    model = compiled("openvino", one_op("Relu", ("float32", (256, 256))))
     first = model.run([np.full((256, 256), 1, np.float32)])[0]
     second = model.run([np.full((256, 256), 2, np.float32)])[0]
     assert first.max() == 1
@@ -121,7 +123,7 @@ def test_both_of_numpys_wide_integers(kind: type, size: tuple[int, int]) -> None
 
 
 def test_inputs_changed_in_place_are_read_again() -> None:
-    model, x = compiled("openvino", one("Relu", ("float32", (2,)))), np.array([1, 2], np.float32)
+    model, x = compiled("openvino", one_op("Relu", ("float32", (2,)))), np.array([1, 2], np.float32)
     model.run([x])
     x[:] = 5
     assert model.run([x])[0].tolist() == [5, 5]
@@ -135,7 +137,7 @@ def test_unused_inputs_and_outputs_that_are_inputs() -> None:
 
 
 def test_many_threads() -> None:
-    model = compiled("openvino", one("Relu", ("float32", (64,))))
+    model = compiled("openvino", one_op("Relu", ("float32", (64,))))
 
     def call(i: int) -> bool:
         return bool((model.run([np.full(64, i, np.float32)])[0] == i).all())

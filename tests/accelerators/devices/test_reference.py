@@ -10,11 +10,12 @@ import pytest
 import partita as pt
 from accelerators.errors import RunError
 from accelerators.interface.registry import accelerator
-from tests.accelerators.devices.making import answer, compiled, one, run
+from tests.accelerators.devices.making import answer, compiled, run
+from tests.graphs.topologies import one_op
 
 
 def test_it_says_what_it_lacks() -> None:
-    assert answer("reference", one("Relu", ("float32", (2,)))) is True
+    assert answer("reference", one_op("Relu", ("float32", (2,)))) is True
     x = pt.variable("x", "float32", (1, 2))
     zipped = pt.op("ZipMap", x, name="n", domain="ai.onnx.ml", classlabels_int64s=[1, 2], opset=3)
     g = pt.Graph([zipped], opsets={"": 21, "ai.onnx.ml": 3})
@@ -61,13 +62,13 @@ def test_outputs_share_no_memory_with_anything() -> None:
 
 def test_out_is_written_to() -> None:
     target = np.empty((2,), np.float32)
-    made = compiled("reference", one("Relu", ("float32", (2,)))).run([np.array([-1, 3], np.float32)], [target])
+    made = compiled("reference", one_op("Relu", ("float32", (2,)))).run([np.array([-1, 3], np.float32)], [target])
     assert made[0] is target
     assert target.tolist() == [0, 3]
 
 
 def test_profile_rows() -> None:
-    model = compiled("reference", one("Relu", ("float32", (2,))), PERF_COUNT=True)
+    model = compiled("reference", one_op("Relu", ("float32", (2,))), PERF_COUNT=True)
     assert model.profile_rows() == ()
     model.run([np.zeros(2, np.float32)])
     (row,) = model.profile_rows()
@@ -76,7 +77,7 @@ def test_profile_rows() -> None:
 
 
 def test_export_and_import() -> None:
-    device, g = accelerator("reference"), one("Relu", ("float32", (2,)))
+    device, g = accelerator("reference"), one_op("Relu", ("float32", (2,)))
     data = compiled("reference", g).export()
     assert device.import_(data, g, device.full_config({})).run([np.array([-1, 1], np.float32)])[0].tolist() == [0, 1]
     with pytest.raises(pt.AcceleratorError, match=r"not exported by the device 'reference'\s+Compile the model again"):

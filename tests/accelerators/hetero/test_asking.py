@@ -8,6 +8,7 @@ import pytest
 import partita as pt
 from graph.rewrite import rewrite
 from tests.accelerators.hetero.small_devices import device
+from tests.graphs.topologies import with_tanh
 
 X = np.array([-1.5, -0.5, 0.5, 2.0], np.float32)
 
@@ -124,17 +125,11 @@ def inlining(self, graph):
     return pt.apply_pass(graph, "InlineSubgraphs")
 
 
-def chain():
-    """Four ops, of which a device with Relu and Exp lacks one."""
-    y = pt.op("Exp", pt.op("Relu", variable(), name="a"), name="b")
-    return pt.Graph([pt.op("Relu", pt.op("Tanh", y, name="c"), name="d")], name="chain")
-
-
 def test_a_call_that_a_transform_inlines_is_asked_by_its_body():
     with device("alpha", "Relu Exp", transform=inlining):
         alpha = pt.accelerator("alpha")
-        assert alpha.query(in_call(chain())) == {"mine_0": "its body holds 'c': alpha has no Tanh"}
-        nested = in_call(in_call(chain(), "inner", min_subgraph_size=2), "outer", inside=False)
+        assert alpha.query(in_call(with_tanh())) == {"mine_0": "its body holds 'c': alpha has no Tanh"}
+        nested = in_call(in_call(with_tanh(), "inner", min_subgraph_size=2), "outer", inside=False)
         assert set(alpha.query(nested).values()) == {"its body holds 'c': alpha has no Tanh"}
 
 
@@ -201,7 +196,7 @@ def test_tvm_is_asked_about_what_is_inside_calls(ratio):
 
 
 def test_a_call_taken_in_part_is_inlined_and_not_given_to_the_last_resort():
-    called = in_call(chain())
+    called = in_call(with_tanh())
     with device("alpha", "Relu Exp"):
         m = pt.compile(called, "HETERO:alpha,reference")
         assert [(unit.device.label, unit.ops) for unit in m.units] == [
@@ -217,7 +212,7 @@ def test_a_call_taken_in_part_is_inlined_and_not_given_to_the_last_resort():
 
 
 def test_a_property_may_insist_on_one_piece(tmp_path):
-    called = in_call(chain(), inline=False)
+    called = in_call(with_tanh(), inline=False)
     assert called["mine_0"].metadata == {"partita.inline": "no"}
     pt.save(called, tmp_path / "called.onnx")
     for g in (called, pt.load(tmp_path / "called.onnx"), pt.parse(str(called))):
@@ -236,7 +231,7 @@ def test_a_property_may_insist_on_one_piece(tmp_path):
 
 
 def test_an_affinity_insists_too_and_the_report_says_so():
-    called = in_call(chain())
+    called = in_call(with_tanh())
     called["mine_0"].affinity = "reference"
     with device("alpha", "Relu Exp"):
         m = pt.compile(called, "HETERO:alpha,reference")
@@ -246,13 +241,13 @@ def test_an_affinity_insists_too_and_the_report_says_so():
 
 def test_what_is_forbidden_a_call_is_forbidden_its_ops():
     with device("alpha"), device("beta", "Relu Exp"):
-        placement = pt.query(in_call(chain()), "HETERO:alpha,beta,reference", forbid={"mine_0": "alpha"})
+        placement = pt.query(in_call(with_tanh()), "HETERO:alpha,beta,reference", forbid={"mine_0": "alpha"})
         assert dict(placement) == {"a": "beta", "b": "beta", "c": "reference", "d": "beta"}
         assert placement.refusals("c") == {"alpha": "forbid 'mine_0'", "beta": "beta has no Tanh"}
 
 
 def test_rules_about_ops_inside_a_call_hold():
-    called = in_call(chain())
+    called = in_call(with_tanh())
     with device("alpha"), device("beta"):
         assert dict(pt.query(called, "HETERO:alpha,beta")) == {"mine_0": "alpha"}
         placement = pt.query(called, "HETERO:alpha,beta", forbid={"Tanh": "alpha"})
@@ -290,8 +285,8 @@ def own(**members):
 def gives_back(**members):
     """The chain on a device whose property is this, all else on the reference -> the model."""
     with device("alpha", "Relu Exp", subgraph_property=own(**members)):
-        m = pt.compile(chain(), "HETERO:alpha,reference")
-        np.testing.assert_allclose(m(X)[0], pt.compile(chain(), "reference")(X)[0], rtol=1e-6)
+        m = pt.compile(with_tanh(), "HETERO:alpha,reference")
+        np.testing.assert_allclose(m(X)[0], pt.compile(with_tanh(), "reference")(X)[0], rtol=1e-6)
         return m
 
 
@@ -337,8 +332,8 @@ def test_a_property_of_a_device_makes_nodes_for_that_device(affinity, hook):
 def test_what_a_property_gives_back_and_no_other_device_runs_is_an_error():
     with device("alpha", subgraph_property=own(min_subgraph_size=9)):
         with pytest.raises(pt.NotSupported, match="gave it back: it was in a subgraph of 4 ops, fewer than min_subgraph_size=9"):
-            pt.compile(chain(), "alpha")
-        forced = pt.compile(chain(), "HETERO:alpha,reference", pin={"[abcd]": "alpha"})
+            pt.compile(with_tanh(), "alpha")
+        forced = pt.compile(with_tanh(), "HETERO:alpha,reference", pin={"[abcd]": "alpha"})
         assert set(places(forced).values()) == {"alpha"}
         assert forced.report.notes[0].startswith("stays on alpha, where it was forced: 4 ops (a, b, c, d): its property 'own'")
 
@@ -373,15 +368,16 @@ def by_level(self, node, graph, config):
 
 def test_a_device_is_asked_about_a_configuration():
     with device("alpha", supports=by_level):
-        assert pt.query(chain(), "HETERO:alpha,reference")["b"] == "reference"
-        placement = pt.query(chain(), "HETERO:alpha,reference", config={"alpha": {"LEVEL": 2}})
+        assert pt.query(with_tanh(), "HETERO:alpha,reference")["b"] == "reference"
+        placement = pt.query(with_tanh(), "HETERO:alpha,reference", config={"alpha": {"LEVEL": 2}})
         assert set(placement.values()) == {"alpha"}
-        assert {u.device.label for u in pt.compile(chain(), "HETERO:alpha,reference", {"alpha": {"LEVEL": 2}}).units} == {"alpha"}
+        model = pt.compile(with_tanh(), "HETERO:alpha,reference", {"alpha": {"LEVEL": 2}})
+        assert {unit.device.label for unit in model.units} == {"alpha"}
         with pytest.raises(pt.UnknownKey, match="has no configuration key 'LEVL'"):
-            pt.query(chain(), "alpha", config={"LEVL": 2})
+            pt.query(with_tanh(), "alpha", config={"LEVL": 2})
     with device("alpha", supports=lambda self, node, graph: self.get_config("LEVEL") > 1 or "LEVEL is 1"):
-        assert set(pt.query(chain(), "alpha", config={"LEVEL": 2}).values()) == {"alpha"}
-        assert set(pt.query(chain(), "HETERO:alpha,reference").values()) == {"reference"}
+        assert set(pt.query(with_tanh(), "alpha", config={"LEVEL": 2}).values()) == {"alpha"}
+        assert set(pt.query(with_tanh(), "HETERO:alpha,reference").values()) == {"reference"}
 
 
 def test_transform_sees_the_configuration():

@@ -12,7 +12,7 @@ import partita as pt
 from accelerators.building.subgraphs import Builder
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
@@ -27,9 +27,9 @@ def right(m: pt.CompiledModel, g: pt.Graph, *inputs) -> None:
 
 
 def test_one_device_is_one_subgraph(beta):
-    m = pt.compile(chain(), "beta")
+    m = pt.compile(alternating(), "beta")
     assert [unit.name for unit in m.units] == ["beta_0"]
-    right(m, chain(), X)
+    right(m, alternating(), X)
 
 
 def test_unconnected_parts_of_one_device_are_one_subgraph(beta):
@@ -41,14 +41,14 @@ def test_unconnected_parts_of_one_device_are_one_subgraph(beta):
 
 
 def test_two_devices(alpha, beta):
-    m = pt.compile(chain(), "HETERO:alpha,beta")
+    m = pt.compile(alternating(), "HETERO:alpha,beta")
     assert [(unit.device.label, unit.ops) for unit in m.units] == [
         ("alpha", ("a",)),
         ("beta", ("b",)),
         ("alpha", ("c",)),
         ("beta", ("d",)),
     ]
-    right(m, chain(), X)
+    right(m, alternating(), X)
     assert m.report.automatic and m.report.why("b").endswith("not on alpha: alpha has no Softmax")
     assert m.graph.attrs["partition_report"] is m.report.partition
 
@@ -97,7 +97,7 @@ def test_dead_nodes_are_neither_placed_nor_run(alpha):
 
 
 def placed(**affinities: str) -> pt.Graph:
-    g = chain()
+    g = alternating()
     for name, label in affinities.items():
         g[name].affinity = label
     return g
@@ -142,7 +142,8 @@ def test_pin_and_affinities_contradict(alpha, beta):
 
 
 def with_call(affinity: str | None) -> pt.Graph:
-    g = pt.apply_pass(chain(), "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Relu", "Softmax"), name="mine"))
+    mine = pt.PatternProperty(pt.Pattern("Relu", "Softmax"), name="mine")
+    g = pt.apply_pass(alternating(), "PartitionGraph", subgraph_property=mine)
     g["mine_0"].affinity = affinity
     return g
 
@@ -154,7 +155,7 @@ def test_a_call_with_an_affinity_is_a_fixed_unit(alpha, beta):
         ("alpha_0", "alpha", ("c",)),
         ("beta_1", "beta", ("d",)),
     ]
-    right(m, chain(), X)
+    right(m, alternating(), X)
     with pytest.raises(pt.NotSupported, match=r"node 'mine_0' \(Call\): its affinity puts it on 'alpha', which does not run it"):
         pt.compile(with_call("alpha"), "HETERO:alpha,beta")
 
@@ -162,13 +163,13 @@ def test_a_call_with_an_affinity_is_a_fixed_unit(alpha, beta):
 def test_a_call_without_is_placed_whole_or_inlined(alpha, beta):
     m = pt.compile(with_call(None), "HETERO:alpha,beta")
     assert next((u.name, u.device.label) for u in m.units) == ("mine_0", "beta")
-    right(m, chain(), X)
+    right(m, alternating(), X)
     with device("soft", "Softmax"):
         m = pt.compile(with_call(None), "HETERO:alpha,soft")
         assert [u.ops for u in m.units] == [("a",), ("b",), ("c",), ("d",)]
         reasons = "alpha: its body holds 'b': alpha has no Softmax; soft: its body holds 'a': soft has no Relu"
         assert m.report.notes == (f"inlined: no device takes the call 'mine_0' whole: {reasons}",)
-        right(m, chain(), X)
+        right(m, alternating(), X)
 
 
 def test_the_devices_own_property_makes_the_calls(beta):
@@ -194,8 +195,8 @@ def test_the_devices_own_property_makes_the_calls(beta):
 
 def test_what_a_device_cannot_compile_goes_to_the_next(beta):
     with device("gamma", breaks="Exp"):
-        m = pt.compile(chain(), "HETERO:gamma,beta")
-        right(m, chain(), X)
+        m = pt.compile(alternating(), "HETERO:gamma,beta")
+        right(m, alternating(), X)
         assert {u.device.label for u in m.units} == {"beta"}
         (move,) = m.report.moves
         assert (move.subgraph, move.device, set(move.to.values())) == ("gamma_0", "gamma", {"beta"})
@@ -205,20 +206,20 @@ def test_what_a_device_cannot_compile_goes_to_the_next(beta):
 
 def test_only_the_failing_subgraph_moves(alpha, beta):
     with device("gamma", "Softmax Relu", breaks="Relu") as gamma:
-        m = pt.compile(chain(), "HETERO:gamma,alpha,beta")
+        m = pt.compile(alternating(), "HETERO:gamma,alpha,beta")
         assert [(u.device.label, u.ops) for u in m.units] == [
             ("alpha", ("a",)),
             ("beta", ("b",)),
             ("alpha", ("c",)),
             ("gamma", ("d",)),
         ]
-        right(m, chain(), X)
+        right(m, alternating(), X)
         assert len(gamma.compiled) == 2, "what was compiled is not compiled again"
 
 
 def test_strict_makes_it_an_error(beta):
     with device("gamma", breaks="Exp"), pytest.raises(pt.CompileError) as caught:
-        pt.compile(chain(), "HETERO:gamma,beta", strict=True)
+        pt.compile(alternating(), "HETERO:gamma,beta", strict=True)
     message = str(caught.value)
     assert message.startswith("subgraph 'gamma_0' on 'gamma': ValueError: cannot compile Exp\n    (not placed elsewhere: strict")
     assert "Keep the ops off it with forbid={...: 'gamma'}, or name a device behind it" in message
@@ -226,21 +227,21 @@ def test_strict_makes_it_an_error(beta):
 
 def test_nowhere_to_go():
     with device("gamma", breaks="Exp"), pytest.raises(pt.CompileError) as caught:
-        pt.compile(chain(), "gamma")
+        pt.compile(alternating(), "gamma")
     assert "cannot compile Exp\n    (not placed elsewhere: no other device takes it" in str(caught.value)
 
 
 def test_what_is_forced_does_not_move(beta):
     with device("gamma", breaks="Exp"):
         with pytest.raises(pt.CompileError, match="its place was forced"):
-            pt.compile(chain(), "HETERO:beta,gamma", pin={"c": "gamma"})
+            pt.compile(alternating(), "HETERO:beta,gamma", pin={"c": "gamma"})
         m = pt.compile(placed(a="gamma", b="gamma", c="gamma", d="gamma"), "HETERO:gamma,beta")
         assert {u.device.label for u in m.units} == {"beta"}, "placed by hand, but not forced"
 
 
 def test_compile_must_return_a_compiled_subgraph(beta):
     with device("gamma", compile=lambda self, graph, config: 7):
-        m = pt.compile(chain(), "HETERO:gamma,beta")
+        m = pt.compile(alternating(), "HETERO:gamma,beta")
         assert "its compile returned int, not a CompiledSubgraph" in m.report.moves[0].reason
 
 
@@ -248,14 +249,14 @@ def test_compile_must_return_a_compiled_subgraph(beta):
 
 
 def test_configuration_is_flat_for_one_device_and_by_device_for_several(alpha, beta):
-    pt.compile(chain(), "beta", {"KEY_LEVEL": 3})
+    pt.compile(alternating(), "beta", {"KEY_LEVEL": 3})
     assert beta.configs[-1]["LEVEL"] == 3
-    pt.compile(chain(), "beta", {"beta": {"LEVEL": 4}})
+    pt.compile(alternating(), "beta", {"beta": {"LEVEL": 4}})
     assert beta.configs[-1]["LEVEL"] == 4
-    pt.compile(chain(), "HETERO:alpha.1,beta", {"alpha": {"LEVEL": 5}, "HETERO": {"NUM_REQUESTS": 2}})
+    pt.compile(alternating(), "HETERO:alpha.1,beta", {"alpha": {"LEVEL": 5}, "HETERO": {"NUM_REQUESTS": 2}})
     assert (alpha.configs[-1]["LEVEL"], alpha.configs[-1]["DEVICE_ID"], beta.configs[-1]["LEVEL"]) == (5, "1", 1)
     beta.set_config({"LEVEL": 9})
-    pt.compile(chain(), "beta")
+    pt.compile(alternating(), "beta")
     assert beta.configs[-1]["LEVEL"] == 9
 
 
@@ -279,12 +280,12 @@ def test_configuration_is_flat_for_one_device_and_by_device_for_several(alpha, b
 )
 def test_configuration_errors(alpha, beta, where, config, message):
     with pytest.raises(pt.PartitaError) as caught:
-        pt.compile(chain(), where, config)
+        pt.compile(alternating(), where, config)
     assert message in str(caught.value)
 
 
 def test_dot_files(alpha, beta, tmp_path):
-    pt.compile(chain(), "HETERO:alpha,beta", {"HETERO": {"KEY_HETERO_DUMP_GRAPH_DOT": tmp_path}}, name="a/net")
+    pt.compile(alternating(), "HETERO:alpha,beta", {"HETERO": {"KEY_HETERO_DUMP_GRAPH_DOT": tmp_path}}, name="a/net")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hetero_affinity_a_net.dot", "hetero_subgraphs_a_net.dot"]
     assert "alpha" in (tmp_path / "hetero_affinity_a_net.dot").read_text()
     assert "beta_1 @beta" in (tmp_path / "hetero_subgraphs_a_net.dot").read_text()
@@ -336,7 +337,7 @@ def test_subgraphs_compile_side_by_side(beta):
         return type(self).made(graph)
 
     with device("gamma", "Softmax", compile=compiled):
-        right(pt.compile(chain(), "HETERO:gamma,beta"), chain(), X)
+        right(pt.compile(alternating(), "HETERO:gamma,beta"), alternating(), X)
 
 
 def test_devices_that_compile_one_at_a_time(beta):
@@ -350,7 +351,7 @@ def test_devices_that_compile_one_at_a_time(beta):
         return type(self).made(graph)
 
     with device("gamma", "Softmax", compile=compiled, parallel_compile=False):
-        assert not pt.compile(chain(), "HETERO:gamma,beta").report.moves
+        assert not pt.compile(alternating(), "HETERO:gamma,beta").report.moves
 
 
 def test_an_interrupt_leaves_nothing_behind(beta, monkeypatch):
@@ -359,7 +360,7 @@ def test_an_interrupt_leaves_nothing_behind(beta, monkeypatch):
 
     monkeypatch.setattr(Builder, "_compile_one", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pt.compile(chain(), "beta")
+        pt.compile(alternating(), "beta")
     left = [thread for thread in threading.enumerate() if thread.name.startswith("partita-compile")]
     for thread in left:
         thread.join(5)
@@ -381,7 +382,7 @@ def test_a_transform_that_changes_the_border(beta):
         return graph.evolve(outputs=[], output_names=[], nodes=())
 
     with device("gamma", "Softmax", transform=drop, query=lambda self, graph: {"b": True}):
-        m = pt.compile(chain(), "HETERO:gamma,beta")
+        m = pt.compile(alternating(), "HETERO:gamma,beta")
         assert "its transform changed the number of inputs or outputs" in m.report.moves[0].reason
 
 
@@ -393,8 +394,8 @@ def test_the_default_devices_are_the_host_and_the_reference():
 
 def test_memory_of_a_devices_own(beta):
     with device("toy", "Softmax", made=RanOnDevice):
-        m = pt.compile(chain(), "HETERO:toy,beta")
-        right(m, chain(), X)
+        m = pt.compile(alternating(), "HETERO:toy,beta")
+        right(m, alternating(), X)
         rows = m.profile(X).rows
         assert [(row.node, row.exec_type) for row in rows if row.layer_type == "Copy"] == [
             ("a", "host to toy"),
@@ -407,7 +408,7 @@ def test_memory_of_a_devices_own(beta):
 def test_values_stay_on_the_device_between_its_subgraphs(beta):
     with device("toy", made=RanOnDevice):
         m = pt.compile(placed(a="toy", b="toy", c="toy.1", d="toy.1"), "HETERO:toy,toy.1")
-        right(m, chain(), X)
+        right(m, alternating(), X)
         assert [row.node for row in m.profile(X).rows if row.layer_type == "Copy"] == ["x", "d"]
 
 

@@ -10,7 +10,7 @@ import pytest
 import partita as pt
 from accelerators.interface import registry
 from tests.accelerators.hetero.small_devices import device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 
 @pytest.fixture(autouse=True)
@@ -24,33 +24,33 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_pictures_are_switched_on_once_for_all(alpha, beta, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pt.accelerator("HETERO").set_config({"KEY_HETERO_DUMP_GRAPH_DOT": "YES"})
-    pt.compile(chain(), "HETERO:alpha,beta")
+    pt.compile(alternating(), "HETERO:alpha,beta")
     assert sorted(path.name for path in Path().iterdir()) == ["hetero_affinity_chain.dot", "hetero_subgraphs_chain.dot"]
     for path in Path().iterdir():
         path.unlink()
-    pt.compile(chain(), "HETERO:alpha,beta", {"HETERO": {"HETERO_DUMP_GRAPH_DOT": "NO"}})
+    pt.compile(alternating(), "HETERO:alpha,beta", {"HETERO": {"HETERO_DUMP_GRAPH_DOT": "NO"}})
     assert not list(Path().iterdir()), "what compile is given wins"
 
 
 def test_strict_is_a_default_too(beta):
     with device("weak", "Relu Exp", breaks="Relu"):
-        assert pt.compile(chain(), "HETERO:weak,beta").report.moves
+        assert pt.compile(alternating(), "HETERO:weak,beta").report.moves
         pt.accelerator("HETERO").set_config({"STRICT": True})
         with pytest.raises(pt.CompileError, match="cannot compile Relu"):
-            pt.compile(chain(), "HETERO:weak,beta")
-        assert pt.compile(chain(), "HETERO:weak,beta", {"HETERO": {"STRICT": False}}).report.moves
+            pt.compile(alternating(), "HETERO:weak,beta")
+        assert pt.compile(alternating(), "HETERO:weak,beta", {"HETERO": {"STRICT": False}}).report.moves
 
 
 def test_the_devices_for_whoever_names_none(alpha, beta):
     hetero = pt.accelerator("HETERO")
     with pytest.raises(pt.AcceleratorError, match="no device is named"):
-        pt.compile(chain(), "HETERO")
+        pt.compile(alternating(), "HETERO")
     for value in ("alpha, beta", ["alpha", "beta"], "HETERO:alpha,beta"):
         hetero.set_config({"TARGET_FALLBACK": value})
         assert hetero.get_config("TARGET_FALLBACK") == "alpha,beta"
-    assert pt.compile(chain(), "HETERO").properties.devices == ("alpha", "beta")
-    assert set(pt.query(chain()).values()) == {"alpha", "beta"}
-    placement = hetero.query(chain())
+    assert pt.compile(alternating(), "HETERO").properties.devices == ("alpha", "beta")
+    assert set(pt.query(alternating()).values()) == {"alpha", "beta"}
+    placement = hetero.query(alternating())
     assert dict(placement) == {"a": "alpha", "b": "beta", "c": "alpha", "d": "beta"}
     assert "alpha has no Softmax" in placement.why("b")
     assert hetero.get_metric("FULL_DEVICE_NAME") == "HETERO:alpha,beta"
@@ -59,7 +59,7 @@ def test_the_devices_for_whoever_names_none(alpha, beta):
     assert "HETERO" not in hetero.get_metric("AVAILABLE_DEVICES") and "HETERO" not in pt.list_backends()
     hetero.set_config({"TARGET_FALLBACK": None})
     with pytest.raises(pt.AcceleratorError, match="no device is named"):
-        pt.compile(chain(), "HETERO")
+        pt.compile(alternating(), "HETERO")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_what_it_is_not():
     with pytest.raises(pt.NotSupported, match=r"HETERO takes no extensions\n  Add it to a device"):
         hetero.add_extension(object())
     with pytest.raises(pt.NotSupported, match=r'HETERO runs no subgraph itself\n  Write compile\(graph, "HETERO:'):
-        hetero.compile(chain(), {})
+        hetero.compile(alternating(), {})
     with pytest.raises(pt.UnknownDevice, match=r"HETERO is no device: it stands for several\n  Write HETERO:first,second"):
-        pt.compile(chain(), ["HETERO", "reference"])
+        pt.compile(alternating(), ["HETERO", "reference"])
     with pytest.raises(pt.UnknownKey, match="HETERO has no configuration key 'TARGET_FALLBACK'"):
-        pt.compile(chain(), "reference", {"HETERO": {"TARGET_FALLBACK": "cpu"}})
+        pt.compile(alternating(), "reference", {"HETERO": {"TARGET_FALLBACK": "cpu"}})

@@ -15,7 +15,7 @@ import partita as pt
 from accelerators.running import requests
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
@@ -47,7 +47,7 @@ def slow():
         models = []
 
         def made(**settings):
-            models.append(pt.compile(chain(), "slow", {"NUM_REQUESTS": 1, "QUEUE_SIZE": 2, **settings}))
+            models.append(pt.compile(alternating(), "slow", {"NUM_REQUESTS": 1, "QUEUE_SIZE": 2, **settings}))
             return models[-1], gate
 
         yield made
@@ -73,7 +73,7 @@ def test_a_full_queue_is_an_error_if_the_caller_wants_that(slow):
     assert str(caught.value).startswith("start: 1 requests run and 2 wait: the queue is full\n  Try again later, raise")
     gate.open()
     for future in futures:
-        np.testing.assert_array_equal(future.result(20)[0], interpret(chain(), [X])[0])
+        np.testing.assert_array_equal(future.result(20)[0], interpret(alternating(), [X])[0])
     until(lambda: not m._requests._running)
     assert m.start(X).result(20) is not None
 
@@ -178,7 +178,7 @@ def test_errors_reach_the_future_and_the_queue_goes_on():
         return interpret(self.graph, inputs)
 
     with device("third", made=type("Third", (Ran,), {"run": third_fails})):
-        m = pt.compile(chain(), "third", {"NUM_REQUESTS": 1})
+        m = pt.compile(alternating(), "third", {"NUM_REQUESTS": 1})
         errors = [m.start(X).exception(20) for _ in range(30)]
         assert sum(error is not None for error in errors) == 10
         assert {str(error) for error in errors if error} == {"subgraph 'third_0' on 'third': ValueError: boo"}
@@ -199,8 +199,8 @@ def test_threads_go_when_nobody_asks_and_a_model_that_is_dropped_leaves_none(slo
 
 @pytest.mark.parametrize("limit", [None, 30.0])
 def test_thirty_two_threads_that_ask_and_cancel_get_right_answers_and_leave_nothing(limit, beta):
-    m = pt.compile(chain(), "beta", {"NUM_REQUESTS": 4, "QUEUE_SIZE": 6, "QUEUE_FULL": "error", "REQUEST_SECONDS": limit})
-    wanted = {scale: interpret(chain(), [X * scale])[0] for scale in range(32)}
+    m = pt.compile(alternating(), "beta", {"NUM_REQUESTS": 4, "QUEUE_SIZE": 6, "QUEUE_FULL": "error", "REQUEST_SECONDS": limit})
+    wanted = {scale: interpret(alternating(), [X * scale])[0] for scale in range(32)}
     counts, wrong = {"right": 0, "full": 0, "cancelled": 0}, []
     guard = threading.Lock()
 
@@ -260,7 +260,7 @@ def test_no_thread_can_be_started(monkeypatch):
 )
 def test_wrong_settings_are_errors_that_name_the_key(config, message, beta):
     with pytest.raises(pt.BadConfig, match=message):
-        pt.compile(chain(), "beta", config)
+        pt.compile(alternating(), "beta", config)
 
 
 def test_a_thousand_cancelled_requests_take_no_memory(slow):

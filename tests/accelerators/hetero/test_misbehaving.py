@@ -10,7 +10,7 @@ from accelerators import Accelerator, CompiledSubgraph
 from accelerators.interface.registry import accelerator
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
@@ -44,7 +44,7 @@ def returning(change):
 )
 def test_outputs_that_are_not_what_the_body_states(beta, change, message):
     with device("wrong", "Softmax", made=returning(change)):
-        m = pt.compile(chain(), "HETERO:wrong,beta")
+        m = pt.compile(alternating(), "HETERO:wrong,beta")
         with pytest.raises(pt.RunError) as caught:
             m(X)
     assert str(caught.value).startswith(f"subgraph 'wrong_1' on 'wrong': {message}")
@@ -60,8 +60,8 @@ def test_outputs_that_are_not_what_the_body_states(beta, change, message):
 )
 def test_outputs_in_another_guise(beta, change):
     with device("odd", "Softmax", made=returning(change)):
-        made = pt.compile(chain(), "HETERO:odd,beta")(X)[0]
-    np.testing.assert_array_equal(made, interpret(chain(), [X])[0])
+        made = pt.compile(alternating(), "HETERO:odd,beta")(X)[0]
+    np.testing.assert_array_equal(made, interpret(alternating(), [X])[0])
     assert type(made) is np.ndarray
 
 
@@ -91,7 +91,7 @@ def test_a_size_that_the_model_states_wrongly_is_an_error_that_blames_the_model(
 @pytest.mark.parametrize("answer", [None, False, "", np.False_, 0])
 def test_an_answer_without_a_reason(beta, answer):
     with device("silent", supports=lambda self, node, graph: answer):
-        placement = pt.query(chain(), "HETERO:silent,beta")
+        placement = pt.query(alternating(), "HETERO:silent,beta")
         assert placement.why("a") == "a (Relu) is on beta\n  not on silent: it does not say why"
 
 
@@ -122,7 +122,7 @@ def test_errors_name_the_device(members, message):
     register_accelerator(type("Odd", (Small,), {"name": "odd", **members}))
     try:
         with pytest.raises(pt.AcceleratorError) as caught:
-            pt.compile(chain(), "odd")
+            pt.compile(alternating(), "odd")
     finally:
         unregister_accelerator("odd")
     assert message in str(caught.value)
@@ -133,9 +133,9 @@ def test_metrics_that_raise_are_listed_and_break_nothing():
         listed = {info.name: info for info in pt.devices()}
         assert not listed["odd"].usable and listed["odd"].detail == "its metrics raise ValueError: boo"
         assert listed["reference"].usable
-        assert pt.compile(chain(), "odd")(X) is not None
+        assert pt.compile(alternating(), "odd")(X) is not None
         with pytest.raises(pt.AcceleratorError, match="device 'odd': its metrics raise ValueError: boo"):
-            pt.compile(chain(), "odd", {"PRECISION": "f16"})
+            pt.compile(alternating(), "odd", {"PRECISION": "f16"})
 
 
 def test_a_wrong_configuration_value_is_no_reason_to_go_elsewhere():
@@ -143,7 +143,7 @@ def test_a_wrong_configuration_value_is_no_reason_to_go_elsewhere():
     wrong = {"NUM_THREADS": "two", "PROVIDER": "NoSuchProvider", "PROVIDER_OPTIONS": 5, "ALLOW_SPINNING": []}
     for key, value in wrong.items():
         with pytest.raises(pt.BadConfig, match=f"device 'onnxruntime': {key} cannot be"):
-            pt.compile(chain(), "HETERO:onnxruntime,reference", {"onnxruntime": {key: value}})
+            pt.compile(alternating(), "HETERO:onnxruntime,reference", {"onnxruntime": {key: value}})
 
 
 @pytest.mark.parametrize("cls", [5, object])

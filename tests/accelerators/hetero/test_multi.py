@@ -14,7 +14,7 @@ from accelerators.interface.accelerator import Accelerator
 from accelerators.running.spreading import Spreading
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
@@ -52,7 +52,7 @@ def pair():
 
 
 def expected(x=X):
-    return interpret(chain(), [x])[0]
+    return interpret(alternating(), [x])[0]
 
 
 @pytest.mark.parametrize("wanted", ["MULTI:pair.0,pair.1", "MULTI:pair", "multi: pair.0 , pair.1"])
@@ -65,7 +65,7 @@ def test_two_calls_at_once_are_on_two_devices(pair, wanted):
         both.wait()
 
     pair(meet)
-    with pt.compile(chain(), wanted) as m, ThreadPoolExecutor(2) as threads:
+    with pt.compile(alternating(), wanted) as m, ThreadPoolExecutor(2) as threads:
         for made in [*threads.map(m, [X] * 2), *(future.result() for future in [m.start(X), m.start(X)])]:
             np.testing.assert_array_equal(made[0], expected())
     assert Counter(seen) == {"0": 2, "1": 2}
@@ -81,7 +81,7 @@ def test_a_device_that_is_busy_gets_no_more(pair):
             done.wait(30)
 
     pair(slow_on_the_first)
-    with pt.compile(chain(), "MULTI:pair", {"NUM_REQUESTS": 2}) as m:
+    with pt.compile(alternating(), "MULTI:pair", {"NUM_REQUESTS": 2}) as m:
         first = m.start(X)
         assert begun.wait(30)
         for _ in range(5):
@@ -96,7 +96,7 @@ def test_a_device_that_is_busy_gets_no_more(pair):
 def test_many_threads_get_their_own_numbers(alpha, beta):
     inputs = [np.full(4, i, np.float32) + X for i in range(40)]
     wanted = [expected(x) for x in inputs]
-    with device("gamma"), pt.compile(chain(), "MULTI:beta,gamma", {"HETERO": {"NUM_REQUESTS": 5}}) as m:
+    with device("gamma"), pt.compile(alternating(), "MULTI:beta,gamma", {"HETERO": {"NUM_REQUESTS": 5}}) as m:
         with ThreadPoolExecutor(16) as threads:
             found = list(threads.map(m, inputs * 5))
         futures = [m.start(x) for x in inputs]
@@ -112,7 +112,7 @@ def test_a_run_that_fails_frees_its_device(pair):
         raise ValueError(f"boo from {number}")
 
     pair(fails)
-    with pt.compile(chain(), "MULTI:pair", {"NUM_REQUESTS": 2}) as m:
+    with pt.compile(alternating(), "MULTI:pair", {"NUM_REQUESTS": 2}) as m:
         for _ in range(5):
             with pytest.raises(pt.RunError, match="on 'pair.0': ValueError: boo from 0"):
                 m(X)
@@ -121,9 +121,9 @@ def test_a_run_that_fails_frees_its_device(pair):
 
 
 def test_what_it_says_of_itself(pair, tmp_path):
-    m = pt.compile(chain(), "MULTI:pair", {"pair": {"LEVEL": 3}, "pair.1": {"PERF_COUNT": False}})
+    m = pt.compile(alternating(), "MULTI:pair", {"pair": {"LEVEL": 3}, "pair.1": {"PERF_COUNT": False}})
     assert m.properties.devices == ("pair.0", "pair.1") and m.properties.subgraphs == 2
-    assert m.properties.optimal_requests == 2 * pt.compile(chain(), "pair").properties.optimal_requests
+    assert m.properties.optimal_requests == 2 * pt.compile(alternating(), "pair").properties.optimal_requests
     assert repr(m) == "<CompiledModel 'chain' (x -> d): 2 subgraphs on pair.0, pair.1>"
     assert [(row.name, row.device) for row in m.report.subgraphs] == [("pair_0", "pair.0"), ("pair_0", "pair.1")]
     assert m.report.notes[-1] == "each call runs on one of pair.0, pair.1: whichever is free"
@@ -142,7 +142,7 @@ def test_what_it_says_of_itself(pair, tmp_path):
 
 def test_calls_that_are_measured_are_spread_too(pair):
     both = threading.Barrier(2, timeout=30)
-    m = pt.compile(chain(), "MULTI:pair", {"pair": {"PERF_COUNT": True}})
+    m = pt.compile(alternating(), "MULTI:pair", {"pair": {"PERF_COUNT": True}})
     pair(lambda number: both.wait())
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(m, [X, X]))
@@ -166,13 +166,13 @@ def test_calls_that_are_measured_are_spread_too(pair):
 )
 def test_what_cannot_be_spread(alpha, pair, wanted, config, error, message):
     with pytest.raises(error) as caught:
-        pt.compile(chain(), wanted, config)
+        pt.compile(alternating(), wanted, config)
     assert message in str(caught.value)
 
 
 def test_a_question_about_it(pair):
     with pytest.raises(pt.UnknownDevice, match=r"there is no device 'MULTI:pair'\n  MULTI is for compile"):
-        pt.query(chain(), "MULTI:pair")
+        pt.query(alternating(), "MULTI:pair")
 
 
 def test_a_run_within_a_run_does_not_wait_for_itself():

@@ -7,25 +7,18 @@ import pytest
 import partita as pt
 from accelerators.placement.placement import Placement
 from tests.accelerators.hetero.small_devices import device
-
-
-def chain() -> pt.Graph:
-    x = pt.variable("x", "float32", (4,))
-    a = pt.op("Relu", x, name="a")
-    b = pt.op("Softmax", a, name="b")
-    c = pt.op("Exp", b, name="c")
-    return pt.Graph([pt.op("Softmax", c, name="d")], name="chain")
+from tests.graphs.topologies import alternating
 
 
 def test_each_node_goes_to_the_first_device_that_runs_it(alpha, beta):
-    placement = pt.query(chain(), "HETERO:alpha,beta")
+    placement = pt.query(alternating(), "HETERO:alpha,beta")
     assert isinstance(placement, Placement)
     assert dict(placement) == {"a": "alpha", "b": "beta", "c": "alpha", "d": "beta"}
-    assert pt.query(chain(), "HETERO:beta,alpha")["a"] == "beta"
+    assert pt.query(alternating(), "HETERO:beta,alpha")["a"] == "beta"
 
 
 def test_why(alpha, beta):
-    placement = pt.query(chain(), "HETERO:alpha,beta")
+    placement = pt.query(alternating(), "HETERO:alpha,beta")
     assert placement.why("a") == "a (Relu) is on alpha, the first device asked for, which runs it"
     assert placement.why("b") == "b (Softmax) is on beta\n  not on alpha: alpha has no Softmax"
     placement["a"] = "beta"
@@ -43,12 +36,12 @@ def test_what_transform_fuses_into_calls_answers_under_the_original_names():
         def supports(self, node, graph):
             return True if node.is_call else f"no {node.op} alone"
 
-    answers = Fusing().query(chain())
+    answers = Fusing().query(alternating())
     assert answers == {"a": True, "b": True, "c": "no Exp alone", "d": "no Softmax alone"}
 
 
 def test_the_manual_fix_after_the_automatic_start(alpha, beta):
-    g = chain()
+    g = alternating()
     placement = pt.query(g, "HETERO:alpha,beta")
     placement["c"] = "beta"
     made = placement.apply(g)
@@ -58,7 +51,7 @@ def test_the_manual_fix_after_the_automatic_start(alpha, beta):
 
 
 def test_a_placement_knows_its_nodes_and_devices(alpha, beta):
-    placement = pt.query(chain(), "HETERO:alpha,beta")
+    placement = pt.query(alternating(), "HETERO:alpha,beta")
     with pytest.raises(KeyError, match="there is no op node 'aa'"):
         placement["aa"]
     with pytest.raises(pt.GraphError, match="'x' is no op"):
@@ -71,7 +64,7 @@ def test_a_placement_knows_its_nodes_and_devices(alpha, beta):
 
 
 def test_query_does_not_depend_on_affinities(alpha, beta):
-    g = chain()
+    g = alternating()
     g["a"].affinity = "beta"
     assert pt.query(g, "HETERO:alpha,beta")["a"] == "alpha"
 
@@ -84,7 +77,7 @@ def test_constants_follow_and_dead_nodes_are_left_out(alpha):
 
 
 def test_pin_and_forbid(alpha, beta):
-    g = chain()
+    g = alternating()
     assert pt.query(g, "HETERO:beta,alpha", pin={"a|c": "alpha"})["c"] == "alpha"
     placement = pt.query(g, "HETERO:beta,alpha", forbid={"Exp": "beta", "a": ["beta"]})
     assert (placement["a"], placement["c"]) == ("alpha", "alpha")
@@ -111,13 +104,13 @@ def test_pin_and_forbid(alpha, beta):
 )
 def test_rules_that_cannot_be(alpha, beta, options, message):
     with pytest.raises(pt.PartitaError) as caught:
-        pt.query(chain(), "HETERO:alpha,beta", **options)
+        pt.query(alternating(), "HETERO:alpha,beta", **options)
     assert message in str(caught.value)
 
 
 def test_ops_that_no_device_runs_are_listed_with_devices_and_reasons(alpha):
     with device("tiny", "Relu"), pytest.raises(pt.NotSupported) as caught:
-        pt.query(chain(), "HETERO:tiny,alpha")
+        pt.query(alternating(), "HETERO:tiny,alpha")
     message = str(caught.value)
     assert "graph 'chain': no device of those asked (tiny, alpha) can run:\n    Softmax (b, d)\n" in message
     assert "      tiny: tiny has no Softmax\n      alpha: alpha has no Softmax" in message
@@ -171,7 +164,7 @@ def test_nodes_with_bodies_are_placed_whole(alpha, beta):
 
 
 def test_forms(alpha, beta):
-    placement = pt.query(chain(), "HETERO:alpha,beta")
+    placement = pt.query(alternating(), "HETERO:alpha,beta")
     assert repr(placement) == "<Placement: 2 on alpha, 2 on beta>"
     assert placement.to_dict() == {
         "graph": "chain",
@@ -189,17 +182,17 @@ def test_a_query_that_fails_or_answers_nonsense(beta):
         raise RuntimeError("the driver crashed")
 
     with device("bad", query=broken), pytest.raises(pt.PartitaError, match="device 'bad': it raised RuntimeError: the driver"):
-        pt.query(chain(), "bad")
+        pt.query(alternating(), "bad")
     with device("bad", query=lambda self, graph: []), pytest.raises(pt.PartitaError, match="it returned list, not a mapping"):
-        pt.query(chain(), "bad")
+        pt.query(alternating(), "bad")
     with device("bad", query=lambda self, graph: {"a": True, "b": False}):
-        placement = pt.query(chain(), "HETERO:bad,beta")
+        placement = pt.query(alternating(), "HETERO:bad,beta")
         assert placement.refusals("b") == {"bad": "it does not say why"}
         assert placement.refusals("c") == {"bad": "its query gave no answer"}
 
 
 def test_apply_to_another_graph(alpha, beta):
-    placement = pt.query(chain(), "HETERO:alpha,beta")
+    placement = pt.query(alternating(), "HETERO:alpha,beta")
     other = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (4,)), name="a")], name="other")
     with pytest.raises(pt.PartitaError, match="graph 'other': the placement has 'b', which the graph has not"):
         placement.apply(other)

@@ -11,13 +11,13 @@ import pytest
 import partita as pt
 from accelerators import ProfileRow
 from tests.accelerators.hetero.small_devices import Ran, device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
 
 def test_rows_of_every_subgraph_and_the_total(alpha, beta):
-    profile = pt.compile(chain(), "HETERO:alpha,beta").profile(X)
+    profile = pt.compile(alternating(), "HETERO:alpha,beta").profile(X)
     assert [(r.subgraph, r.index, r.node, r.status, r.layer_type, r.device, r.exec_type) for r in profile.rows] == [
         ("alpha_0", 1, "a", "EXECUTED", "Relu", "alpha", "numpy"),
         ("beta_1", 1, "b", "EXECUTED", "Softmax", "beta", "numpy"),
@@ -30,7 +30,7 @@ def test_rows_of_every_subgraph_and_the_total(alpha, beta):
 
 
 def test_what_the_device_does_not_mention_was_optimized_out(beta):
-    rows = pt.compile(chain(), "beta").profile(X).rows
+    rows = pt.compile(alternating(), "beta").profile(X).rows
     assert [(row.node, row.status) for row in rows] == [
         ("a", "EXECUTED"),
         ("b", "OPTIMIZED_OUT"),
@@ -42,19 +42,19 @@ def test_what_the_device_does_not_mention_was_optimized_out(beta):
 def test_a_device_that_tells_nothing_has_one_row():
     silent = type("Silent", (Ran,), {"profile_rows": lambda self: ()})
     with device("silent", made=silent):
-        (row,) = pt.compile(chain(), "silent").profile(X).rows
+        (row,) = pt.compile(alternating(), "silent").profile(X).rows
     assert (row.node, row.layer_type, row.exec_type) == ("silent_0", "Subgraph", "4 ops") and row.real_us > 0
 
 
 def test_rows_that_the_device_did_not_run():
     told = (ProfileRow("a", "Relu", "NOT_RUN", 0.0, 0.0, "unknown"),)
     with device("lazy", made=type("Lazy", (Ran,), {"profile_rows": lambda self: told})):
-        assert pt.compile(chain(), "lazy").profile(X).rows[0].status == "NOT_RUN"
+        assert pt.compile(alternating(), "lazy").profile(X).rows[0].status == "NOT_RUN"
 
 
 def test_without_inputs_it_makes_some_up_or_tells_of_the_last_call(beta):
-    assert pt.compile(chain(), "beta").profile().inputs == "inputs made up"
-    m = pt.compile(chain(), "beta", {"PERF_COUNT": "YES"})
+    assert pt.compile(alternating(), "beta").profile().inputs == "inputs made up"
+    m = pt.compile(alternating(), "beta", {"PERF_COUNT": "YES"})
     m(X)
     assert m.profile().inputs == "the last call"
     assert m.profile(X).inputs == "the inputs given"
@@ -69,7 +69,7 @@ def test_inputs_that_cannot_be_made_up(beta):
 
 
 def test_the_model_itself_stays_unmeasured(beta):
-    m = pt.compile(chain(), "beta")
+    m = pt.compile(alternating(), "beta")
     m.profile(X)
     assert [config["PERF_COUNT"] for config in beta.configs] == [False, True]
     m.profile(X)
@@ -77,7 +77,7 @@ def test_the_model_itself_stays_unmeasured(beta):
 
 
 def test_as_data_table_and_trace(alpha, beta, tmp_path):
-    profile = pt.compile(chain(), "HETERO:alpha,beta").profile(X)
+    profile = pt.compile(alternating(), "HETERO:alpha,beta").profile(X)
     data = json.loads(profile.to_json())
     assert data["model"] == "chain" and data["rows"][0]["node"] == "a" and data["total_us"] == profile.total_us
     assert profile.to_table().row_count == 4
@@ -93,7 +93,7 @@ def test_as_data_table_and_trace(alpha, beta, tmp_path):
 
 
 def test_the_report(alpha, beta):
-    report = pt.compile(chain(), "HETERO:alpha,beta").report
+    report = pt.compile(alternating(), "HETERO:alpha,beta").report
     assert str(report).splitlines()[:2] == ["chain: 4 ops in 4 subgraphs, placed by priority", "  alpha_0 on alpha: 1 op"]
     data = json.loads(json.dumps(report.to_dict()))
     assert data["placement"]["nodes"]["b"] == "beta" and len(data["subgraphs"]) == 4 and data["moves"] == []
@@ -103,7 +103,7 @@ def test_the_report(alpha, beta):
 def test_a_device_may_call_its_kernels_subgraphs(beta, tmp_path):
     rows = (ProfileRow("a", "Subgraph", "EXECUTED", 5.0, 4.0, "jit"),)
     with device("jit", "Relu", made=type("Told", (Ran,), {"profile_rows": lambda self: rows})):
-        profile = pt.compile(chain(), "HETERO:jit,beta").profile(X)
+        profile = pt.compile(alternating(), "HETERO:jit,beta").profile(X)
         profile.to_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     assert [event["name"] for event in events if event.get("cat") == "node" and event["args"]["exec_type"] == "jit"] == ["a"]

@@ -10,7 +10,7 @@ import pytest
 import partita as pt
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
-from tests.accelerators.hetero.test_placement import chain
+from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
@@ -164,11 +164,11 @@ def test_empty_arrays(model):
 
 
 def test_no_later_call_overwrites_what_was_returned(alpha, beta):
-    m = pt.compile(chain(), "HETERO:alpha,beta")
+    m = pt.compile(alternating(), "HETERO:alpha,beta")
     inputs = [X * i for i in range(5)]
     made = [m(x)[0] for x in inputs]
     for x, y in zip(inputs, made, strict=True):
-        np.testing.assert_array_equal(y, interpret(chain(), [x])[0])
+        np.testing.assert_array_equal(y, interpret(alternating(), [x])[0])
 
 
 class Views(Ran):
@@ -287,7 +287,7 @@ def test_an_error_while_running_says_where():
         raise ValueError("out of tiles")
 
     with device("gamma", made=type("Fails", (Ran,), {"run": run})):
-        m = pt.compile(chain(), "gamma")
+        m = pt.compile(alternating(), "gamma")
         with pytest.raises(pt.RunError, match="subgraph 'gamma_0' on 'gamma': ValueError: out of tiles"):
             m(X)
         with pytest.raises(pt.RunError, match="out of tiles"):
@@ -298,7 +298,7 @@ def test_a_device_that_returns_too_little():
     short = type("Short", (Ran,), {"run": lambda self, inputs, out=None: []})
     message = "subgraph 'gamma_0' on 'gamma': it returned 0 values for 1 outputs"
     with device("gamma", made=short), pytest.raises(pt.RunError, match=message):
-        pt.compile(chain(), "gamma")(X)
+        pt.compile(alternating(), "gamma")(X)
 
 
 def test_start_checks_inputs_at_once_and_waits_while_the_queue_is_full():
@@ -310,7 +310,7 @@ def test_start_checks_inputs_at_once_and_waits_while_the_queue_is_full():
         return interpret(self.graph, inputs)
 
     with device("slow", made=type("Slow", (Ran,), {"run": run, "concurrent": True})):
-        m = pt.compile(chain(), "slow", {"NUM_REQUESTS": 1, "QUEUE_SIZE": 1})
+        m = pt.compile(alternating(), "slow", {"NUM_REQUESTS": 1, "QUEUE_SIZE": 1})
         with pytest.raises(pt.InputError):
             m.start(X[:2])
         futures = [m.start(X), m.start(X * 2)]
@@ -323,12 +323,12 @@ def test_start_checks_inputs_at_once_and_waits_while_the_queue_is_full():
         third.join(20)
         made = [future.result(20)[0] for future in futures]
         for i, y in enumerate(made, 1):
-            np.testing.assert_array_equal(y, interpret(chain(), [X * i])[0])
+            np.testing.assert_array_equal(y, interpret(alternating(), [X * i])[0])
         m.close()
 
 
 def test_a_closed_model(beta):
-    with pt.compile(chain(), "beta") as m:
+    with pt.compile(alternating(), "beta") as m:
         assert m.start(X).result() is not None
     for call in (m, m.start, m.profile):
         with pytest.raises(pt.RunError, match="model 'chain': the model is closed\n  Compile it again"):
@@ -337,8 +337,8 @@ def test_a_closed_model(beta):
 
 @pytest.mark.parametrize("config", [{}, {"alpha": {"PERF_COUNT": True}}, {"HETERO": {"PARALLEL": True}}])
 def test_sixteen_threads_while_others_profile(alpha, beta, config):
-    m = pt.compile(chain(), "HETERO:alpha,beta", config)
-    wanted = {i: interpret(chain(), [X * i])[0] for i in range(16)}
+    m = pt.compile(alternating(), "HETERO:alpha,beta", config)
+    wanted = {i: interpret(alternating(), [X * i])[0] for i in range(16)}
     failures = []
 
     def calls(i):

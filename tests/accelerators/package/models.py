@@ -9,33 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-import partita as pt
-
 ROOT = Path(__file__).parents[3]
-
-
-def small_net(size=8, seed=0, name="small"):
-    """Conv, Relu, MatMul, Softmax over an image of that size."""
-    random = np.random.default_rng(seed)
-    x = pt.variable("x", "float32", (1, 3, size, size))
-    kernel = pt.constant(random.standard_normal((8, 3, 3, 3), np.float32), name="kernel")
-    made = pt.op("Relu", pt.op("Conv", x, kernel, name="conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), name="relu")
-    made = pt.op("ReduceMean", made, pt.constant(np.array([2, 3]), name="axes"), name="mean", keepdims=0)
-    weight = pt.constant(random.standard_normal((8, 40), np.float32), name="weight")
-    return pt.Graph([pt.op("Softmax", pt.op("MatMul", made, weight, name="matmul"), name="soft"), made], name=name)
-
-
-def dynamic_net():
-    """MatMul and Relu over any number of rows."""
-    x = pt.variable("x", "float32", ("N", 16))
-    weight = pt.constant(np.random.default_rng(1).standard_normal((16, 20), np.float32), name="weight")
-    return pt.Graph([pt.op("Relu", pt.op("MatMul", x, weight, name="matmul"), name="relu")], name="dynamic")
-
-
-def inputs_of(graph, seed=3, n=5):
-    """An array that fits the graph's one input."""
-    shape = [dim if isinstance(dim, int) else n for dim in graph.inputs[0][0].type.shape]
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
 def in_new_process(code: str, *args: object) -> subprocess.CompletedProcess[str]:

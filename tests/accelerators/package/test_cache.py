@@ -17,7 +17,8 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import Store
 from accelerators.interface.registry import accelerator
-from tests.accelerators.package.models import dynamic_net, in_new_process, inputs_of, small_net
+from tests.accelerators.package.models import in_new_process
+from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def run(graph, **config):
 
 ELSEWHERE = """
 from accelerators.interface.registry import accelerator
-from tests.accelerators.package.models import small_net, inputs_of
+from tests.graphs.networks import inputs_of, small_net
 cpu = accelerator("cpu")
 if args[1] == "never":
     type(cpu).compile = None

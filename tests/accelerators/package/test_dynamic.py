@@ -16,7 +16,7 @@ from accelerators.building.specialized import KEPT, SpecializedSubgraph
 from accelerators.interface.registry import accelerator
 from graph.rewrite import rewrite
 from graph.types import TensorType, dtype_name
-from tests.accelerators.package.models import dynamic_net, inputs_of
+from tests.graphs.networks import dynamic_net, inputs_of
 
 BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
 

@@ -12,7 +12,8 @@ import pytest
 import partita as pt
 from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import Small, device
-from tests.accelerators.package.models import dynamic_net, imported_elsewhere, inputs_of, small_net
+from tests.accelerators.package.models import imported_elsewhere
+from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 DEVICES = ["reference", "onnxruntime", "openvino", "cpu", "HETERO:cpu,reference"]
 

@@ -6,11 +6,12 @@ import pytest
 
 import partita as pt
 from accelerators.cache import clear
-from tests.accelerators.package.models import in_new_process, small_net
+from tests.accelerators.package.models import in_new_process
+from tests.graphs.networks import small_net
 
 ASKING = """
 from accelerators.interface.registry import accelerator
-from tests.accelerators.package.models import small_net
+from tests.graphs.networks import small_net
 device = accelerator(args[0])
 config = {"CACHE_DIR": args[1]} if args[1] else {}
 if args[0] == "cpu":

@@ -15,7 +15,7 @@ from accelerators.interface.registry import accelerator, device_names
 from accelerators.package.errors import PackageError
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.forging import forge
-from tests.accelerators.package.models import dynamic_net, inputs_of, small_net
+from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 
 def usable_devices() -> list[str]:

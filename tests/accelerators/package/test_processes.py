@@ -17,7 +17,8 @@ import partita as pt
 from accelerators.cache.damage import Damaged
 from accelerators.cache.store import LOCKS, Store
 from accelerators.interface.registry import accelerator
-from tests.accelerators.package.models import ROOT, inputs_of, small_net
+from tests.accelerators.package.models import ROOT
+from tests.graphs.networks import inputs_of, small_net
 
 HEAD = "import json, sys\nimport numpy as np\nargs = json.loads(sys.argv[1])\n"
 
@@ -30,7 +31,7 @@ def start(code, *args):
 COMPILE = """
 import partita as pt
 from accelerators.interface.registry import accelerator
-from tests.accelerators.package.models import small_net, inputs_of
+from tests.graphs.networks import inputs_of, small_net
 kind, count = type(accelerator("cpu")), []
 real = kind.compile
 kind.compile = lambda self, graph, config: count.append(1) or real(self, graph, config)
@@ -88,7 +89,7 @@ def killed_while_writing(tmp_path, kills):
 
 EXPORT = """
 import partita as pt
-from tests.accelerators.package.models import small_net
+from tests.graphs.networks import small_net
 model = pt.compile(small_net(), "reference")
 print("ready", flush=True)
 while True:
@@ -148,7 +149,7 @@ def test_three_hundred_kills(killed, kills, tmp_path):
 
 WAIT = """
 import partita as pt
-from tests.accelerators.package.models import small_net
+from tests.graphs.networks import small_net
 print("ready", flush=True)
 pt.compile(small_net(), "cpu", config={"CACHE_DIR": args[0]})
 """

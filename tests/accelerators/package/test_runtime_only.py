@@ -12,7 +12,8 @@ import pytest
 import partita as pt
 from accelerators.tvm import cuda
 from accelerators.tvm.code import nvcc
-from tests.accelerators.package.models import in_new_process, inputs_of, small_net
+from tests.accelerators.package.models import in_new_process
+from tests.graphs.networks import inputs_of, small_net
 
 ALONE = """
 import importlib.abc, os

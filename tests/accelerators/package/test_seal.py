@@ -10,7 +10,7 @@ import partita as pt
 from accelerators.package.container import _LENGTH as SEAL
 from accelerators.package.container import Package
 from accelerators.package.errors import PackageError
-from tests.accelerators.package.models import small_net
+from tests.graphs.networks import small_net
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ KEY = b"the key of the mutator's packages"
 @cache
 def code_packages() -> tuple[Mapping[str, bytes], ...]:
     """Models compiled for `cpu`: one sealed by its checksum alone, one signed."""
-    from tests.accelerators.package.models import small_net
+    from tests.graphs.networks import small_net
 
     made = []
     with tempfile.TemporaryDirectory() as folder, pt.compile(small_net(), "cpu", config={"CACHE_DIR": "off"}) as model:

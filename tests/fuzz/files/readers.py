@@ -248,7 +248,7 @@ READERS["text"] = Reader(text_samples, one_of(text_changed, text_changed, bytes_
 @cache
 def planned() -> tuple[Graph, str]:
     """A graph and a plan for it."""
-    from tests.accelerators.package.models import small_net
+    from tests.graphs.networks import small_net
 
     graph = small_net()
     return graph, pt.plan(
@@ -274,7 +274,7 @@ READERS["plan"] = Reader(
 
 def package_samples() -> list[Files]:
     """Exported models that hold no machine code."""
-    from tests.accelerators.package.models import dynamic_net, small_net
+    from tests.graphs.networks import dynamic_net, small_net
 
     with tempfile.TemporaryDirectory() as folder:
         made = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from partition.growth.forest import earliest_consumers, latest_producers
-from tests.partition.growth.graphs import graphs
+from tests.graphs.on_integers import graphs
 from tests.partition.growth.oracles import neighbours
 
 

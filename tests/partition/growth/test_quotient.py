@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from partition.growth.order import OrderList
 from partition.growth.quotient import Quotient
-from tests.partition.growth.graphs import graphs
+from tests.graphs.on_integers import graphs
 from tests.partition.growth.oracles import acyclic, neighbours, quotient
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partition.growth import Repair, seed
-from tests.partition.growth.graphs import control_edges, fixed_groups, graphs, veto
+from tests.graphs.on_integers import control_edges, fixed_groups, graphs, veto
 from tests.partition.growth.oracles import acyclic, literal_seed, repaired_seed
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.shapes import SHAPES, layered
 from partition.growth import largest, waves
-from tests.partition.growth.graphs import fixed_groups, graphs, veto
+from tests.graphs.on_integers import fixed_groups, graphs, veto
 from tests.partition.growth.oracles import acyclic, fewest_waves
 
 
