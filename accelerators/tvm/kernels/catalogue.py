@@ -29,6 +29,7 @@ from accelerators.tvm.kernels.quantized.depthwise import depthwise as quantized_
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.quantized.product import product as quantized_product
+from accelerators.tvm.kernels.rows.across import REDUCTIONS, across
 from accelerators.tvm.kernels.rows.extremes import extreme
 from accelerators.tvm.kernels.rows.places import one_at_the_largest, place_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
@@ -68,6 +69,7 @@ CATALOGUE = (
         "LayerNormalization RMSNormalization Softmax LogSoftmax GlobalAveragePool GlobalMaxPool "
         "ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2",
     ),
+    _entry(across, " ".join(REDUCTIONS)),
     _entry(thin, "MatMul Gemm"),
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 import attrs
+import numpy as np
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
@@ -27,7 +28,7 @@ LARGEST = 2**31
 SQUARE = 16
 """Rows of a square that is as wide as a vector."""
 
-COPIES = MOVES | {"Concat"}
+COPIES = MOVES | {"Concat", "Tile"}
 """The ops."""
 
 
@@ -82,9 +83,9 @@ def find_pieces(body: Body) -> list[Piece] | None:
     sizes = [math.prod(shape_of(entry)) for entry in (*problem.inputs, *problem.outputs)]
     if len(body.ops) != 1 or node.domain or node.op not in COPIES or not all(0 < size < LARGEST for size in sizes):
         return None
-    joined = _joined(node) if node.op == "Concat" else _moved(node, problem)
+    moves = _joined(node) if node.op == "Concat" else _repeated(node) if node.op == "Tile" else _moved(node, problem)
     pieces = []
-    for given, view, result, target in joined or ():
+    for given, view, result, target in moves:
         source = problem.position(given)
         if source is None or view is None or element_of(given) != element_of(result):
             return None
@@ -106,6 +107,18 @@ def _moved(node: Node, problem: Problem) -> list[Move]:
         view = followed(whole, [node], result)
         moves.append((given, None if view is None else (view, whole), result, (target, target)))
     return moves
+
+
+def _repeated(node: Node) -> list[Move]:
+    """The input beside itself, as often as a constant says: each dimension is the repetitions and what is repeated."""
+    given, counts = node.inputs[0], node.reads[-1].node.value
+    assert given is not None
+    whole, target = ghost(shape_of(given)), ghost(shape_of(node[0]))
+    if counts is None or counts.size != whole.ndim:
+        return []
+    split = [size for pair in zip(counts.tolist(), whole.shape, strict=True) for size in pair]
+    once = whole.reshape([size for own in whole.shape for size in (1, own)])
+    return [(given, (np.broadcast_to(once, split), whole), node[0], (target.reshape(split), target))]
 
 
 def _joined(node: Node) -> list[Move]:

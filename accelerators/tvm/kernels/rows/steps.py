@@ -111,11 +111,11 @@ def _trailing(node: Node, shape: Shape, version: int) -> int | None:
         return rank - 2 if rank > 2 else None
     if node.op not in ALONE:
         return None
-    axes = _axes(node, rank)
+    axes = axes_of(node, rank)
     return len(axes) if axes and axes == list(range(axes[0], rank)) else None
 
 
-def _axes(node: Node, rank: int) -> list[int]:
+def axes_of(node: Node, rank: int) -> list[int]:
     """The dimensions that are reduced; none if the op reduces nothing, or says them too late."""
     axes = node.attrs.get("axes")
     given = node.inputs[1] if len(node.inputs) > 1 else None

@@ -67,6 +67,19 @@ def test_concatenations_and_broadcasts(shape: tuple[int, ...], dtype: str, data:
     same(pt.Graph([wide], inputs=[x]), [counted(dtype, tuple(map(int, x.output_types[0].shape)))])
 
 
+@some
+@given(shapes, st.sampled_from(DTYPES), st.data())
+def test_repetitions(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
+    x, counts = pt.variable("x", dtype, shape), data.draw(st.lists(st.integers(1, 4), min_size=len(shape), max_size=len(shape)))
+    same(pt.Graph([pt.op("Tile", x, pt.constant(np.array(counts)))], inputs=[x]), [counted(dtype, shape)])
+
+
+def test_repetitions_along_four_dimensions() -> None:
+    """LLVM 22 makes three quarters of these numbers wrong of TVM's own loops, if it may use AVX-512."""
+    x = pt.variable("x", "float32", (2, 3, 4, 5))
+    same(pt.Graph([pt.op("Tile", x, pt.constant(np.array([7, 6, 4, 2])))], inputs=[x]), [counted("float32", (2, 3, 4, 5))])
+
+
 def test_a_constant_and_a_value_twice() -> None:
     x, fixed = pt.variable("x", "float32", (3, 20)), np.ones((2, 20), "float32")
     graph = pt.Graph([pt.op("Concat", x, pt.constant(fixed), x, axis=0)], inputs=[x])

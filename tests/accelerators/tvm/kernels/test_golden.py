@@ -51,6 +51,7 @@ GRAPHS: dict[str, Callable[[], pt.Node]] = {
     "attention": attention,
     "softmax": lambda: pt.op("Softmax", values(12, 40)),
     "layer_norm": lambda: pt.op("LayerNormalization", values(12, 40), weights(40), weights(40)),
+    "mean_across": lambda: pt.op("ReduceMean", values(3, 9, 40), pt.constant(np.array([1]))),
     "chain": lambda: pt.op("Mul", values(6, 64), pt.op("Tanh", values(6, 64, name="y"))),
     "chain_of_float16": lambda: pt.op(
         "Mul", values(6, 64, dtype="float16"), pt.op("Relu", values(6, 64, name="y", dtype="float16"))

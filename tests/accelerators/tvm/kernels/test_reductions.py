@@ -1,0 +1,52 @@
+"""Reductions over dimensions that are not the last, against numpy in double precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from graph.types import numpy_dtype
+from tests.accelerators.tvm.running import check, compiled, schedules
+
+pytest.importorskip("tvm")
+pytest.importorskip("ml_dtypes")
+
+LIMITS = {"float32": 3e-6, "float64": 1e-12, "float16": 2**-11 * 1.02, "bfloat16": 2**-8 * 1.02}
+OPS = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare".split()
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(OPS),
+    st.sampled_from(list(LIMITS)),
+    st.lists(st.integers(1, 9), min_size=2, max_size=3),
+    st.integers(16, 90),
+    st.integers(0, 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_sizes(op: str, dtype: str, shape: list[int], inner: int, keep: int, seed: int) -> None:
+    x, axes = pt.variable("x", dtype, (*shape, inner)), list(range(len(shape) - 1, 0, -1))
+    graph = pt.Graph([pt.op(op, x, pt.constant(np.array(axes)), keepdims=keep)], inputs=[x])
+    values = (np.random.default_rng(seed).standard_normal((*shape, inner)) + 1).astype(numpy_dtype(dtype))
+    made = check(graph, [values], LIMITS[dtype])
+    assert max(shape[1:]) == 1 or schedules(made) == ["across"]
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_what_is_no_number_comes_through(op: str) -> None:
+    x = pt.variable("x", "float32", (2, 7, 40))
+    graph = pt.Graph([pt.op(op, x, pt.constant(np.array([1])), keepdims=0)], inputs=[x])
+    values = np.random.default_rng(1).standard_normal((2, 7, 40)).astype("float32")
+    values[0, 3, 5], values[1, 0, 6], values[1, 6, 7], values[:, :, 9] = np.nan, np.nan, np.nan, np.inf
+    made = compiled(graph)
+    np.testing.assert_array_equal(made.run([values])[0], (np.max if op == "ReduceMax" else np.min)(values, 1))
+    assert schedules(made) == ["across"]
+
+
+def test_dimensions_apart_are_left_to_the_generic_rule() -> None:
+    x = pt.variable("x", "float32", (3, 5, 4, 40))
+    graph = pt.Graph([pt.op("ReduceSum", x, pt.constant(np.array([0, 2])))], inputs=[x])
+    assert schedules(check(graph, [np.ones((3, 5, 4, 40), "float32")])) == ["generic"]
