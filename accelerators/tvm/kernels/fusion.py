@@ -2,102 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
-import numpy as np
-
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.attention.merging import merge_projections
 from accelerators.tvm.kernels.attention.selector import AttentionProperty
-from accelerators.tvm.kernels.convolution.selector import BlockedProperty
-from accelerators.tvm.kernels.elementwise.chain import find_chain
+from accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
+from accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty
+from accelerators.tvm.kernels.elementwise.selector import ChainProperty
+from accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
 from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
-from accelerators.tvm.kernels.matmul.selector import MatrixProperty
 from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
 from accelerators.tvm.kernels.quantized.selector import QuantizedProperty
 from accelerators.tvm.kernels.rows.selector import RowProperty
-from accelerators.tvm.kernels.shared import rounding
-from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
-from graph.types import TensorType
 from partition.partition_graph import partition_graph
 from partition.pattern import Pattern
-from partition.property import PatternProperty, SubgraphProperty
-from partition.selector import ContainOpSelector, SubgraphSelector
-
-ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
-"""What may end the kernel of a convolution of plain values."""
-
-ELEMENTWISE = frozenset(
-    """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu
-    Less LessOrEqual Log Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt
-    Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
-)
-"""Ops that compute each number from those at the same place."""
-
-LONGEST_CHAIN = 32
-"""A kernel of more element-wise ops than this has more live values than registers."""
-
-
-class ConvolutionProperty(PatternProperty):
-    """A convolution of plain values with what follows it number by number."""
-
-    def __init__(self) -> None:
-        super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
-
-
-class ChainProperty(SubgraphProperty):
-    """Element-wise ops of one shape that read each other."""
-
-    name = "chain"
-    growth = "largest"
-    min_subgraph_size = 2
-
-    def create_subgraph_selector(self) -> SubgraphSelector:
-        return ChainSelector()
-
-    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Chains that would spill are left to single kernels, and so are those of half-precision numbers that our kernel does
-        not take: TVM's own would round them at every step."""
-        ops = [node for node in subgraph.nodes if node.is_op]
-        dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
-        return len(ops) <= LONGEST_CHAIN and (not dtypes & HALVES or find_chain(make_body(subgraph)) is not None)
-
-
-class ChainSelector(ContainOpSelector):
-    """Element-wise ops, each labelled with the shape of what it makes."""
-
-    stateless = True
-
-    def __init__(self) -> None:
-        super().__init__({*ELEMENTWISE, *(f"{QUANTIZED}::{op}" for op in rounding.FORMULAS)})
-
-    def label(self, node: Node) -> Hashable | None:
-        made = node.output_types[0]
-        if super().label(node) is None or not isinstance(made, TensorType) or _alone(node):
-            return None
-        return made.shape, node.op in RING and "int" in made.dtype
-
-
-RING = frozenset("Add Sub Mul Neg Sum".split())
-"""Ops that count modulo the type's size whichever way their formulas are rearranged, as long as nothing else joins them.
-
-TVM simplifies comparisons, casts, minima and maxima of what they make as if whole numbers never overflowed, and tells LLVM so;
-what comes out of memory it knows nothing of."""
-
-
-def _alone(node: Node) -> bool:
-    """Is the op's kernel better its own? Powers of several element types, divisions of whole numbers, and what else makes a whole
-    number of whole numbers by counting, or of one that may not fit."""
-    made, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
-    if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
-        return True
-    if "int" not in made or "int" not in first:
-        return False
-    return node.op in ("Div", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, made))
+from partition.property import PatternProperty
 
 
 class SingleProperty(PatternProperty):
@@ -108,7 +28,9 @@ class SingleProperty(PatternProperty):
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph with a call for each kernel; ops that move nothing stay as they are."""
+    """The graph with a call for each kernel; ops that move nothing stay as they are.
+
+    Each kind takes what the kinds before it left; a new one gets its place in this order."""
     first = AttentionProperty, QuantizedProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
     kinds = *first, RowProperty, ChainProperty, SingleProperty
     return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=[kind() for kind in kinds])

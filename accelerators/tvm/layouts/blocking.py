@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks, origins_of
-from accelerators.tvm.kernels.fusion import ELEMENTWISE
+from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.forms import Forms

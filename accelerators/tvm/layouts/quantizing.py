@@ -14,7 +14,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
-from accelerators.tvm.kernels.fusion import ELEMENTWISE
+from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.operands import only_reader, readers_of
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes

@@ -6,9 +6,9 @@ from __future__ import annotations
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.epilogue import folded
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from accelerators.tvm.kernels.shared.shapes import any_shape
 from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from graph.node import Node
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
 
@@ -41,7 +41,7 @@ class QuantizedSelector(SubgraphSelector):
         self.taken: set[Node] = set()
 
     def select(self, node: Node) -> bool:
-        self.root, self.whole = node, _shape(node[0]) or ()
+        self.root, self.whole = node, any_shape(node[0]) or ()
         return node.domain == DOMAIN and node.op in ROOTS
 
     def select_input(self, cur: Node, new: Node) -> bool:
@@ -67,18 +67,11 @@ class QuantizedSelector(SubgraphSelector):
         return new.domain == DOMAIN and new.op == "DequantizeLinear"
 
     def _fits(self, new: Node) -> bool:
-        if len(self.taken) == LONGEST or len(new.output_names) != 1 or _shape(new[0]) != self.whole:
+        if len(self.taken) == LONGEST or len(new.output_names) != 1 or any_shape(new[0]) != self.whole:
             return False
         groups = [(0, len(self.whole) - 1), (len(self.whole) - 1, len(self.whole))]
-        shapes = [_shape(entry) for entry in new.reads]
+        shapes = [any_shape(entry) for entry in new.reads]
         if formula(new, LATEST) is None or any(size is None or folded(size, self.whole, groups) is None for size in shapes):
             return False
         self.taken.add(new)
         return True
-
-
-def _shape(entry: NodeEntry) -> tuple[int, ...] | None:
-    known = entry.type
-    if not isinstance(known, TensorType) or not known.is_static or known.shape is None:
-        return None
-    return tuple(int(size or 0) for size in known.shape)

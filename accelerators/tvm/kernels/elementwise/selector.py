@@ -1,0 +1,79 @@
+"""Chains of element-wise ops of one shape: which ops are element-wise, and which of them share a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from accelerators.tvm.kernels.elementwise.chain import find_chain
+from accelerators.tvm.kernels.shared import rounding
+from accelerators.tvm.kernels.shared.numbers import HALVES
+from graph.graph import Graph
+from graph.node import Node
+from graph.types import TensorType
+from partition.property import SubgraphProperty
+from partition.selector import ContainOpSelector, SubgraphSelector
+
+ELEMENTWISE = frozenset(
+    """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu
+    Less LessOrEqual Log Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt
+    Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
+)
+"""Ops that compute each number from those at the same place."""
+
+LONGEST_CHAIN = 32
+"""A kernel of more element-wise ops than this has more live values than registers."""
+
+
+class ChainProperty(SubgraphProperty):
+    """Element-wise ops of one shape that read each other."""
+
+    name = "chain"
+    growth = "largest"
+    min_subgraph_size = 2
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return ChainSelector()
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Chains that would spill are left to single kernels, and so are those of half-precision numbers that our kernel does
+        not take: TVM's own would round them at every step."""
+        ops = [node for node in subgraph.nodes if node.is_op]
+        dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
+        return len(ops) <= LONGEST_CHAIN and (not dtypes & HALVES or find_chain(make_body(subgraph)) is not None)
+
+
+class ChainSelector(ContainOpSelector):
+    """Element-wise ops, each labelled with the shape of what it makes."""
+
+    stateless = True
+
+    def __init__(self) -> None:
+        super().__init__({*ELEMENTWISE, *(f"{QUANTIZED}::{op}" for op in rounding.FORMULAS)})
+
+    def label(self, node: Node) -> Hashable | None:
+        made = node.output_types[0]
+        if super().label(node) is None or not isinstance(made, TensorType) or _alone(node):
+            return None
+        return made.shape, node.op in RING and "int" in made.dtype
+
+
+RING = frozenset("Add Sub Mul Neg Sum".split())
+"""Ops that count modulo the type's size whichever way their formulas are rearranged, as long as nothing else joins them.
+
+TVM simplifies comparisons, casts, minima and maxima of what they make as if whole numbers never overflowed, and tells LLVM so;
+what comes out of memory it knows nothing of."""
+
+
+def _alone(node: Node) -> bool:
+    """Is the op's kernel better its own? Powers of several element types, divisions of whole numbers, and what else makes a whole
+    number of whole numbers by counting, or of one that may not fit."""
+    made, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
+    if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
+        return True
+    if "int" not in made or "int" not in first:
+        return False
+    return node.op in ("Div", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, made))
