@@ -145,6 +145,23 @@ def test_the_rooms_of_a_folder_import_downward(folder: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_contributing_shows_every_room() -> None:
+    shown = set(re.findall(r"\w+", (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("```text")[2].partition("```")[0]))
+    missing = [f"{folder}/{room}" for folder, rooms in ROOMS.items() for room in rooms.split() if room not in shown]
+    assert not missing, "the picture in CONTRIBUTING.md lacks these"
+
+
+def test_files_that_the_docs_name_are_there() -> None:
+    homes = [ROOT, ROOT / "accelerators/tvm", ROOT / "accelerators/tvm/kernels"]
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in (ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+        for name in re.findall(r"`(\w+/[\w/]+\.py)`", page.read_text("utf-8"))
+        if not any((home / name).is_file() for home in homes)
+    ]
+    assert not missing, "\n".join(missing)
+
+
 def test_what_kernels_share_is_shared_by_several_rooms() -> None:
     """A file of `kernels/shared` that one kind of kernel alone imports belongs into that kind's room."""
     home = ROOT / "accelerators/tvm/kernels"
