@@ -63,6 +63,22 @@ class Span:
     """The rows for what ran inside the step."""
 
 
+COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("subgraph", lambda row: row.subgraph),
+    ("#", lambda row: str(row.index)),
+    ("node", lambda row: row.node),
+    ("status", lambda row: row.status),
+    ("layer_type", lambda row: row.layer_type),
+    ("real µs", lambda row: f"{row.real_us:,.1f}"),
+    ("cpu µs", lambda row: f"{row.cpu_us:,.1f}"),
+    ("device", lambda row: row.device),
+    ("exec_type", lambda row: row.exec_type),
+)
+"""The table's columns: the title of each, and what it shows of a row."""
+
+NUMBERS = ("#", "real µs", "cpu µs")
+"""The columns that are aligned to the right."""
+
 WIDTH = 130
 """Columns of the table where it goes to a file or a pipe."""
 
@@ -130,13 +146,11 @@ class Profile:
 
         caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
         table = Table(title=Text(f"{self.model} ({self.inputs})"), caption=caption)
-        for title in ("subgraph", "#", "node", "status", "layer_type", "real µs", "cpu µs", "device", "exec_type"):
-            table.add_column(title, justify="right" if title in ("#", "real µs", "cpu µs") else "left", overflow="fold")
+        for title, _ in COLUMNS:
+            table.add_column(title, justify="right" if title in NUMBERS else "left", overflow="fold")
         rows = self.rows if slowest is None else sorted(self.rows, key=lambda row: -row.real_us)[:slowest]
         for row in rows:
-            cells = (row.subgraph, str(row.index), row.node, row.status, row.layer_type)
-            rest = (f"{row.real_us:,.1f}", f"{row.cpu_us:,.1f}", row.device, row.exec_type)
-            table.add_row(*(Text(shortened(cell)) for cell in (*cells, *rest)))
+            table.add_row(*(Text(shortened(cell(row))) for _, cell in COLUMNS))
         return table
 
     def __rich__(self) -> Table:
