@@ -19,7 +19,7 @@ from accelerators.tvm.kernels.shared.operands import only_reader, readers_of
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.sides import Sides
-from accelerators.tvm.layouts.steps import Step, step_of, weight_of
+from accelerators.tvm.layouts.steps import Step, step_of, weight_of, whole_weight
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs
@@ -31,13 +31,19 @@ Array = np.ndarray[Any, Any]
 PLACE = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0))
 """A window of one place."""
 
+QUANTIZED_OPS = frozenset("QuantizeLinear DequantizeLinear MatMulInteger".split())
+"""A graph without any of these has no quantized values."""
+
+INT32 = 6
+"""ONNX's number for the element type."""
+
 WORD = 4
 """An image of so many channels at most is read as it is given."""
 
 
 def quantize(graph: Graph, machine: Machine) -> Graph:
     """The graph with products of integers where they are. Linear."""
-    if all(node.op not in ("QuantizeLinear", "DequantizeLinear") for node in graph.nodes):
+    if all(node.op not in QUANTIZED_OPS for node in graph.nodes):
         return graph
     with collector_paused():
         return _Quantizing(graph, machine).run()
@@ -278,12 +284,52 @@ class _Quantizing:
         matrix = array if turned else array.T
         outs, depth = matrix.shape
         rows = int(np.prod(made[:-1], dtype=int))
-        window = attrs.evolve(PLACE, sizes=(rows, 1), out=(rows, 1))
-        more = {"plain": 0, "channels": depth, "outs": outs, "group": 1, "batch": 1}
         self.sides.need_plain(source)
         read = self.sides.unsigned(source, False)
-        geometry = {**window_attributes(window), **more}
-        return self._product(node, step, read, matrix.reshape(outs, depth, 1, 1), scales, geometry, False)
+        return self._product(node, step, read, matrix.reshape(outs, depth, 1, 1), scales, _geometry(rows, outs, depth), False)
+
+    def _whole(self, node: Node) -> bool | None:
+        """MatMulInteger: the sums themselves. A zero point that is known only later is taken from them afterwards."""
+        source, made = node.inputs[0], any_shape(node[0]) or ()
+        points = [None if entry is None else entry for entry in (*node.inputs[2:], None, None)[:2]]
+        weight = whole_weight(node.inputs[1], points[1])
+        if source is None or weight is None or not made or source.node.value is not None:
+            return None
+        if points[0] is not None and any(size != 1 for size in any_shape(points[0]) or ()):
+            return None
+        self.sides.need_plain(source)
+        read, name = self.sides.unsigned(source, False), node.name
+        outs, columns = weight.shape[1], weight.astype(np.int64).sum(0)
+        known = 0 if points[0] is None else None if points[0].node.value is None else int(points[0].node.value.item())
+        moved = 128 if isinstance(source.type, TensorType) and source.type.dtype == "int8" else 0
+        beginning = -((known or 0) + moved) * columns
+        new = self.sides.new_constant
+        matrix = np.ascontiguousarray(weight.T.reshape(outs, -1, 1, 1))
+        inputs = (read, new(matrix, f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"))
+        geometry = {**_geometry(int(np.prod(made[:-1], dtype=int)), *matrix.shape[:2]), "zero": 0}
+        product = node.evolve(op="Product", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(geometry))
+        if known is not None:
+            self.sides.keep(node, product, False)
+            return True
+        assert points[0] is not None
+        self.sides.need_plain(points[0])
+        first = self.sides.named(product, f"{name}_product", node, False)
+        point = self._helper(node, "Cast", (self.rewriter.value(points[0]),), any_shape(points[0]) or (), {"to": INT32})
+        if any_shape(points[0]):
+            point = self._helper(node, "Reshape", (point, new(np.zeros(0, np.int64), f"{name}_shape")), (), {})
+        sums = self._helper(node, "Mul", (point, new(columns.astype(np.int32), f"{name}_columns")), (outs,), {})
+        self.sides.keep(node, node.evolve(op="Sub", inputs=(first[0], sums), attrs=frozen_attrs({})), False)
+        return True
+
+    def _helper(
+        self, node: Node, op: str, inputs: tuple[NodeEntry, ...], shape: tuple[int, ...], attributes: dict[str, Any]
+    ) -> NodeEntry:
+        """A node of 32-bit integers on behalf of another."""
+        made = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes))
+        name = self.sides.name(f"{node.name}_{op.lower()}")
+        told = {ORIGIN: "\n".join(origins_of(node))}
+        types = (TensorType("int32", shape),)
+        return self.rewriter.keep(made.evolve(name=name, output_names=(name,), output_types=types, metadata=told))[0]
 
     def _given(self, entry: NodeEntry | None) -> tuple[NodeEntry, Step] | None:
         """The bytes that a product reads, and what they stand for, if they are all dequantized alike."""
@@ -342,6 +388,12 @@ class _Quantizing:
         return (factor / step.scale).astype(np.float32)
 
 
+def _geometry(rows: int, outs: int, depth: int) -> dict[str, Any]:
+    """The attributes of a product of matrices."""
+    window = attrs.evolve(PLACE, sizes=(rows, 1), out=(rows, 1))
+    return {**window_attributes(window), "plain": 0, "channels": depth, "outs": outs, "group": 1, "batch": 1}
+
+
 def _reaches_inside(window: Window) -> bool:
     """Does every window see a place of the image?"""
     last = [(o - 1) * s - b for o, s, b in zip(window.out, window.strides, window.before)]
@@ -377,4 +429,5 @@ _OPS: dict[str, Callable[[_Quantizing, Node], bool | None]] = {
     "Concat": _Quantizing._join,
     "Gemm": _Quantizing._matrices,
     "MatMul": _Quantizing._matrices,
+    "MatMulInteger": _Quantizing._whole,
 }

@@ -80,7 +80,22 @@ def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
         return None
     point = step.point.astype(np.int16)
     shape = [-1 if d == step.axis else 1 for d in range(array.ndim)]
-    centred = array.astype(np.int16) - (point if step.axis is None else point.reshape(shape))
-    if centred.min() < -128 or centred.max() > 127:
+    centred = _centred(array, point if step.axis is None else point.reshape(shape))
+    return None if centred is None else (centred, step.scale)
+
+
+def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | None:
+    """A constant matrix of bytes as signed ones whose zero point is 0; None where they are no such bytes."""
+    array = None if entry is None else entry.node.value
+    zero = np.zeros((), np.int16) if point is None else point.node.value
+    if array is None or zero is None or array.ndim != 2 or array.dtype.itemsize != 1 or zero.ndim > 1:
         return None
-    return centred.astype(np.int8), step.scale
+    return _centred(array, zero.astype(np.int16))
+
+
+def _centred(array: Array, point: Array) -> Array | None:
+    """The distances to the zero point, if they fit signed bytes."""
+    if not array.size:
+        return None
+    centred = array.astype(np.int16) - point
+    return centred.astype(np.int8) if centred.min() >= -128 and centred.max() <= 127 else None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
+from accelerators.tvm.prepare.linear import linear_parts
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from accelerators.tvm.prepare.resizing import matrix
 from graph.build import constant, op, variable
@@ -21,12 +22,17 @@ from graph.types import TensorType, numpy_dtype
 TAPS = 8
 """A resize whose results see more positions than this along one dimension is left to others."""
 
+LINEAR = frozenset(("QLinearConv", "QLinearMatMul"))
+"""Ops on integers that are taken apart where they multiply numbers."""
+
 SINGLE = 1
 """ONNX's number for float32."""
 
 
 def own_parts(node: Node, graph: Graph) -> Graph | None:
     """The op's body, its inputs named x0, x1, … after the node's; None where the op has no parts of ours."""
+    if not node.domain and node.op in LINEAR:
+        return linear_parts(node, graph)
     make = _PARTS.get(str(node.op)) if not node.domain else None
     body = None if make is None else make(_Parts(node, graph))
     return _in_single_precision(_Parts(node, graph)) if body is None and is_widened(node) else body
@@ -34,7 +40,7 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
 
 def has_own_parts(node: Node) -> bool:
     """Do we take such ops apart?"""
-    return not node.domain and (node.op in _PARTS or is_widened(node))
+    return not node.domain and (node.op in _PARTS or node.op in LINEAR or is_widened(node))
 
 
 class _Parts:

@@ -32,7 +32,7 @@ def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
     """The graph without calls, then with what its constants and shapes settle settled, step by step."""
     current = inline_calls(graph)
     yield current
-    current = hold_weights(_empties_known(current))
+    current = _empties_known(current)
     yield current
     current = yield from _settling(current)
     named = name_implied(current)
@@ -48,7 +48,7 @@ def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
 
 
 def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
-    current = _typed(graph)
+    current = hold_weights(_typed(graph))
     yield current
     for name in PASSES:
         current = apply_pass(current, name, verify=False)

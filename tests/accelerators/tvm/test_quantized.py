@@ -166,3 +166,31 @@ def test_scales_along_an_axis_are_broadcast(axis: int) -> None:
     found, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
     assert np.array_equal(found[0], wanted[0])
     assert np.allclose(found[1], wanted[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_an_op_that_is_written_for_integers_is_that_of_numbers_between(dtype: str) -> None:
+    layer = Layer(8, 16, (6, 6), (3, 3), pads=(1, 1, 1, 1), dtype=dtype, point=5, made=dtype)
+    x, one = pt.variable("x", dtype, (1, 8, 6, 6)), lambda value, kind: pt.constant(np.asarray(value, kind))
+    points = one(layer.point, dtype), pt.constant(layer.weight), pt.constant(layer.scales), pt.constant(np.zeros(16, "int8"))
+    made = pt.op(
+        "QLinearConv", x, one(layer.scale, "float32"), *points, one(layer.result, "float32"), one(layer.after, dtype),
+        pt.constant(layer.bias), pads=[1, 1, 1, 1],
+    )  # fmt: skip
+    model, given = compiled(typed(made)), layer.given()
+    assert "Product+QuantizeLinear" in layer_types(model)
+    assert np.array_equal(model.run([given], [None])[0], layer.expected(given))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_sums_of_products_of_integers_are_exact(dtype: str, known: bool) -> None:
+    x, weight = integers(0, (2, 3, 5000), dtype), integers(1, (5000, 20), "int8")
+    point = np.asarray(7, dtype)
+    given = pt.constant(point) if known else pt.variable("p", dtype, ())
+    graph = typed(pt.op("MatMulInteger", pt.variable("x", dtype, x.shape), pt.constant(weight), given))
+    model = compiled(graph)
+    assert any("Product" in kind for kind in layer_types(model))
+    by_name = {"x": x, "p": point}
+    (found,) = model.run([by_name[node.name] for node in graph.inputs], [None])
+    assert np.array_equal(found, (x.astype(int) - 7) @ weight.astype(int))
