@@ -238,6 +238,19 @@ def test_nothing_is_pickled_or_evaluated() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_file_speaks_to_a_formatter() -> None:
+    """None is run over the code, so that a marker for one says nothing."""
+    marker = re.compile(r"#\s*fmt:")
+    wrong = [
+        place(path, number)
+        for path in tracked()
+        if path.suffix == ".py"
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if marker.search(line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def tracked() -> list[Path]:
     """The files under version control; all text files outside hidden folders where there is no git."""
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)

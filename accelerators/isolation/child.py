@@ -88,7 +88,7 @@ class _Server:
             actions: dict[str, Callable[[Mapping[str, Any], Accelerator], Any]] = {
                 "query": self._query, "compile": self._compile, "import": self._import,
                 "run": self._run, "rename": self._rename, "export": self._export,
-            }  # fmt: skip
+            }
             return {"answer": actions[question["do"]](question, self._device)}
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a device raises is told to the parent
             return {"error": messages.error_told(error)}

@@ -39,7 +39,7 @@ from benchmarks.work import flops, traffic
 ABOUT = {
     "processor": "a processor", "cores": 4, "memory_gib": 16.0, "system": "Linux x86_64", "versions": {"python": "3.12"},
     "commit": "abc", "date": "2026-01-02T03:04+00:00", "others_cores": 0.1,
-}  # fmt: skip
+}
 
 
 def row(engine: str, milliseconds: float | None, over: float | None = None, wide: float = 0.02, **more: object) -> Row:
@@ -260,7 +260,7 @@ def test_pictures_are_the_same_each_time(tmp_path: Path) -> None:
     from benchmarks import plots
 
     shapes = [Row({"shape": "holes", "nodes": n}, e, Times(n * t, n, 0, 1)) for e, t in (("partita", 1e-6), ("tvm", 1e-4))
-              for n in (1000, 10_000)]  # fmt: skip
+              for n in (1000, 10_000)]
     latency = section(row("partita", 1.5), row("openvino", 2, 0.75))
     drawn = []
     for name in ("a", "b"):

@@ -98,7 +98,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.partition", *words],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 60
     while not list(folder.glob("*/residual.json")) and time.monotonic() < deadline:
         time.sleep(0.05)

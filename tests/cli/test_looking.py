@@ -39,7 +39,7 @@ def test_one_device(partita: Command) -> None:
     assert "FULL_DEVICE_NAME" in found["metrics"]
     assert found["config"] == {
         "CACHE_DIR": None, "DEVICE_ID": "0", "ISOLATE": False, "ISOLATE_SECONDS": 60.0, "PERF_COUNT": False,
-    }  # fmt: skip
+    }
     done = partita("devices referenc")
     assert (done.status, done.out) == (1, "")
     assert done.err == "error: there is no device 'referenc'\n  Did you mean 'reference'?\n"

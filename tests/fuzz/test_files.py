@@ -93,7 +93,7 @@ def test_the_fence_sees_what_a_reader_may_not_do(body: str, told: str, tmp_path:
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": root},
-    )  # fmt: skip
+    )
     assert done.stdout.startswith((f"('{told}", f'("{told}', f"({told}")), done.stdout + done.stderr[-2000:]
 
 

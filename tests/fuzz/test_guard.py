@@ -121,7 +121,7 @@ def _signal_of(code: str, *arguments: str) -> int | None:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.stdout.startswith("begins"), done.stderr[-2000:]
     if done.returncode == 0:
         assert done.stdout.rstrip().endswith("still here")

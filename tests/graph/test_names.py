@@ -55,7 +55,7 @@ def _evolved():
     (_unnamed_nodes, "node 'b' (Exp): two values bear the name 'v': output 0 of a new node (Relu) and output 0 of 'b' (Exp)"),
     (_a_dead_node, "node 'b' (Exp): two values bear the name 'a': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
     (_evolved, "node 'b' (Exp): two values bear the name 'a': output 0 of 'a' (Relu) and output 0 of 'b' (Exp)"),
-])  # fmt: skip
+])
 def test_two_values_of_one_name_are_refused_where_the_graph_is_made(make, message):
     with pytest.raises(GraphError) as caught:
         make()

@@ -27,7 +27,7 @@ ZOO = {
     "alexnet": 224, "densenet121": 224, "inceptionv3": 299, "mobilenet0.25": 64, "mobilenetv2_0.25": 64, "resnet18_v1": 64,
     "resnet18_v2": 64, "resnet50_v1": 64, "resnet50_v2": 64, "squeezenet1.0": 224, "squeezenet1.1": 224, "vgg11": 64,
     "vgg11_bn": 64,
-}  # fmt: skip
+}
 CASES = {}
 
 
@@ -245,7 +245,7 @@ for name, shape, x in [
     ("plain", (6, 4), (2, 3, 4)), ("codes_0_1", (0, -1), (2, 3, 4)), ("code_2", (-2, 1), (2, 3, 4)),
     ("code_3", (-3, 0), (2, 3, 4)), ("code_4", (-4, 1, 2, -2), (2, 3, 4)), ("code_4_rest", (0, -4, -1, 3, 0), (2, 6, 4)),
     ("codes_mixed", (0, -3, -2), (2, 3, 4, 5)), ("code_0_late", (-3, 0, 1), (2, 3, 4)),
-]:  # fmt: skip
+]:
     case(f"reshape_{name}", lambda x, s=shape: S.Reshape(x, shape=s), x)
 case("reshape_reverse", lambda x: S.Reshape(x, shape=(-1, 0), reverse=True), (10, 5, 4))
 case("reshape_reverse_3", lambda x: S.Reshape(x, shape=(-3, 0), reverse=True), (2, 3, 4))

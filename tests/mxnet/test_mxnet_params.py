@@ -83,7 +83,7 @@ def test_what_mxnet_wrote():
         "c1_weight": (8, 3, 3, 3), "c1_bias": (8,), "b1_gamma": (8,), "b1_beta": (8,), "dc1_weight": (8, 4, 2, 2),
         "ln_gamma": (12,), "ln_beta": (12,), "fc1_weight": (5, 12), "fc1_bias": (5,), "b1_moving_mean": (8,),
         "b1_moving_var": (8,),
-    }  # fmt: skip
+    }
 
 
 def npz(**arrays):

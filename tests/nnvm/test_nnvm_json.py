@@ -92,7 +92,7 @@ def test_shapes_and_dtypes_of_a_graph_of_nnvm() -> None:
     graph = from_nnvm_json(json.dumps(typed))
     assert [str(e.type) for node in graph.nodes for e in node.outputs] == [
         "float32[1, 4]", "float32[4, 2]", "float16[1, 2]", "None", "float32"
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("name", ["many_ops", "mobilenet0.25"])
@@ -137,7 +137,7 @@ BAD = {
     changed(attrs={"partita": ["int", 2]}): "this is version 2 of the form; version 1 is known here",
     changed(attrs={"partita": 1}): "graph.attrs.partita: a list is expected",
     changed(attrs={"shape": ["list_shape", []], "dtype": ["list_int", []]}): "0 shapes and 0 dtypes for 5 values",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", BAD)

@@ -15,7 +15,7 @@ ACTIVATIONS = [
     ("LeakyRelu", {}), ("LeakyRelu", {"alpha": 0.3}), ("Elu", {"alpha": 0.7}), ("Selu", {}), ("Celu", {"alpha": 0.6}),
     ("ThresholdedRelu", {"alpha": 0.5}), ("HardSigmoid", {}), ("HardSigmoid", {"alpha": 0.4, "beta": 0.3}),
     ("Gelu", {}), ("Gelu", {"approximate": "tanh"}), ("Shrink", {"bias": 0.2, "lambd": 0.4}),
-]  # fmt: skip
+]
 ELEMENTWISE = [
     *(Case(op, [f32(3, 5)]) for op in UNARY.split()),
     *(Case(op, [pos(3, 5)]) for op in ("Log", "Sqrt")),
@@ -81,4 +81,4 @@ QUANTIZED = [
                            np.float32(0.05), np.uint8(30)]),
     Case("QLinearConv", [u8(1, 2, 5, 5), np.float32(0.01), np.uint8(9), i8(3, 2, 3, 3), pos(3), i8(3) * 0,
                          np.float32(0.5), np.uint8(100), np.arange(3, dtype=np.int32) * 50], {"pads": [1, 1, 1, 1]}),
-]  # fmt: skip
+]

@@ -76,4 +76,4 @@ RECURRENT = [
     Case("LSTM", [f32(5, 3, 4), f32(1, 24, 4), f32(1, 24, 6)], {**ONE, "input_forget": 1}, outputs=3),
     Case("LSTM", [f32(5, 3, 4), f32(1, 24, 4), f32(1, 24, 6)], {**ONE, "activations": ["Sigmoid", "Relu", "Affine"],
          "activation_alpha": [0.5], "activation_beta": [0.1]}, outputs=3),
-]  # fmt: skip
+]

@@ -64,4 +64,4 @@ SHAPES = [
     *(Case("Cast", [X * 10], {"to": to}) for to in (1, 3, 6, 7, 9, 10, 11)),
     Case("Cast", [np.array(["1", "-2.5", "1e3"], object)], {"to": 1}, since=9),
     Case("NonMaxSuppression", [BOXES, pos(1, 1, 3), i64(3), np.array([0.5], np.float32)]),
-]  # fmt: skip
+]

@@ -131,4 +131,4 @@ RESIZE = [
     *(Case("GridSample", [X, PLACES], {"padding_mode": p, "align_corners": a, "mode": m}, since=20)
       for p in ("zeros", "border", "reflection") for a in (0, 1) for m in ("nearest", "linear", "cubic")),
     *(Case("GridSample", [f32(1, 2, 3, 4, 5), f32(1, 2, 3, 4, 3)], {"padding_mode": p}, since=20) for p in ("zeros", "border")),
-]  # fmt: skip
+]

@@ -35,7 +35,7 @@ LONGEST = 60
 DTYPES = {
     "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float16": 10,
     "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
-}  # fmt: skip
+}
 
 SMALL = (0, 1, 2, 3, -1, -2, 5, 7, -3, 10)
 LARGE = (100, 2**31, 2**40, -(2**31), 2**63 - 1, -(2**63))

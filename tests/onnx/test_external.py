@@ -44,7 +44,7 @@ def test_external_data_is_mapped(tmp_path):
     ({"offset": -4}, "the offset of external data is '-4'"),
     ({"offset": 10**30}, "the offset of external data"),
     ({"length": 8}, "8 bytes is given for a tensor that takes 12"),
-])  # fmt: skip
+])
 def test_data_that_is_not_the_models_own_is_refused(tmp_path, place, message):
     secret = tmp_path / "secret.bin"
     secret.write_bytes(bytes(100))

@@ -54,7 +54,7 @@ def test_names_are_unique_across_bodies():
     ("value_ints", [1, 2], np.int64([1, 2])),
     ("value_string", "a", np.array("a", object)),
     ("value_strings", ["a", "b"], np.array(["a", "b"], object)),
-])  # fmt: skip
+])
 def test_constant_nodes_are_constants(key, value, expected):
     node = helper.make_node("Constant", [], ["y"], **{key: value})
     proto = helper.make_model(helper.make_graph([node], "g", [], [onnx.ValueInfoProto(name="y")]))
@@ -137,7 +137,7 @@ def test_shapes_given_replace_symbols_everywhere():
     ({"xx": (1,)}, "(?s)no such input.*Did you mean 'x'"),
     ({"x": (1, 2, 3)}, "3 dimensions"),
     ({"x": (2, 4)}, "dimension 1 is 3 in the model"),
-])  # fmt: skip
+])
 def test_shapes_that_do_not_fit_are_refused(shapes, message):
     with pytest.raises(ReadError, match=message):
         load(model(LINE), shapes=shapes)
@@ -176,7 +176,7 @@ def _huge(proto):
     (_attribute, ReadError, "'alpha' is to be FLOAT, not INT"),
     (_huge, ReadError, "takes 4611686018427387904 bytes, and the file holds 4 bytes"),
     (lambda m: m.ClearField("graph"), ReadError, "there is no graph in it"),
-])  # fmt: skip
+])
 def test_bad_models_have_one_clear_error(change, error, message):
     with pytest.raises(error, match=message):
         load(_changed(change))

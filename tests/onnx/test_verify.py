@@ -65,7 +65,7 @@ def _wrong_constant():
     (_other_opsets, GraphError, "node 'call' .*share one opset map"),
     (_open_body, GraphError, "node 'y' .*the body 'then_branch' has 1 inputs; the node gives it 0 inputs and 0 captured"),
     (_wrong_constant, TypeMismatch, "node 'w' .*has the shape"),
-])  # fmt: skip
+])
 def test_what_is_wrong_is_named(make, error, message):
     with pytest.raises(error, match=f"(?s){message}"):
         verify(make())
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_named(make, error, message):
     ("y, z = Relu(x)", "has 1 outputs, not 2"),
     ("y = Relu(x) {beta=1}", "has no attribute 'beta'"),
     ("y = Cast(x)", "needs the attribute 'to'"),
-])  # fmt: skip
+])
 def test_ops_are_held_against_their_schemas(line, message):
     with pytest.raises(PartitaError, match=f"(?s)node 'y'.*{message}"):
         verify(parse(f"opset 21\n\ngraph net(x: float32[3], i: int64[3]) -> (y) {{\n  {line}\n}}\n"))

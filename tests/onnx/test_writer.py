@@ -80,7 +80,7 @@ def test_calls_are_functions_and_come_back():
             np.testing.assert_allclose(a, b, rtol=1e-6)
     assert [node.name for node in inline_calls(g).nodes if node.is_op] == [
         "add0", "relu0", "sum0", "mul0", "add1", "relu1", "sum1", "mul1", "y"
-    ]  # fmt: skip
+    ]
 
 
 def test_constants_that_are_shared_are_one_initializer():
@@ -160,7 +160,7 @@ graph net(c: bool[], x: float32[3]) -> (y) {
 
 @pytest.mark.parametrize("outputs, names", [
     (["y", "y"], ["a", "b"]), (["x"], ["x"]), (["x"], ["z"]), (["w"], ["w"]), (["w", "w"], ["v", "w"]), (["y", "x"], ["t", "u"]),
-])  # fmt: skip
+])
 def test_outputs_of_all_kinds(outputs, names):
     x = pt.variable("x", "float32", (3,))
     w = pt.constant(X, "w")
@@ -199,7 +199,7 @@ def test_affinity_order_and_metadata_survive():
 @pytest.mark.parametrize("dtype", [
     "int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "bfloat16", "float16",
     "float32", "float64", "complex64", "bool", "int8", "uint16", "int32", "uint64", "float6_e2m3fn",
-])  # fmt: skip
+])
 def test_arrays_of_every_dtype_come_back(dtype):
     array = np.array([[0, 1, 1], [1, 0, 1]]).astype(numpy_dtype(dtype))
     g = pt.Graph([pt.constant(array, "w")], opsets={"": 25})

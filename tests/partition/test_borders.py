@@ -182,7 +182,7 @@ def test_control_dependencies_that_cross_borders() -> None:
     assert groups_of(everything) == [{"first"}, {"a", "b"}, {"last"}]  # values flow from a to b alone
     assert [(n.name, [m.name for m in n.after]) for n in everything.nodes if n.is_op] == [
         ("mine_0", []), ("mine_1", ["mine_0"]), ("mine_2", ["mine_1"])
-    ]  # fmt: skip
+    ]
 
 
 def test_an_op_that_only_control_needs_is_kept_in_a_call_without_outputs() -> None:

@@ -320,7 +320,7 @@ MAKERS: tuple[tuple[int, Callable[[Random, int], Made]], ...] = (
     (9, _gather), (11, _gather_nd), (11, _concat), (9, _matmul), (9, _gemm), (9, _space), (9, _transpose), (11, _one_hot),
     (11, _range), (9, _softmax), (9, _binary), (12, _einsum), (9, _recurrent), (18, _center_crop_pad), (11, _max_unpool),
     (18, _col2im), (9, _constant_of_shape), (18, _dft),
-)  # fmt: skip
+)
 """From which opset each op is made."""
 
 

@@ -181,7 +181,7 @@ SOUND = {
     'LayerNormalization <axis = 2147483648> (x, x)': "axis is 2147483648",
     'Softmax <axis = -9223372036854775808> (x)': "axis is -9223372036854775808",
     'Einsum <equation = "\\xff"> (x)': "the equation '",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("node", SOUND)
@@ -241,5 +241,5 @@ print("there" if onnx.defs.has("Opaque", "partita.opaque") else "gone")
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "PYTHONPATH": root},
-    )  # fmt: skip
+    )
     assert (done.stdout, done.stderr) == ("there\ngone\n", "")

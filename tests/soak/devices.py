@@ -70,7 +70,7 @@ def _changed(way: str, made: list[Any]) -> Any:
     changes: dict[str, Any] = {
         "shape": [made[0][:2]], "dtype": [made[0].astype("f8")], "count": made * 2, "none": None,
         "foreign": [made[0].astype(">f4")], "nan": [made[0] * np.float32(np.nan)],
-    }  # fmt: skip
+    }
     return changes.get(way, made)
 
 

@@ -237,7 +237,7 @@ class _Quantizing:
             return
         moved = self.sides.named(made, f"{node.name}_integers", node, True, step.point.dtype.name)
         dequantized = node.evolve(op="DequantizeLinear", domain=DOMAIN, inputs=(moved[0], *self._operands(node, step)),
-                                  attrs=frozen_attrs({}))  # fmt: skip
+                                  attrs=frozen_attrs({}))
         self.sides.steps[self.sides.keep(node, dequantized, True)] = step
 
     def _rounded(self, node: Node, read: NodeEntry, op: str, step: Step, name: str) -> NodeEntry:
@@ -246,7 +246,7 @@ class _Quantizing:
         made = TensorType(step.point.dtype.name, any_shape(read))
         name = self.sides.name(name)
         new = Node(name, op, (read, *self._operands(node, step)), output_names=(name,), output_types=(made,), domain=DOMAIN,
-                   metadata=told)  # fmt: skip
+                   metadata=told)
         return self.rewriter.keep(new)[0]
 
     def _operands(self, node: Node, step: Step) -> list[NodeEntry]:
@@ -364,7 +364,7 @@ class _Quantizing:
             factor = self._divide(node, factor)
         new = self.sides.new_constant
         inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"),
-                  new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))  # fmt: skip
+                  new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
         made = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
         if added is None:
             self.sides.keep(node, made, is_beside)

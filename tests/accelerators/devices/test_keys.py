@@ -36,7 +36,7 @@ def usable(name: str) -> Accelerator:
         ("PRECISION", "banana"), ("PRECISION", ["f32"]), ("PERF_COUNT", "maybe"), ("PERF_COUNT", 2), ("CACHE_DIR", 3.5),
         ("CACHE_DIR", []), ("DEVICE_ID", "nowhere"), ("DEVICE_ID", None), ("DEVICE_ID", 7),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_no_device_can_have(name: str, key: str, value: Any) -> None:
     made = usable(name)
     before = made.get_config(key)
@@ -70,7 +70,7 @@ def test_every_key_of_every_device_has_a_check(name: str) -> None:
         ("onnxruntime", "GRAPH_OPTIMIZATION", "al"), ("openvino", "PERFORMANCE_HINT", "FAST"),
         ("openvino", "NUM_STREAMS", "x"), ("openvino", "PROPERTIES", [1]),
     ],
-)  # fmt: skip
+)
 def test_a_value_of_a_device_s_own_key(name: str, key: str, value: Any) -> None:
     made = usable(name)
     for attempt in (lambda: made.set_config({key: value}), lambda: pt.compile(relu(), name, config={key: value})):

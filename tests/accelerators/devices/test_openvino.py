@@ -192,7 +192,7 @@ print([name for name in sys.modules if name.startswith("openvino_telemetry")])
             "openvino may take other zero points in QuantizeLinear along an axis whose size is not fixed",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_it_computes_otherwise_where_sizes_are_not_fixed(op: str, inputs: list, attributes: dict, reason: str) -> None:
     """Random models found these."""
     read = [pt.variable(f"x{i}", "float32", x) if isinstance(x, tuple) else pt.constant(x) for i, x in enumerate(inputs)]
@@ -210,7 +210,7 @@ INDEXED: dict[str, tuple[Any, int]] = {
     "Gather": (np.array([0, 1, 3]), 3),
     "GatherElements": (np.array([[0, -4, 1, 1]]), 3), "GatherND": (np.array([[0, 1], [1, 9]]), 4),
     "ScatterElements": (np.array([[0, 2**40, 1, 1]]), 3), "ScatterND": (np.array([[0, 0], [-9, 1]]), 3),
-}  # fmt: skip
+}
 
 
 def indexed(op: str, indices: Any, computed: bool = False) -> pt.Graph:

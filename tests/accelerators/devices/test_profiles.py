@@ -107,7 +107,7 @@ def info(real: int) -> Any:
     return SimpleNamespace(
         node_name="n0", node_type="Relu", status="Status.EXECUTED", exec_type="jit",
         real_time=timedelta(microseconds=real), cpu_time=timedelta(microseconds=real),
-    )  # fmt: skip
+    )
 
 
 def test_openvino_s_means_are_taken_apart() -> None:

@@ -58,7 +58,7 @@ def test_a_transform_that_renames_all_hides_no_refusal():
     with device("alpha", "", transform=renaming):
         answers = pt.accelerator("alpha").query(pt.Graph([y]))
     assert answers == {op: f"its transform makes '{op}_n' ({kind}) of it: alpha has no {kind}"
-                       for op, kind in (("r", "Relu"), ("e", "Exp"), ("t", "Tanh"))}  # fmt: skip
+                       for op, kind in (("r", "Relu"), ("e", "Exp"), ("t", "Tanh"))}
     with device("alpha", "Relu Tanh", transform=renaming):
         answers = pt.accelerator("alpha").query(pt.Graph([y]))
     assert [name for name, answer in answers.items() if answer is True] == ["r", "t"]
@@ -201,7 +201,7 @@ def test_a_call_taken_in_part_is_inlined_and_not_given_to_the_last_resort():
         m = pt.compile(called, "HETERO:alpha,reference")
         assert [(unit.device.label, unit.ops) for unit in m.units] == [
             ("alpha", ("a", "b")), ("reference", ("c",)), ("alpha", ("d",)),
-        ]  # fmt: skip
+        ]
         reason = "alpha: its body holds 'c': alpha has no Tanh"
         assert m.report.notes == (f"inlined: no device takes the call 'mine_0' whole: {reason}",)
         assert m.report.notes[0] in str(pt.query(called, "HETERO:alpha,reference"))
@@ -410,7 +410,7 @@ def test_a_metric_of_another_device_id():
 def test_what_a_transform_merges_and_a_rule_cuts_apart_is_asked_about_again():
     def merged(self, graph):
         return pt.apply_pass(graph.evolve(attrs={}), "PartitionGraph", subgraph_property=pt.PatternProperty(
-            pt.Pattern("Add", "Relu"), "add_relu"))  # fmt: skip
+            pt.Pattern("Add", "Relu"), "add_relu"))
 
     def only_merged(self, node, graph):
         return node.name.startswith("add_relu_") or f"alpha has no {node.op} alone"

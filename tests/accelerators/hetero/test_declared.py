@@ -40,7 +40,7 @@ NETS = {
     "ReduceSum": ("float[2,4] x", "a = Constant<value=int64[1]{1}>() y = ReduceSum(x, a)", (2, 1)),
     "MaxPool": ("float[1,1,8,8] x", "y = MaxPool<kernel_shape=[2,2],strides=[2,2]>(x)", (1, 1, 4, 4)),
     "Softmax": ("float[2,4] x", "y = Softmax(x)", (2, 4)),
-}  # fmt: skip
+}
 
 
 def loaded(inputs: str, outputs: str, body: str) -> pt.Graph:

@@ -246,7 +246,7 @@ def test_no_lock_is_outside_the_care_of_forks() -> None:
         "accelerators/running/compiled_model.py", "accelerators/running/executor.py", "accelerators/running/requests.py",
         "accelerators/running/spreading.py", "accelerators/tvm/compiled/subgraph.py", "accelerators/building/units.py",
         "passes/inference.py",
-    }  # fmt: skip
+    }
     found = set()
     for folder in ("partita", "accelerators", "partition", "passes", "graph"):
         for path in (ROOT / folder).rglob("*.py"):

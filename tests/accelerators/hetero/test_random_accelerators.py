@@ -53,7 +53,7 @@ def check_answers(that: RandomAccelerator, g: pt.Graph) -> None:
     answers = that.query(g)
     transformed = that.transform(g)
     refused = {name for node in transformed.nodes if node.is_op and that.supports(node, transformed) is not True
-               for name in that.origins[node.name]}  # fmt: skip
+               for name in that.origins[node.name]}
     for name, answer in answers.items():
         if name in refused:
             assert answer is not True, f"{name} was refused, and counts as supported"

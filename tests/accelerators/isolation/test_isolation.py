@@ -361,7 +361,7 @@ def started(breaks: str, then: str) -> tuple[subprocess.Popen[str], int]:
     made = subprocess.Popen(
         [sys.executable, "-c", ENDING + then, breaks], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": ROOT},
-    )  # fmt: skip
+    )
     assert made.stdout is not None
     return made, int(made.stdout.readline())
 

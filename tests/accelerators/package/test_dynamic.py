@@ -78,7 +78,7 @@ MIXES = [
     ("cpu", None), ("onnxruntime", None), ("HETERO:openvino,reference", None),
     ("HETERO:cpu,onnxruntime", {"LayerNormalization": "cpu"}),
     ("HETERO:openvino,cpu", {"Softmax": "openvino"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

@@ -151,7 +151,7 @@ def test_code_for_a_device_whose_form_is_the_body_is_refused(exported, tmp_path)
     evil = forge(
         exported("onnxruntime"), tmp_path / "evil.partita",
         lambda manifest: manifest["units"][0].update(code="code/0"), {"code/0": b"anything"},
-    )  # fmt: skip
+    )
     refused(evil, "has code, and what 'onnxruntime' compiles travels without")
 
 

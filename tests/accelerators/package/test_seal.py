@@ -113,7 +113,7 @@ def test_somebody_who_can_make_seals_cannot_make_it_crash(data, tmp_path, refuse
     unit_changes = [
         {"device": 3}, {"device": "nope"}, {"body": "../../etc/passwd"}, {"body": None}, {"code": "weights"},
         {"config": {"CACHE_DIR": "/tmp"}, "body": 1}, {"name": None, "device": None}, {"ops": 1, "identity": 2, "config": 3},
-    ]  # fmt: skip
+    ]
     for change in unit_changes:
         refused(forged(units=[{**row, **change}]))
     for change in ({"units": 3}, {"units": []}, {"units": [None]}, {"settings": {"a": 1}}, {"settings": None}):

@@ -104,7 +104,7 @@ def test_a_reduction_along_nothing(op: str) -> None:
 def test_a_resize_that_keeps_the_first_places(sizes: list[int]) -> None:
     x = pt.variable("x", "float32", (1, 2, 5, 7))
     same(pt.Graph([pt.op("Resize", x, None, None, pt.constant(np.array(sizes)), nearest_mode="floor",
-                         coordinate_transformation_mode="asymmetric")], inputs=[x]), normal(1, 2, 5, 7))  # fmt: skip
+                         coordinate_transformation_mode="asymmetric")], inputs=[x]), normal(1, 2, 5, 7))
 
 
 @pytest.mark.parametrize("opset", [9, 13])

@@ -176,7 +176,7 @@ def test_an_op_that_is_written_for_integers_is_that_of_numbers_between(dtype: st
     made = pt.op(
         "QLinearConv", x, one(layer.scale, "float32"), *points, one(layer.result, "float32"), one(layer.after, dtype),
         pt.constant(layer.bias), pads=[1, 1, 1, 1],
-    )  # fmt: skip
+    )
     model, given = compiled(typed(made)), layer.given()
     assert "Product+QuantizeLinear" in layer_types(model)
     assert np.array_equal(model.run([given], [None])[0], layer.expected(given))

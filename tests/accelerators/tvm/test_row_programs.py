@@ -64,7 +64,7 @@ def softmax_and_its_powers(x: pt.Node, y: pt.Node, scale: pt.Node) -> list[pt.No
 PROGRAMS = [
     spelled_layer_norm, residual_and_norm, spelled_rms_norm, masked_softmax, spelled_softmax, two_reductions_at_once,
     softmax_and_its_powers,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

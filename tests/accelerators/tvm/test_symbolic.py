@@ -23,7 +23,7 @@ FAR = {
     "GatherND": (loaded("GatherND", np.array([[0], [4000]]), batch_dims=0), None),
     "ScatterND": (loaded("ScatterND", np.array([[4000]]), np.ones((1, 4), np.float32)), None),
     "rows": (loaded("Gather", np.array([4000])), None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAR)

@@ -130,7 +130,7 @@ def test_sums_of_half_precision(dtype: str) -> None:
 SHORTER = [
     ((8, 2, 5, 5), (7, 1, 5, 3), 0), ((8, 2, 5, 5), (7, 1, 5, 3), 2), ((8, 2, 5, 5), (7, 1, 4, 5), 3),
     ((8, 5), (7, 3), 0), ((8, 5), (7, 3), 1), ((1, 5), (1, 3), 0), ((4,), (3,), 0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8"])

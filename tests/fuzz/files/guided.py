@@ -53,7 +53,7 @@ class Guided:
         options = [
             f"-max_total_time={seconds}", f"-seed={seed}", f"-max_len={LONGEST}", "-rss_limit_mb=0", "-timeout=120",
             "-verbosity=0", f"-artifact_prefix={self.folder}/", str(corpus),
-        ]  # fmt: skip
+        ]
         atheris.Setup([sys.argv[0], *options], self.read, custom_mutator=self.changed)
         atheris.Fuzz()
 

@@ -33,7 +33,7 @@ NUMBERS = (
 WORDS = (
     "", "x", "y", "../x", "/etc/passwd", "\0", "é", "null", "[1, 2]", "{}", "(1,)", "(1000000000, 1000000000)", "nan", "1e999",
     "-1", "9" * 40, "float32", "int4", "string", "main", "a" * 5000, "%s", "{0}",
-)  # fmt: skip
+)
 """Words that a name or a value may turn into."""
 
 EIGHTS = (

@@ -80,7 +80,7 @@ def convolution(rng: random.Random, group: int = 1, kernel: int = 3) -> Case:
     made = pt.op(
         "Conv", x, weights, constant(rng, out), kernel_shape=[kernel] * 2, strides=[stride] * 2, dilations=[dilation] * 2,
         pads=[pad] * 4, group=group,
-    )  # fmt: skip
+    )
     return filled(pt.op("Relu", made) if rng.random() < 0.5 else made, rng=rng)
 
 

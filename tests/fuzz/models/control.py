@@ -88,7 +88,7 @@ def scan(b: Builder, op: str) -> None:
         op, state, rows, n_outputs=2, body=body, num_scan_inputs=1, scan_input_axes=[axis] if axis else None,
         scan_input_directions=b.choice(None, [1]), scan_output_axes=b.choice(None, [len(shape)]),
         scan_output_directions=b.choice(None, [1]),
-    )  # fmt: skip
+    )
 
 
 @recipe("Call")

@@ -228,7 +228,7 @@ def pool(b: Builder, op: str) -> None:
         op, given, n_outputs=2 if two else 1, **window.attributes(b), ceil_mode=b.choice(None, 0, 1),
         count_include_pad=b.choice(None, 0, 1), p=b.choice(None, 1, 2, 3),
         storage_order=b.choice(None, None, 0, 1) if two else None,
-    )  # fmt: skip
+    )
 
 
 @recipe("MaxUnpool")
@@ -431,7 +431,7 @@ def recurrent(b: Builder, op: str) -> None:
     b.add(
         op, *given, n_outputs=3 if op == "LSTM" else 2, hidden_size=hidden, direction=direction,
         linear_before_reset=b.choice(None, 1), clip=b.choice(None, None, 0.5),
-    )  # fmt: skip
+    )
 
 
 @recipe("Resize")
@@ -512,7 +512,7 @@ def roi_align(b: Builder, op: str) -> None:
         b.given(b.random.within("int64", (count,), 0, batch)), mode=b.choice(None, "avg", "max"), output_height=b.choice(None, 2),
         output_width=b.choice(None, 3), sampling_ratio=b.choice(None, 1, 2), spatial_scale=b.choice(None, 0.5),
         coordinate_transformation_mode=b.choice(None, "half_pixel", "output_half_pixel"),
-    )  # fmt: skip
+    )
 
 
 @recipe("Col2Im")

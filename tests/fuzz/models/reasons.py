@@ -201,4 +201,4 @@ REASONS: tuple[Reason, ...] = (
         "openvino scattered", "GatherElements", refused_for_length,
         "openvino refuses, while it runs, indices of GatherElements that are shorter than the data where a size is not fixed",
     ),
-)  # fmt: skip
+)

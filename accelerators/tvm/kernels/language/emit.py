@@ -246,13 +246,13 @@ def _variables(value: Value) -> list[Variable]:
 _STATEMENTS: Mapping[type[Statement], Callable[[Any, Any], None]] = {
     Store: _Emitter.store, Bind: _Emitter.bind, Allocate: _Emitter.allocate, Do: _Emitter.do, Require: _Emitter.require,
     Loop: _Emitter.loop, When: _Emitter.when,
-}  # fmt: skip
+}
 
 _VALUES: Mapping[type[Value], Callable[[Any, Any], Any]] = {
     Constant: _Emitter.constant, Variable: _Emitter.variable, Binary: _Emitter.binary, Not: _Emitter.negation,
     Cast: _Emitter.cast, Bits: _Emitter.bits, Spread: _Emitter.spread, Choice: _Emitter.choice, Load: _Emitter.load,
     Call: _Emitter.call, Named: _Emitter.named,
-}  # fmt: skip
+}
 
 
 def _plain(join: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
@@ -275,4 +275,4 @@ _OPERATORS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "|": lambda tirx, a, b: tirx.Or(a, b) if "bool" in str(a.ty.dtype) else a | b,
     "min": lambda tirx, a, b: min(a, b) if _are_known(a, b) else tirx.min(a, b),
     "max": lambda tirx, a, b: max(a, b) if _are_known(a, b) else tirx.max(a, b),
-}  # fmt: skip
+}

@@ -36,7 +36,7 @@ from accelerators.tvm.kernels.language.values import (
 _STRENGTH = {
     "|": 1, "&": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "^": 5, "<<": 6, ">>": 6, "+": 7, "-": 7, "*": 8, "/": 8,
     "//": 8, "%": 8,
-}  # fmt: skip
+}
 """How tightly an operator binds; equally strong ones join from the left."""
 
 _WORDS = {"&": "and", "|": "or"}

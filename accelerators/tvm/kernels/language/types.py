@@ -79,7 +79,7 @@ ELEMENTS = {
     for element in (
         float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, boolean,
     )
-}  # fmt: skip
+}
 """The element types of tensors, by the name that graphs use."""
 
 

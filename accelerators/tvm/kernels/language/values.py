@@ -300,7 +300,7 @@ def _is_float(element: Element) -> bool:
 _TAKES: Mapping[str, Callable[[Element], bool]] = {
     **dict.fromkeys(("+", "-", "*"), _is_number), "/": _is_float,
     **dict.fromkeys(("//", "%", "<<", ">>", "^"), _is_whole), **dict.fromkeys(("&", "|"), _has_bits),
-}  # fmt: skip
+}
 """By operator, which element types have it."""
 
 

@@ -23,7 +23,7 @@ REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "Redu
 
 ALONE = {
     **REDUCTIONS, "ReduceSumSquare": "sum", "ReduceL2": "sum", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
-}  # fmt: skip
+}
 """The same, with those that make a kernel by themselves only."""
 
 NORMS = frozenset(("LayerNormalization", "RMSNormalization"))

@@ -65,7 +65,7 @@ def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Re
     paths = [_back(value) for value in values if value is not None]
     while True:
         kept = [_viewed(_owned(path, value, {*core, *(n for p in paths for n in p)}, readers), value) for path, value in
-                zip(paths, values, strict=True) if value is not None]  # fmt: skip
+                zip(paths, values, strict=True) if value is not None]
         held = {node for path in kept for node in path}
         sources = [_source(path, value) for path, value in zip(kept, values, strict=True) if value is not None]
         kept = [_without(path, {s.node for s in sources} & held) for path in kept]

@@ -64,7 +64,7 @@ def layers(draw: st.DrawFn) -> Layer:
     return Layer(
         channels, outs, sizes, taps, pair(1, 2), dilations, pads, group, draw(st.integers(1, 2)),
         draw(st.integers(low, low + 255)), dtype, draw(st.integers(0, 100)), made, draw(st.booleans()), draw(st.booleans()),
-    )  # fmt: skip
+    )
 
 
 def check_one(layer: Layer, name: str, threads: int) -> None:
