@@ -38,7 +38,7 @@ from graph.graph import Graph
 
 
 def main() -> None:
-    """Serve until the parent is gone. What libraries print goes to the parent's error stream."""
+    """Serve until the parent is gone. The output of libraries goes to the parent's error stream."""
     talk, life, requests, replies = map(int, sys.argv[1:5])
     _end_with(life)
     with socket.socket(fileno=talk) as stream:
@@ -61,7 +61,7 @@ def _end_with(life: int) -> None:
 
 @attrs.frozen(slots=True, eq=False)
 class _Loaded:
-    """A subgraph that is compiled."""
+    """A subgraph that is compiled in this child."""
 
     compiled: CompiledSubgraph
     graph: Graph
@@ -123,43 +123,44 @@ class _Server:
         compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
         inputs = [described(value, self.requests) for value in question["inputs"]]
         if compiled.memory == HOST:
-            places = self._places(self._loaded[question["subgraph"]].graph, packing)
-            made: Any = run_laid_out(compiled, inputs, [None if place is None else place[1] for place in places])
+            rooms = self._rooms(self._loaded[question["subgraph"]].graph, packing)
+            results: Any = run_laid_out(compiled, inputs, [None if room is None else room[1] for room in rooms])
         else:
-            places = []
-            made = compiled.run([compiled.upload(value) for value in inputs])
-        if not isinstance(made, (list, tuple)):
-            raise AcceleratorError(f"it returned {type(made).__name__}, not a list of outputs")
-        values = made if compiled.memory == HOST else [compiled.download(value) for value in made]
+            rooms = []
+            results = compiled.run([compiled.upload(value) for value in inputs])
+        if not isinstance(results, (list, tuple)):
+            raise AcceleratorError(f"it returned {type(results).__name__}, not a list of outputs")
+        values = results if compiled.memory == HOST else [compiled.download(value) for value in results]
         outputs = [
-            place[0] if place is not None and value is place[1] else packing.describe(value)
-            for value, place in zip_longest(values, places[: len(values)])
+            room[0] if room is not None and value is room[1] else packing.describe(value)
+            for value, room in zip_longest(values, rooms[: len(values)])
         ]
         packing.write(self.replies)
         return {"outputs": outputs, "rows": [attrs.asdict(row) for row in compiled.profile_rows()]}
 
-    def _places(self, graph: Graph, packing: Packing) -> list[tuple[Description, Array] | None]:
+    def _rooms(self, graph: Graph, packing: Packing) -> list[tuple[Description, Array] | None]:
         """For each output of a known size its description and an array in the memory of the replies."""
-        found: list[tuple[Description, Array] | None] = []
+        listed: list[tuple[Description, Array] | None] = []
         layouts = [array_layout(entry.type) for entry in graph.outputs]
         rooms = [None if layout is None else packing.room(*layout) for layout in layouts]
         self.replies.reserve(packing.end)
         for room in rooms:
-            found.append(None if room is None else (room, described(room, self.replies)))
-        return found
+            listed.append(None if room is None else (room, described(room, self.replies)))
+        return listed
 
     def _rename(self, question: Mapping[str, Any], device: Accelerator) -> None:
         self._loaded[question["subgraph"]].compiled.rename_nodes(question["names"])
 
     def _export(self, question: Mapping[str, Any], device: Accelerator) -> Any:
         compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
-        told = {"data": packing.describe(bytes(compiled.export())), "weights": packing.describe(list(compiled.export_weights()))}
+        weights = list(compiled.export_weights())
+        exported = {"data": packing.describe(bytes(compiled.export())), "weights": packing.describe(weights)}
         packing.write(self.replies)
-        return told
+        return exported
 
 
 def _device_of(origin: Mapping[str, Any]) -> Accelerator:
-    """The device: an instance of its class, which is where the parent has found it."""
+    """The device: an instance of its class, which is where the parent has listed it."""
     if origin["path"]:
         spec = importlib.util.spec_from_file_location("__partita_main__", origin["path"])
         assert spec is not None and spec.loader is not None
@@ -167,8 +168,8 @@ def _device_of(origin: Mapping[str, Any]) -> Accelerator:
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module(origin["module"])
-    made: Accelerator = attrgetter(origin["name"])(module)()
-    return made
+    device: Accelerator = attrgetter(origin["name"])(module)()
+    return device
 
 
 if __name__ == "__main__":

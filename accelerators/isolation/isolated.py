@@ -21,11 +21,11 @@ from graph.graph import Graph
 def isolated(accelerator: Accelerator) -> Accelerator:
     """The accelerator with its configuration; its questions are answered, and its subgraphs compiled and run, in a child."""
     kind: Any = type(accelerator)
-    made = copy.copy(accelerator)
-    made.__class__ = _class(kind)
-    assert isinstance(made, _Isolated)
-    made.process = process_of(made.name, type(accelerator))
-    return made
+    copied = copy.copy(accelerator)
+    copied.__class__ = _class(kind)
+    assert isinstance(copied, _Isolated)
+    copied.process = process_of(copied.name, type(accelerator))
+    return copied
 
 
 @cache
@@ -35,23 +35,23 @@ def _class(kind: Any) -> type[Accelerator]:
 
 
 class _Isolated(Accelerator):
-    """What is done in the child."""
+    """A device whose work is done in the child."""
 
     device_class: ClassVar[type[Accelerator]]
     """The device's own class."""
     process: DeviceProcess
-    """Where it is done."""
+    """The process in which the work is done."""
 
     def transform(self, graph: Graph) -> Graph:
         """The child transforms what it is given itself."""
         return graph
 
     def stages(self, graph: Graph) -> Iterable[Graph]:
-        """As `transform`."""
+        """Do nothing here, because the child transforms the graph itself."""
         return (graph,)
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
-        """What the device says in the child."""
+        """Ask the device in the child."""
         packing, values = Packing(), config_told(self._config, self._where)
         question = {"do": "query", "graph": describe_graph(graph, packing), "config": values}
         with self.process.child() as child:
@@ -59,7 +59,7 @@ class _Isolated(Accelerator):
         return answers
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """What the device makes of it in the child."""
+        """Let the device in the child compile the graph."""
         return IsolatedSubgraph(self.process, _Order(graph, config, self._where), config)
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
@@ -87,10 +87,10 @@ class _Order:
 
     def question(self, packing: Packing) -> dict[str, Any]:
         """The question, its arrays in the packing."""
-        made = {"graph": describe_graph(self._graph, packing), "config": self._config}
+        order = {"graph": describe_graph(self._graph, packing), "config": self._config}
         if self._data is None:
-            return {"do": "compile", **made}
-        return {"do": "import", **made, "data": packing.describe(self._data), "weights": packing.describe(list(self._weights))}
+            return {"do": "compile", **order}
+        return {"do": "import", **order, "data": packing.describe(self._data), "weights": packing.describe(list(self._weights))}
 
 
 class IsolatedSubgraph(CompiledSubgraph):
@@ -114,11 +114,11 @@ class IsolatedSubgraph(CompiledSubgraph):
         with self._process.child() as child:
             answer = self._ask(child, question, packing, "while it ran", RunError)
             values = [described(value, child.replies) for value in answer["outputs"]]
-            made = [_kept(value, None if out is None or i >= len(out) else out[i]) for i, value in enumerate(values)]
+            results = [_kept(value, None if out is None or i >= len(out) else out[i]) for i, value in enumerate(values)]
             del values
             child.replies.shrink()
         self._rows = tuple(ProfileRow(**row) for row in answer["rows"])
-        return made
+        return results
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """The rows of the last run."""
@@ -131,7 +131,7 @@ class IsolatedSubgraph(CompiledSubgraph):
             self._ask(child, {"do": "rename", "names": dict(names)}, Packing(), "while it was exported", AcceleratorError)
 
     def export(self) -> bytes:
-        """What the device exports in the child."""
+        """Let the device in the child export the subgraph."""
         exported: bytes = self._exported()[0]
         return exported
 

@@ -108,9 +108,9 @@ def described(value: Description, memory: SharedMemory) -> Any:
     if "items" in value:
         return [described(item, memory) for item in value["items"]]
     if "words" in value:
-        made = np.empty(len(value["words"]), object)
-        made[:] = [_said(word) for word in value["words"]]
-        return made.reshape(value["shape"])
+        words = np.empty(len(value["words"]), object)
+        words[:] = [_said(word) for word in value["words"]]
+        return words.reshape(value["shape"])
     if "bytes" in value:
         return memory.reserve(0)[value["bytes"] : value["bytes"] + value["size"]].tobytes()
     start, dtype = value["at"], _dtype(value["dtype"])

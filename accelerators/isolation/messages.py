@@ -50,12 +50,12 @@ def error_told(error: BaseException) -> dict[str, Any]:
     return {"kind": "AcceleratorError", "cause": f"{type(error).__name__}: {error}", "where": None, "remedy": None}
 
 
-def error_of(told: Mapping[str, Any], where: str) -> PartitaError:
+def error_of(described: Mapping[str, Any], where: str) -> PartitaError:
     """The error again, at this place if it names none; one of a plugin's own classes becomes an AcceleratorError."""
-    kind: Any = getattr(errors, told["kind"], None) or getattr(graph_errors, told["kind"], None)
+    kind: Any = getattr(errors, described["kind"], None) or getattr(graph_errors, described["kind"], None)
     simple = isinstance(kind, type) and issubclass(kind, PartitaError) and kind.__init__ is PartitaError.__init__
-    made: type[PartitaError] = kind if simple else AcceleratorError
-    return made(told["cause"], where=told["where"] or where, remedy=told["remedy"])
+    error_type: type[PartitaError] = kind if simple else AcceleratorError
+    return error_type(described["cause"], where=described["where"] or where, remedy=described["remedy"])
 
 
 def config_told(config: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -63,9 +63,9 @@ def config_told(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {name: _plain(value, name, where) for name, value in config.items()}
 
 
-def config_of(told: Mapping[str, Any]) -> dict[str, Any]:
+def config_of(described: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration again."""
-    return {name: _valued(value) for name, value in told.items()}
+    return {name: _valued(value) for name, value in described.items()}
 
 
 def _plain(value: Any, name: str, where: str) -> Any:
@@ -84,10 +84,10 @@ def _plain(value: Any, name: str, where: str) -> Any:
     )
 
 
-def _valued(told: Any) -> Any:
-    if not isinstance(told, dict):
-        return told
-    ((kind, value),) = told.items()
+def _valued(described: Any) -> Any:
+    if not isinstance(described, dict):
+        return described
+    ((kind, value),) = described.items()
     if kind == "path":
         from pathlib import Path
 

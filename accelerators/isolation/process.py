@@ -26,7 +26,7 @@ STARTING = 60.0
 """Seconds that a child has until the device is there."""
 
 COMMAND = [sys.executable, "-P", "-m", "accelerators.isolation.child"]
-"""What starts a child."""
+"""The command that starts a child."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,9 +68,9 @@ class Task:
     doing: str
     """As in "while it ran"."""
     seconds: float
-    """How long it may take."""
+    """The seconds that it may take."""
     error: type[AcceleratorError]
-    """What is raised."""
+    """The class of the error that is raised."""
 
 
 class Child:
@@ -110,11 +110,11 @@ class Child:
 
     def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
         """The answer to a question whose arrays are in the packing. What the child could not do is an error."""
-        told = {**question, "drop": [self.dropped.popleft() for _ in range(len(self.dropped))]}
+        message = {**question, "drop": [self.dropped.popleft() for _ in range(len(self.dropped))]}
         try:
             packing.write(self.requests)
             self._socket.settimeout(task.seconds)
-            messages.send(self._socket, told)
+            messages.send(self._socket, message)
             answer = messages.receive(self._socket, task.seconds)
         except TimeoutError:
             self.end()
@@ -145,7 +145,7 @@ class Child:
         return f"device {self.origin.device!r} in a process of its own"
 
     def _end_of_process(self) -> str:
-        """How it ended, in words."""
+        """The way in which the process ended, in words."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         self.end()

@@ -21,7 +21,7 @@ from partition.property import PatternProperty
 
 
 class SingleProperty(PatternProperty):
-    """Every other op by itself."""
+    """Makes a kernel of every other op by itself."""
 
     def __init__(self) -> None:
         super().__init__(Pattern(_moves_numbers), "op")

@@ -1,1 +1,1 @@
-"""Attention."""
+"""Kernels for attention."""

@@ -30,7 +30,7 @@ from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
 
 BLOCK = 16_384
-"""So many scores a near cache holds beside the panels."""
+"""The number of scores that a near cache holds beside the panels."""
 
 SERIAL = 200_000
 """Fewer products than this are one thread's work."""
@@ -44,22 +44,22 @@ FEWEST_ROWS = 16
 
 def attention(body: Body, machine: Machine) -> Draft | None:
     """A body that is one attention."""
-    found = found_in(body, "Softmax", find_attention)
-    if found is None:
+    match = found_in(body, "Softmax", find_attention)
+    if match is None:
         return None
-    *batch, rows, keys = shape_of(found.scores[0])
-    columns, depth = shape_of(found.mix[0])[-1], shape_of(found.query.value)[-1]
+    *batch, rows, keys = shape_of(match.scores[0])
+    columns, depth = shape_of(match.mix[0])[-1], shape_of(match.query.value)[-1]
     first, second = best_tile(rows, keys, machine, "scores"), best_tile(rows, columns, machine, "values")
     if first is None or second is None:
         return None
     heads = Heads.of(body, "attention", tuple(batch))
-    _Writing(found, heads, machine, rows, keys, depth, columns, first, second).write()
+    _Writing(match, heads, machine, rows, keys, depth, columns, first, second).write()
     return heads.problem.draft(heads.kernel, "attention")
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Memory:
-    """What a task keeps for its head."""
+    """The memory that a task keeps for its head."""
 
     keys: Buffer
     """The keys in panels."""
@@ -68,32 +68,32 @@ class _Memory:
     scores: Buffer
     """The scores of a block of rows, and then their exponentials."""
     inverse: Buffer
-    """By row, one over the sum of the exponentials."""
+    """For each row, one over the sum of the exponentials."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Writing:
-    found: Attention
+    match: Attention
     heads: Heads
     machine: Machine
     rows: int
-    """Queries."""
+    """How many queries there are."""
     keys: int
-    """And values."""
+    """How many keys and values there are."""
     depth: int
-    """Of queries and keys."""
+    """The depth of queries and keys."""
     columns: int
-    """Of the values."""
+    """The number of columns of the values."""
     first: PanelTile
-    """For the scores."""
+    """The tile for the product that makes the scores."""
     second: PanelTile
-    """For the product with the values."""
+    """The tile for the product with the values."""
 
     # -- how the work is cut -----------------------------------------------------------------------------
 
     @property
     def threads(self) -> int:
-        """Of so many threads it is work."""
+        """How many threads share the work."""
         products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
         return self.machine.threads_for(products, SERIAL)
 
@@ -118,19 +118,19 @@ class _Writing:
     # -- the kernel --------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """All of the kernel."""
+        """Write the whole kernel."""
         kernel, first, second, height = self.heads.kernel, self.first, self.second, self.height
         each = self.blocks // self.parts
         with kernel.tasks(self.heads.count * self.parts, "task", self.threads > 1) as task:
-            head = self.heads.place(kernel.name_value("head", task // self.parts))
+            head = self.heads.head(kernel.name_value("head", task // self.parts))
             memory = _Memory(
                 kernel.memory("keys", float32, (first.across(self.keys) * self.depth * first.width,)),
                 kernel.memory("values", float32, (second.across(self.columns) * self.keys * second.width,)),
                 kernel.memory("scores", float32, (height, self.keys)),
                 kernel.memory("inverse", float32, (height,)),
             )
-            self._pack(memory.keys, self.found.key, head, first, self.depth, self.keys)
-            self._pack(memory.values, self.found.value, head, second, self.keys, self.columns)
+            self._pack(memory.keys, self.match.key, head, first, self.depth, self.keys)
+            self._pack(memory.values, self.match.value, head, second, self.keys, self.columns)
             with kernel.loop(each, "b") as b:
                 block = kernel.name_value("block", task % self.parts * each + b)
                 row = kernel.name_value("row", minimum(block * height, self.rows - height))
@@ -145,11 +145,11 @@ class _Writing:
             self.heads.pack(into, j * (depth * tile.width), view, head, tile, depth, tile.column(j, columns))
 
     def _scores(self, memory: _Memory, head: Head, top: Value) -> None:
-        kernel, tile, found = self.heads.kernel, self.first, self.found
-        query, wanted = self.heads.read(found.query), found.softmax.inputs[0]
+        kernel, tile, match = self.heads.kernel, self.first, self.match
+        query, wanted = self.heads.read(match.query), match.softmax.inputs[0]
         assert wanted is not None
-        factor = found.query.factor * found.key.factor
-        score = self.heads.chain(found.chain, found.scores[0], wanted, factor, self.rows, self.keys)
+        factor = match.query.factor * match.key.factor
+        score = self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
         with kernel.loop(tile.across(self.keys), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
             row, column = tile.row(i, self.height), tile.column(j, self.keys)
             panel = Panel(memory.keys, j * (self.depth * tile.width), tile.width)
@@ -161,7 +161,7 @@ class _Writing:
             tile.finish(kernel, acc, store)
 
     def _softmax(self, memory: _Memory) -> None:
-        """Each row's scores become exponentials; `inverse` is one over their sum."""
+        """Turn the scores of each row into exponentials; `inverse` becomes one over their sum."""
         kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
         row, whole = Row(self.keys, lanes), self.keys // lanes
         with kernel.loop(self.height, "r") as r:
@@ -184,7 +184,7 @@ class _Writing:
     def _invert(self, memory: _Memory, row: Row, r: Value, total: Value) -> None:
         """One over the sum; where rows that are no numbers become zeros, their scores do."""
         kernel = self.heads.kernel
-        if not self.found.guard:
+        if not self.match.guard:
             memory.inverse[r] = 1.0 / total
             return
 
@@ -199,7 +199,7 @@ class _Writing:
 
     def _mix(self, memory: _Memory, head: Head, top: Value) -> None:
         kernel, tile = self.heads.kernel, self.second
-        result = self.heads.written(self.found.result, self.found.after)
+        result = self.heads.written(self.match.result, self.match.after)
         with kernel.loop(tile.across(self.columns), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
             row, column = tile.row(i, self.height), tile.column(j, self.columns)
             panel = Panel(memory.values, j * (self.keys * tile.width), tile.width)

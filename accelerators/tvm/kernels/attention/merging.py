@@ -30,7 +30,7 @@ class Projection:
     """A product by a constant matrix, and a bias."""
 
     result: NodeEntry
-    """What it makes."""
+    """The value that the projection makes."""
     nodes: tuple[Node, ...]
     """The product, and the addition of the bias if that is an op of its own."""
     weight: Array
@@ -40,7 +40,7 @@ class Projection:
 
     @property
     def given(self) -> NodeEntry:
-        """What is multiplied."""
+        """The value that is multiplied by the weights."""
         entry = self.nodes[0].inputs[0]
         assert entry is not None
         return entry
@@ -48,11 +48,11 @@ class Projection:
 
 def merge_projections(graph: Graph) -> Graph:
     """The graph with one product where an attention has several of one input. Linear."""
-    found = attentions(graph)
-    if not found:
+    matches = attentions(graph)
+    if not matches:
         return graph
     readers = readers_of(graph)
-    groups = [group for made in found for group in _groups(made, readers)]
+    groups = [group for merged in matches for group in _groups(merged, readers)]
     leader = {node: group for group in groups for part in group for node in part.nodes}
     done: set[Node] = set()
     namer = Namer(graph)
@@ -63,21 +63,21 @@ def merge_projections(graph: Graph) -> Graph:
             rewriter.keep(node)
         elif group[0].nodes[0] not in done:
             done.add(group[0].nodes[0])
-            made = _merged(group, rewriter, namer)
-            for part, entry in zip(group, made.outputs, strict=True):
+            merged = _merged(group, rewriter, namer)
+            for part, entry in zip(group, merged.outputs, strict=True):
                 rewriter.replace(part.result, entry)
 
     return rewrite(graph, visit)
 
 
-def _groups(found: Attention, readers: Readers) -> list[list[Projection]]:
+def _groups(match: Attention, readers: Readers) -> list[list[Projection]]:
     """The attention's projections of one input that nobody else reads, where there are several."""
-    made: dict[tuple[NodeEntry, bool], list[Projection]] = {}
-    for entry in dict.fromkeys(operand.source for operand in found.operands):
+    by_input: dict[tuple[NodeEntry, bool], list[Projection]] = {}
+    for entry in dict.fromkeys(operand.source for operand in match.operands):
         part = _projection(entry, readers)
-        if part is not None and all(reader in found.nodes for reader in readers[entry]):
-            made.setdefault((part.given, part.bias is None), []).append(part)
-    return [group for group in made.values() if len(group) > 1]
+        if part is not None and all(reader in match.nodes for reader in readers[entry]):
+            by_input.setdefault((part.given, part.bias is None), []).append(part)
+    return [group for group in by_input.values() if len(group) > 1]
 
 
 def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
@@ -118,18 +118,18 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> No
     weight = constant(np.concatenate([part.weight for part in group], axis=1), namer(f"{first.name}_weights"))
     value = (namer(f"{first.name}_product"),)
     product = op("MatMul", given, weight, name=first.name, output_names=value).evolve(output_types=(whole,))
-    made = _named(product, [part.nodes[0] for part in group])
+    result = _named(product, [part.nodes[0] for part in group])
     biases = [part.bias for part in group if part.bias is not None]
     if biases:
         last = group[0].nodes[-1]
         name = last.name if last is not first else namer(f"{first.name}_bias")
         bias, value = constant(np.concatenate(biases), namer(f"{name}_numbers")), (namer(f"{name}_sum"),)
-        added = op("Add", made, bias, name=name, output_names=value).evolve(output_types=(whole,))
-        made = _named(added, [part.nodes[-1] for part in group])
+        added = op("Add", result, bias, name=name, output_names=value).evolve(output_types=(whole,))
+        result = _named(added, [part.nodes[-1] for part in group])
     types = tuple(TensorType("float32", (*shape[:-1], width)) for width in widths)
     sizes = constant(np.array(widths, np.int64), namer(f"{first.name}_widths"))
     names = tuple(part.result.name for part in group)
-    split = op("Split", made, sizes, name=namer(f"{first.name}_parts"), output_names=names, axis=-1)
+    split = op("Split", result, sizes, name=namer(f"{first.name}_parts"), output_names=names, axis=-1)
     return _named(split.evolve(output_types=types), [part.nodes[-1] for part in group])
 
 

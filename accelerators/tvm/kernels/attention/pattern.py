@@ -12,12 +12,12 @@ from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.node import Node, NodeEntry
 
 LONGEST = 12
-"""So many element-wise ops at most stand between the scores and their softmax."""
+"""The number of element-wise ops that may stand between the scores and their softmax."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Attention:
-    """One attention."""
+    """An attention that was found in a graph."""
 
     query: Matrix
     key: Matrix
@@ -29,7 +29,7 @@ class Attention:
     """Element-wise ops on the scores, in order."""
     softmax: Node
     guard: tuple[Node, ...]
-    """What replaces rows that are no numbers by zeros."""
+    """The nodes that replace rows of NaN by zeros."""
     mix: Node
     """The product with the values."""
     after: tuple[Node, ...]
@@ -37,18 +37,18 @@ class Attention:
 
     @property
     def operands(self) -> tuple[Matrix, ...]:
-        """What its products read."""
+        """The matrices that its products read."""
         return self.query, self.key, self.value
 
     @property
     def nodes(self) -> set[Node]:
-        """All of it."""
+        """All nodes of the attention."""
         paths = (node for operand in self.operands for node in operand.path)
         return {self.scores, *self.chain, self.softmax, *self.guard, self.mix, *self.after, *paths}
 
     @property
     def result(self) -> NodeEntry:
-        """What it makes."""
+        """The value that the attention makes."""
         return (self.after[-1] if self.after else self.mix)[0]
 
 
@@ -61,10 +61,10 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
         return None
     guard, weights = _guard(softmax, readers)
     mix = only_reader(weights, readers)
-    found = _scores(softmax, shape, readers, version)
-    if mix is None or mix.op != "MatMul" or mix.domain or mix.inputs[0] != weights or mix.inputs[1] == weights or found is None:
+    scored = _scores(softmax, shape, readers, version)
+    if mix is None or mix.op != "MatMul" or mix.domain or mix.inputs[0] != weights or mix.inputs[1] == weights or scored is None:
         return None
-    scores, between = found
+    scores, between = scored
     core = {scores, *between, softmax, *guard, mix}
     operands = operands_of([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
     if operands is None or any(float32_shape(operand.source) is None for operand in operands):
@@ -75,10 +75,10 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
 
 def _guard(softmax: Node, readers: Readers) -> tuple[tuple[Node, ...], NodeEntry]:
     """The ops by which torch makes zeros of rows that are no numbers, and what comes out of them."""
-    found = [node for node in readers.get(softmax[0], ()) if node is not None]
-    tests = [node for node in found if node.op == "IsNaN"]
-    chosen = [node for node in found if node.op == "Where"]
-    if len(found) != 2 or len(tests) != 1 or len(chosen) != 1 or len(readers[softmax[0]]) != 2:
+    reading = [node for node in readers.get(softmax[0], ()) if node is not None]
+    tests = [node for node in reading if node.op == "IsNaN"]
+    chosen = [node for node in reading if node.op == "Where"]
+    if len(reading) != 2 or len(tests) != 1 or len(chosen) != 1 or len(readers[softmax[0]]) != 2:
         return (), softmax[0]
     test, where = tests[0], chosen[0]
     zero = where.inputs[1].node.value if where.inputs[1] is not None else None

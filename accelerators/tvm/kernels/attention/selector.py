@@ -1,4 +1,4 @@
-"""Attention as one kernel."""
+"""Chooses the attentions that become one kernel each."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class AttentionProperty(LabelProperty):
     name = "attention"
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        self.labels = {node: i for i, found in enumerate(attentions(graph)) for node in found.nodes}
+        self.labels = {node: i for i, match in enumerate(attentions(graph)) for node in match.nodes}
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the kernel takes."""
+        """Accept only subgraphs that the kernel takes."""
         return found_in(make_body(subgraph), "Softmax", find_attention) is not None
 
 
 def attentions(graph: Graph) -> list[Attention]:
     """The attentions of the graph. Linear."""
     readers, version = readers_of(graph), graph.opsets.get("", 1)
-    found = [find_attention(node, readers, version) for node in graph.nodes if node.op == "Softmax"]
-    return [made for made in found if made is not None and _is_wide(made)]
+    matches = [find_attention(node, readers, version) for node in graph.nodes if node.op == "Softmax"]
+    return [match for match in matches if match is not None and _is_wide(match)]
 
 
-def _is_wide(found: Attention) -> bool:
-    return all((float32_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (found.scores, found.mix))
+def _is_wide(reads: Attention) -> bool:
+    return all((float32_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (reads.scores, reads.mix))

@@ -1,1 +1,1 @@
-"""Convolutions."""
+"""Kernels for convolutions."""

@@ -13,7 +13,7 @@ class BandCopy:
     """The copy `image` of the rows that a band sees: [block, row, column, lane]."""
 
     window: Window
-    """What is seen."""
+    """The window of the convolution."""
     rows: int
     """Rows of the result in the band."""
     blocks: int
@@ -57,12 +57,12 @@ class BandCopy:
                 self._zeros(kernel, into, c, r, 0, left)
                 with kernel.loop(inside, "e") as e:
                     block = chunk * self.blocks + c if self.is_chunk else c
-                    place = self._place(c, r, left + e)
+                    position = self._place(c, r, left + e)
                     if self.is_plain:
-                        into[place] = source[n, block, row, e * every[1]]
+                        into[position] = source[n, block, row, e * every[1]]
                     else:
                         with kernel.lanes(self.lanes) as lane:
-                            into[place + lane] = source[n, block, row * window.sizes[1] + e * every[1], lane]
+                            into[position + lane] = source[n, block, row * window.sizes[1] + e * every[1], lane]
                 self._zeros(kernel, into, c, r, left + inside, self.wide - left - inside)
             with kernel.otherwise():
                 self._zeros(kernel, into, c, r, 0, self.wide)

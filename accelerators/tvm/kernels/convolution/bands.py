@@ -31,7 +31,7 @@ ADDRESSES = 8
 
 @attrs.frozen(slots=True)
 class Shape:
-    """What is computed."""
+    """The convolution that is computed."""
 
     batch: int
     window: Window
@@ -43,13 +43,13 @@ class Shape:
 
     @property
     def copies(self) -> bool:
-        """Is the image copied first? Where its padding is read, or most of it is not."""
+        """Is the image copied first? It is where its padding is read, or where most of it is not read."""
         return not self.window.is_inside or self.window.is_sampled
 
 
 @attrs.frozen(slots=True)
 class Bands:
-    """The cut."""
+    """How the convolution is cut."""
 
     places: int
     """Places of a register tile."""

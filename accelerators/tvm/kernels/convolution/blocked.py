@@ -72,7 +72,7 @@ class Layer:
     plain: bool
     """Is the image it reads not blocked?"""
     window: Window
-    """What it sees."""
+    """The window of the convolution."""
     channels: Channels
     """Which channels each panel reads and makes."""
     bands: Bands
@@ -98,14 +98,14 @@ def make_layer(root: Node, machine: Machine) -> Layer:
 
 @attrs.frozen(slots=True, eq=False)
 class _Task:
-    """What is known throughout a task."""
+    """The values that are known throughout a task."""
 
     n: Value
     """The image."""
     top: Value
     """The first row of the band."""
     across: Value
-    """Which range of panels."""
+    """The number of the range of panels."""
     image: Buffer | None
     """The copy of the band, if there is one."""
     sums: Buffer | None
@@ -114,7 +114,7 @@ class _Task:
 
 @attrs.frozen(slots=True, eq=False)
 class _Panel:
-    """What is known while one panel is computed."""
+    """The values that are known while one panel is computed."""
 
     number: Value
     vectors: int
@@ -126,7 +126,7 @@ class _Panel:
 
 
 class _Writing:
-    """One convolution."""
+    """Writes the kernel of one convolution."""
 
     def __init__(self, layer: Layer, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
         self.layer = layer
@@ -155,7 +155,7 @@ class _Writing:
 
     @property
     def _tile(self) -> int:
-        """Numbers of a register tile."""
+        """How many numbers a register tile holds."""
         return self.layer.bands.places * self.layer.bands.vectors * self.layer.lanes
 
     @property
@@ -329,9 +329,9 @@ class _Writing:
         bands, kernel, lanes = self.layer.bands, self.kernel, self.layer.lanes
         first = task.top * self.layer.window.out[1] + base
 
-        def stored(total: Value, place: Operand, vector: Operand, lane: Value) -> None:
+        def stored(total: Value, pixel: Operand, vector: Operand, lane: Value) -> None:
             block = panel.number * bands.vectors + vector
-            self.writer.store(total, (task.n, block, first + place, lane))
+            self.writer.store(total, (task.n, block, first + pixel, lane))
 
         if not self.writer.after.is_long:
             with kernel.lanes(lanes) as lane:
@@ -341,5 +341,5 @@ class _Writing:
         held = kernel.registers("held", float32, (bands.places, panel.vectors), lanes)
         for p, v in self._each(panel):
             held[p, v] = acc[p, v]
-        with kernel.loop(bands.places, "p") as place, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
-            stored(held.lane((place, vector), lane), place, vector, lane)
+        with kernel.loop(bands.places, "p") as pixel, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
+            stored(held.lane((pixel, vector), lane), pixel, vector, lane)

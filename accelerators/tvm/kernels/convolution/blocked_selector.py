@@ -16,7 +16,7 @@ ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Inte
 """Ops on blocked values whose kernels have an epilogue."""
 
 LONGEST = 16
-"""So many ops follow at most."""
+"""The number of ops that may follow a convolution in its kernel."""
 
 
 class BlockedProperty(SubgraphProperty):
@@ -28,7 +28,7 @@ class BlockedProperty(SubgraphProperty):
         return BlockedSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """What has many results had better be several kernels."""
+        """Refuse a subgraph with many results, which is better as several kernels."""
         return len(subgraph.outputs) <= 2
 
 

@@ -38,7 +38,7 @@ class Channels:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the output."""
+        """How many blocks the output has."""
         return math.ceil(self.outs / self.lanes)
 
     @property
@@ -64,9 +64,9 @@ class Channels:
     @property
     def by_block(self) -> bool:
         """Are the channels read in whole blocks?"""
-        found = set(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
+        counts = set(reaches(self.ins, self.outs, self.groups, self.vectors * self.lanes))
         whole = (self.ins // self.groups) % self.lanes == 0 and self.chunk % self.lanes == 0
-        return not self.plain and self.shuffle == 1 and whole and len(found) == 1
+        return not self.plain and self.shuffle == 1 and whole and len(counts) == 1
 
     def first(self, panel: Value) -> Operand:
         """The first input channel that a panel reads."""
@@ -88,7 +88,7 @@ class Channels:
         return self.first(panel) // self.lanes
 
     def stands_at(self, channel: Value) -> Value:
-        """Where a channel stands in the input."""
+        """The position of a channel in the input."""
         if self.shuffle == 1:
             return channel
         return channel % self.shuffle * (self.ins // self.shuffle) + channel // self.shuffle
@@ -112,22 +112,22 @@ class Channels:
         pieces = []
         for start in range(0, self.blocks, self.vectors):
             low, high = start * self.lanes, min(start + self.vectors, self.blocks) * self.lanes
-            made = np.zeros((self.reach, taps, high - low), array.dtype)
+            packed = np.zeros((self.reach, taps, high - low), array.dtype)
             first = low // each * inner
             for group in range(low // each, (min(high, self.outs) - 1) // each + 1):
                 a, b = max(low, group * each), min(high, (group + 1) * each, self.outs)
                 at = group * inner - first
-                made[at : at + inner, :, a - low : b - low] = given[a:b].transpose(1, 2, 0)
+                packed[at : at + inner, :, a - low : b - low] = given[a:b].transpose(1, 2, 0)
             if self.by_block:
-                made = made.reshape(-1, self.lanes, taps, high - low).transpose(0, 2, 1, 3)
-            pieces.append(made.reshape(self.chunks, -1))
+                packed = packed.reshape(-1, self.lanes, taps, high - low).transpose(0, 2, 1, 3)
+            pieces.append(packed.reshape(self.chunks, -1))
         return np.concatenate(pieces, 1).reshape(-1)
 
     def pack_bias(self, array: Array) -> Array:
         """A number for each output channel, and zeros to fill up the last block."""
-        made = np.zeros((1, self.blocks, 1, self.lanes), array.dtype)
-        made.reshape(-1)[: self.outs] = array.reshape(-1)
-        return made
+        packed = np.zeros((1, self.blocks, 1, self.lanes), array.dtype)
+        packed.reshape(-1)[: self.outs] = array.reshape(-1)
+        return packed
 
 
 def reaches(ins: int, outs: int, groups: int, width: int) -> list[int]:

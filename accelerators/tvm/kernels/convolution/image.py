@@ -22,7 +22,7 @@ Sizes = tuple[int, ...]
 
 @attrs.frozen(slots=True)
 class Image:
-    """What a convolution reads and where."""
+    """The geometry of the image that a convolution reads."""
 
     batch: int
     """How many images."""
@@ -129,8 +129,8 @@ class Image:
         low = min(max(math.ceil(-shift / stride), 0), width)
         high = max(min(math.ceil((size - shift) / stride), width), low)
         row: Operand = 0
-        for place, extent in zip(places, self.sizes):
-            row = row * extent + place
+        for index, extent in zip(places, self.sizes):
+            row = row * extent + index
 
         def inside() -> None:
             _fill(kernel, into, start, low)
@@ -139,7 +139,7 @@ class Image:
                 into[start + low + e] = source[channel // self.channels, channel % self.channels, read]
             _fill(kernel, into, start + high, width - high)
 
-        tests = [test for place, extent in zip(places, self.sizes) for test in (place >= 0, place < extent)]
+        tests = [test for index, extent in zip(places, self.sizes) for test in (index >= 0, index < extent)]
         if not tests:
             inside()
             return
@@ -150,7 +150,7 @@ class Image:
 
 
 def all_of(conditions: Sequence[Value]) -> Value:
-    """Do all of them hold?"""
+    """A condition that holds if all of these hold."""
     joined = conditions[0]
     for condition in conditions[1:]:
         joined = joined & condition
@@ -163,19 +163,19 @@ def _fill(kernel: Kernel, into: Buffer, start: Operand, count: int) -> None:
 
 
 def _flat(indices: Sizes, sizes: Sizes) -> int:
-    made = 0
+    number = 0
     for index, size in zip(indices, sizes):
-        made = made * size + index
-    return made
+        number = number * size + index
+    return number
 
 
 def make_image(node: Node) -> Image | None:
     """The geometry of a Conv; None where a size is not known or nothing is there."""
-    data, weight, made = (float32_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
-    if data is None or weight is None or made is None or len(data) < 3 or 0 in (*data, *weight, *made):
+    data, weight, output = (float32_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
+    if data is None or weight is None or output is None or len(data) < 3 or 0 in (*data, *weight, *output):
         return None
     rank, attributes = len(data) - 2, node.attrs
-    sizes, taps, out = data[2:], weight[2:], made[2:]
+    sizes, taps, out = data[2:], weight[2:], output[2:]
     strides = tuple(attributes.get("strides") or (1,) * rank)
     dilations = tuple(attributes.get("dilations") or (1,) * rank)
     before = tuple(attributes.get("pads") or (0,) * rank)[:rank]

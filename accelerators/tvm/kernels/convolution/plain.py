@@ -113,9 +113,9 @@ class _Layer:
                 at = walk.read(part // image.groups, group * self.inner + c, index, taps)
                 tile.step(kernel, acc, lambda r: weight[first * tile.rows + r], lambda v: copy.vector(tile.lanes, at + v))
 
-            def store(total: Value, r: Value, place: Operand) -> None:
+            def store(total: Value, r: Value, pixel: Operand) -> None:
                 out = group * self.outs + start(block, tile.rows, self.outs) + r
-                writer.store(total, (part // image.groups, out, place))
+                writer.store(total, (part // image.groups, out, pixel))
 
             walk.write(kernel, tile, acc, index, store)
 

@@ -103,12 +103,12 @@ class Together(Walk):
         image = self.image
         if image.out == image.sizes:
             return output
-        rest, place, before = output, ORIGIN, 1
+        rest, position, before = output, ORIGIN, 1
         for i in reversed(range(len(image.out))):
             index = rest % image.out[i] if i else rest
-            place = place + index * (image.strides[i] * before)
+            position = position + index * (image.strides[i] * before)
             rest, before = rest // image.out[i], before * image.sizes[i]
-        return place
+        return position
 
     def read(self, batch: Operand, channel: Operand, tile: Value, taps: Sequence[Operand]) -> Operand:
         return ((batch * self.count + tile) * self.image.channels + channel) * self.tile
@@ -141,13 +141,13 @@ class Throughout(Walk):
 
 def walks(image: Image, tile: int) -> list[Walk]:
     """The walks that tiles of so many columns can take."""
-    made: list[Walk] = []
+    listed: list[Walk] = []
     if image.copied[1:] == image.out[1:]:
         if tile <= image.places:
-            made.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.places))
+            listed.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.places))
     elif tile <= image.out[-1]:
-        made.append(Walk(image, tile, image.places // image.out[-1], image.out[-1]))
-    if not made or image.taps > 1:
+        listed.append(Walk(image, tile, image.places // image.out[-1], image.out[-1]))
+    if not listed or image.taps > 1:
         last = sum((o - 1) * step for o, step in zip(image.out, image.steps, strict=True)) + 1
-        made.append(Throughout(image, tile, 1, math.ceil(last / tile) * tile))
-    return made
+        listed.append(Throughout(image, tile, 1, math.ceil(last / tile) * tile))
+    return listed

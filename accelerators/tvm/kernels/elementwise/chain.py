@@ -151,11 +151,11 @@ class _Writing:
         numbers = [node for node in self.problem.body.ops if element_of(node[0]) != "bool"]
         return [node for node in numbers if is_split or reads[node] > 1 or (node.op in DEAR and reads[node])]
 
-    def _numbers(self, place: tuple[Operand, ...], lane: Operand, kept: dict[Node, Buffer]) -> None:
-        """The ops at one place, in order, and the results written."""
+    def _numbers(self, indices: tuple[Operand, ...], lane: Operand, kept: dict[Node, Buffer]) -> None:
+        """The ops at one indices, in order, and the results written."""
         values = {**constants_of(self.problem.body)}
         for position, (entry, sizes) in enumerate(zip(self.problem.inputs, self.flat.operands, strict=True)):
-            at = tuple([0 if size == 1 else index for size, index in zip(sizes, place, strict=True)])
+            at = tuple([0 if size == 1 else index for size, index in zip(sizes, indices, strict=True)])
             values[entry] = read(self.inputs[position], at)
         for node in self.problem.body.ops:
             value = number_of(node, self.formulas[node], values)
@@ -164,9 +164,9 @@ class _Writing:
                 value = kept[node][lane]
             values[node[0]] = value
         for output, entry in zip(self.outputs, self.problem.outputs, strict=True):
-            write(output, place, values[entry])
+            write(output, indices, values[entry])
 
 
 def _steps(body: Body, shape: Shape) -> int:
-    """How much work it is, for all numbers."""
+    """How many steps all numbers take together."""
     return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in DEAR else 1 for node in body.ops) // 4)

@@ -26,9 +26,9 @@ class Buffer:
     value has lanes; `buffer.vector(lanes, i, j)` reads as many."""
 
     name: str
-    """As the text of the kernel calls it."""
+    """The buffer's name in the text of the kernel."""
     element: Element
-    """What each number is."""
+    """The element type of each number."""
     shape: tuple[int | Value, ...]
     """Its sizes; one that is known only while the kernel runs is a value of the kernel."""
     role: Role
@@ -44,19 +44,19 @@ class Buffer:
             raise CompileError(f"a size of buffer {self.name} is known only while the kernel runs")
         return known
 
-    def __getitem__(self, place: Index) -> Value:
-        return Load(type_of(self.element), self, self.place(place))
+    def __getitem__(self, index: Index) -> Value:
+        return Load(type_of(self.element), self, self.indices(index))
 
-    def vector(self, lanes: int, *place: Operand) -> Value:
+    def vector(self, lanes: int, *index: Operand) -> Value:
         """So many neighbours along the last dimension, from a place on."""
-        return Load(type_of(self.element, lanes), self, self.place(place))
+        return Load(type_of(self.element, lanes), self, self.indices(index))
 
-    def __setitem__(self, place: Index, value: Operand) -> None:
+    def __setitem__(self, index: Index, value: Operand) -> None:
         from accelerators.tvm.kernels.language.statements import Store  # upward: an assignment is a statement
         lanes = value.type.lanes if isinstance(value, Value) else 1
-        self.emit(Store(self, self.place(place), typed(value, type_of(self.element, lanes))))
+        self.emit(Store(self, self.indices(index), typed(value, type_of(self.element, lanes))))
 
-    def place(self, given: Index) -> tuple[Value, ...]:
+    def indices(self, given: Index) -> tuple[Value, ...]:
         """The indices, checked: as many as dimensions, and none outside of a size that is known."""
         listed = given if isinstance(given, tuple) else (given,)
         if len(listed) != len(self.shape):
@@ -75,26 +75,26 @@ class Registers:
     buffer: Buffer
     """The numbers one after another, on the stack."""
     shape: tuple[int, ...]
-    """How many vectors."""
+    """The sizes of the array, counted in vectors."""
     lanes: int
     """Numbers of a vector."""
 
-    def __getitem__(self, place: Index) -> Value:
-        return self.buffer.vector(self.lanes, self._first(place))
+    def __getitem__(self, index: Index) -> Value:
+        return self.buffer.vector(self.lanes, self._first(index))
 
-    def __setitem__(self, place: Index, value: Operand) -> None:
-        self.buffer[self._first(place)] = typed(value, type_of(self.buffer.element, self.lanes))
+    def __setitem__(self, index: Index, value: Operand) -> None:
+        self.buffer[self._first(index)] = typed(value, type_of(self.buffer.element, self.lanes))
 
-    def lane(self, place: Index, lane: Operand) -> Value:
+    def lane(self, index: Index, lane: Operand) -> Value:
         """A single number of a vector."""
-        return self.buffer[self._first(place) + lane]
+        return self.buffer[self._first(index) + lane]
 
-    def set_lane(self, place: Index, lane: Operand, value: Operand) -> None:
+    def set_lane(self, index: Index, lane: Operand, value: Operand) -> None:
         """Write a single number of a vector."""
-        self.buffer[self._first(place) + lane] = value
+        self.buffer[self._first(index) + lane] = value
 
     def _first(self, given: Index) -> Operand:
-        """Where a vector begins."""
+        """The position in the buffer at which a vector begins."""
         listed = given if isinstance(given, tuple) else (given,)
         if len(listed) != len(self.shape):
             raise CompileError(f"{self.buffer.name} has {len(self.shape)} dimensions, and {len(listed)} indices are given")

@@ -64,7 +64,7 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[int]] | None = None) -> Any:
 
 
 class _Emitter:
-    """What stands for each name and buffer of the kernel in TVM."""
+    """Turns a kernel into TVM's statements; it knows TVM's object for each name and buffer of the kernel."""
 
     def __init__(self) -> None:
         self.script = part("tirx.script.builder")
@@ -98,14 +98,14 @@ class _Emitter:
         return self.value(size)
 
     def block(self, statements: Sequence[Statement]) -> None:
-        """The statements in order."""
+        """Emit the statements in order."""
         for statement in statements:
             _STATEMENTS[type(statement)](self, statement)
 
     def store(self, statement: Store) -> None:
         value = statement.value
         self.script.buffer_store(
-            self.known[statement.buffer], self.value(value), self.place(statement.place, value.type.lanes)
+            self.known[statement.buffer], self.value(value), self.index(statement.position, value.type.lanes)
         )
 
     def bind(self, statement: Bind) -> None:
@@ -119,9 +119,9 @@ class _Emitter:
     def allocate(self, statement: Allocate) -> None:
         buffer = statement.buffer
         options = STACK if buffer.role == "stack" else {}
-        made = self.words.alloc_buffer(buffer.shape, buffer.element.name, **options)
-        self.call_name(buffer.name, made)
-        self.known[buffer] = made
+        memory = self.words.alloc_buffer(buffer.shape, buffer.element.name, **options)
+        self.call_name(buffer.name, memory)
+        self.known[buffer] = memory
 
     def do(self, statement: Do) -> None:
         self.script.evaluate(self.value(statement.call))
@@ -212,7 +212,7 @@ class _Emitter:
         return choose(self.value(value.condition), self.value(value.yes), self.value(value.no))
 
     def load(self, value: Load) -> Any:
-        return self.known[value.buffer][self.place(value.place, value.type.lanes)]
+        return self.known[value.buffer][self.index(value.position, value.type.lanes)]
 
     def call(self, value: Call) -> Any:
         given = [self.value(argument) for argument in value.arguments]
@@ -224,9 +224,9 @@ class _Emitter:
         given = self.value(value.value)
         return self.tirx.Let(variable, given, self.value(value.body))
 
-    def place(self, place: Sequence[Value], lanes: int) -> tuple[Any, ...]:
+    def index(self, position: Sequence[Value], lanes: int) -> tuple[Any, ...]:
         """The indices; the last one runs along the lanes of a vector."""
-        indices = [self.value(index) for index in place]
+        indices = [self.value(index) for index in position]
         if lanes > 1:
             indices[-1] = self.words.ramp(indices[-1], 1, lanes)
         return tuple(indices)

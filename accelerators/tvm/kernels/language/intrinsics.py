@@ -22,7 +22,7 @@ class Intrinsic:
     """One function that a kernel may call."""
 
     name: str
-    """As the text of a kernel calls it."""
+    """The intrinsic's name in the text of a kernel."""
     result: Callable[[Sequence[Type]], Type | None]
     """The type of what it makes of arguments of these types; None where they do not fit."""
     takes: str
@@ -35,10 +35,10 @@ class Intrinsic:
     def __call__(self, *arguments: Value) -> Call:
         """An expression that calls it."""
         types = [argument.type for argument in arguments]
-        made = self.result(types)
-        if made is None:
+        result = self.result(types)
+        if result is None:
             raise CompileError(f"{self.name} takes {self.takes}, not {', '.join(map(str, types)) or 'nothing'}")
-        return Call(made, self, arguments)
+        return Call(result, self, arguments)
 
 
 def _same_float(types: Sequence[Type]) -> Type | None:

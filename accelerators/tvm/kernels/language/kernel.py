@@ -191,7 +191,7 @@ class Kernel:
 
     def _add(self, statement: Statement) -> None:
         if isinstance(statement, Store):
-            self._check(*statement.place, statement.value)
+            self._check(*statement.position, statement.value)
             if statement.buffer not in self._known:
                 raise self._unknown(statement.buffer.name)
             if statement.buffer.role == "input":

@@ -23,7 +23,7 @@ class Store(Statement):
     """A number, or as many neighbours as the value has lanes, written to a buffer."""
 
     buffer: Buffer
-    place: tuple[Value, ...]
+    position: tuple[Value, ...]
     value: Value
 
 

@@ -51,8 +51,8 @@ _LOOPS = {"serial": "for", "unroll": "unrolled", "vectorized": "lanes", "paralle
 def kernel_text(kernel: Kernel) -> str:
     """The whole kernel."""
     roles = {role: [argument for argument in kernel.arguments if argument.role == role] for role in ("input", "output")}
-    given, made = (", ".join(map(_declared, roles[role])) for role in ("input", "output"))
-    return "\n".join([f"kernel {kernel.name}({given}) -> ({made})", *_block(kernel.statements, 1)])
+    given, outputs = (", ".join(map(_declared, roles[role])) for role in ("input", "output"))
+    return "\n".join([f"kernel {kernel.name}({given}) -> ({outputs})", *_block(kernel.statements, 1)])
 
 
 def value_text(value: Value) -> str:
@@ -73,7 +73,7 @@ def _block(statements: Sequence[Statement], depth: int) -> Iterator[str]:
     before = "  " * depth
     for statement in statements:
         if isinstance(statement, Store):
-            yield f"{before}{_at(statement.buffer, statement.place, statement.value.type)} = {value_text(statement.value)}"
+            yield f"{before}{_at(statement.buffer, statement.position, statement.value.type)} = {value_text(statement.value)}"
         elif isinstance(statement, Bind):
             yield f"{before}{statement.variable.name} := {value_text(statement.value)}"
         elif isinstance(statement, Allocate):
@@ -94,8 +94,8 @@ def _block(statements: Sequence[Statement], depth: int) -> Iterator[str]:
                 yield from _block(statement.no, depth + 1)
 
 
-def _at(buffer: Buffer, place: Sequence[Value], type: Type, names: Names = MappingProxyType({})) -> str:
-    indices = [_value(index, 0, names) for index in place]
+def _at(buffer: Buffer, position: Sequence[Value], type: Type, names: Names = MappingProxyType({})) -> str:
+    indices = [_value(index, 0, names) for index in position]
     if type.lanes > 1:
         indices[-1] += f" ..{type.lanes}"
     return f"{buffer.name}[{', '.join(indices)}]"
@@ -114,7 +114,7 @@ def _value(value: Value, strength: int, names: Names) -> str:
     if isinstance(value, Variable):
         return names.get(value, value.name)
     if isinstance(value, Load):
-        return _at(value.buffer, value.place, value.type, names)
+        return _at(value.buffer, value.position, value.type, names)
     if isinstance(value, Not):
         return f"not {_value(value.value, 9, names)}"
     if isinstance(value, Named):

@@ -21,7 +21,7 @@ class Element:
     short: str
     """As the text of a kernel calls it."""
     kind: Kind
-    """What arithmetic it has."""
+    """The kind of arithmetic that the type has."""
     bits: int
     """How many bits one number takes."""
 
@@ -39,7 +39,7 @@ class Type:
     """An element type, once or in the lanes of a vector. `type_of` makes them, each once, so that equal ones are one object."""
 
     element: Element
-    """What each lane holds."""
+    """The element type of each lane."""
     lanes: int
     """How many there are; 1 for a single number."""
 

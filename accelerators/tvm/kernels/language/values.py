@@ -225,7 +225,7 @@ class Spread(Changed):
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
 class Choice(Value):
-    """One of two values."""
+    """A choice of one of two values."""
 
     type: Type
     condition: Value
@@ -245,11 +245,11 @@ class Load(Value):
 
     type: Type
     buffer: Buffer
-    place: tuple[Value, ...]
+    position: tuple[Value, ...]
 
     @property
     def parts(self) -> tuple[Value, ...]:
-        return self.place
+        return self.position
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
@@ -314,7 +314,7 @@ def constant(number: float, element: Element, lanes: int = 1) -> Value:
 
 
 def as_index(value: Operand) -> Value:
-    """A place, or a count."""
+    """The number as an index: a position or a count."""
     return typed(value, type_of(index))
 
 

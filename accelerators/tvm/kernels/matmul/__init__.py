@@ -1,1 +1,1 @@
-"""Products of matrices."""
+"""Kernels for products of matrices."""

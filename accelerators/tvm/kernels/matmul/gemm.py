@@ -44,13 +44,13 @@ class Product:
     root: Node
     """MatMul or Gemm."""
     left: int
-    """Which of the body's inputs the left matrix is."""
+    """The number of the body's input that is the left matrix."""
     right: int
-    """Which the constant one is."""
+    """The number of the body's input that is the constant matrix."""
     rows: int
-    """Of the left matrix."""
+    """The rows of the left matrix."""
     columns: int
-    """Of the right one."""
+    """The columns of the right matrix."""
     turned: bool
     """Is the constant given with its columns first?"""
     depth: int
@@ -95,15 +95,15 @@ class Product:
 
 
 def gemm(body: Body, machine: Machine) -> Draft | None:
-    """Values times a constant matrix."""
-    found = find_product(body)
-    tile = None if found is None else best_tile(found.rows, found.columns, machine)
-    if found is None or tile is None:
+    """The kernel for values times a constant matrix; None for any other body."""
+    match = find_product(body)
+    tile = None if match is None else best_tile(match.rows, match.columns, machine)
+    if match is None or tile is None:
         return None
-    instruction = instruction_for(found.dtype, machine)
-    writing = found.kernel(body, tile.across(found.columns) * found.packed_depth(instruction) * tile.width)
-    _write(found, writing, tile, instruction, machine)
-    return writing.problem.draft(writing.kernel, "gemm", {found.right: lambda array: found.pack(array, tile, instruction)})
+    instruction = instruction_for(match.dtype, machine)
+    writing = match.kernel(body, tile.across(match.columns) * match.packed_depth(instruction) * tile.width)
+    _write(match, writing, tile, instruction, machine)
+    return writing.problem.draft(writing.kernel, "gemm", {match.right: lambda array: match.pack(array, tile, instruction)})
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -130,15 +130,15 @@ def find_product(body: Body) -> Product | None:
         given, turned = before, not turned
     problem = Problem.of(body)
     left, right = problem.value_at(root.inputs[0]), problem.weight_at(given)
-    shape, weight, made = real_shape(root.inputs[0]), real_shape(given), real_shape(root[0])
+    shape, weight, output = real_shape(root.inputs[0]), real_shape(given), real_shape(root[0])
     if left is None or right is None or shape is None or weight is None:
         return None
     once = sum(entry == given for node in body.ops for entry in node.reads) == 1
-    if not once or len(weight) != 2 or not made or 0 in (*weight, *shape) or made[-1] != weight[not turned]:
+    if not once or len(weight) != 2 or not output or 0 in (*weight, *shape) or output[-1] != weight[not turned]:
         return None
     biased = len(root.inputs) > 2 and root.inputs[2] is not None
     after = make_following(body, root, _start, (2,) if biased else ())
-    rows, columns, depth = math.prod(made[:-1]), made[-1], shape[-1]
+    rows, columns, depth = math.prod(output[:-1]), output[-1], shape[-1]
     if after is None or after.operands.get(left, (rows, depth)) != (rows, depth):
         return None
     return Product(root, left, right, rows, columns, turned, depth, after)
@@ -161,18 +161,18 @@ def _start(node: Node, x: Numbers) -> Value:
     return total + (x[3] if beta == 1.0 else x[3] * beta)
 
 
-def _write(found: Product, writing: _Writing, tile: PanelTile, instruction: Instruction, machine: Machine) -> None:
+def _write(match: Product, writing: _Writing, tile: PanelTile, instruction: Instruction, machine: Machine) -> None:
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
-    kernel, rows, columns, depth = writing.kernel, found.rows, found.columns, found.depth
+    kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
     panels, heights = tile.across(columns), tile.down(rows)
     guess = max(1, round(rows * depth / CACHED))
     blocks = choose("blocks", sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)}), lambda count: abs(count - guess))
     tiles = math.ceil(heights / blocks)
 
-    packed = found.packed_depth(instruction)
+    packed = match.packed_depth(instruction)
 
     def work(pair: Value) -> Callable[[Value], None]:
-        rows_read = widened(kernel, found.dtype if instruction.group == 1 else "float32", tile.rows, depth, tile.lanes)
+        rows_read = widened(kernel, match.dtype if instruction.group == 1 else "float32", tile.rows, depth, tile.lanes)
 
         def each(t: Value) -> None:
             j = kernel.name_value("j", pair % panels)
@@ -185,14 +185,14 @@ def _write(found: Product, writing: _Writing, tile: PanelTile, instruction: Inst
                 return instruction.left(writing.left, row + r, step * instruction.group)
 
             acc = tile.product(kernel, depth, number, panel, group)
-            tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), found.after.is_long)
+            tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), match.after.is_long)
 
         return each
 
-    share_out(kernel, blocks * panels, tiles, min(task_count(found, machine), blocks * panels * tiles), work)
+    share_out(kernel, blocks * panels, tiles, min(task_count(match, machine), blocks * panels * tiles), work)
 
 
-def task_count(found: Product, machine: Machine) -> int:
+def task_count(match: Product, machine: Machine) -> int:
     """Into how many tasks the product is cut."""
-    threads = machine.threads_for(found.rows * found.columns * found.depth, SERIAL)
+    threads = machine.threads_for(match.rows * match.columns * match.depth, SERIAL)
     return TASKS * threads if threads > 1 else 1

@@ -61,11 +61,11 @@ class MatrixSelector(SubgraphSelector):
         self.taken = 0
 
     def _fits(self, new: Node) -> bool:
-        made = real_shape(new[0]) if len(new.output_names) == 1 and not new.domain else None
-        if made is None or not is_matrix_of(made, self.whole) or self.taken == LONGEST:
+        output = real_shape(new[0]) if len(new.output_names) == 1 and not new.domain else None
+        if output is None or not is_matrix_of(output, self.whole) or self.taken == LONGEST:
             return False
         if new.op not in VIEWS:
-            if formula(new, LATEST) is None or any(read_size(real_shape(entry), made) is None for entry in new.reads):
+            if formula(new, LATEST) is None or any(read_size(real_shape(entry), output) is None for entry in new.reads):
                 return False
         self.taken += 1
         return True

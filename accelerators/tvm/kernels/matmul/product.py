@@ -30,7 +30,7 @@ TASKS = 4
 """Tasks for each thread."""
 
 LONGEST = 16
-"""So many ops at most follow a product."""
+"""The number of ops that may follow a product in its kernel."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -48,60 +48,60 @@ class ValueProduct:
 
     @property
     def operands(self) -> tuple[Matrix, ...]:
-        """What it reads."""
+        """The matrices that the product reads."""
         return self.left, self.right
 
     @property
     def nodes(self) -> set[Node]:
-        """All of it."""
+        """All nodes of the product."""
         return {self.root, *self.chain, *self.after, *self.left.path, *self.right.path}
 
     @property
     def result(self) -> NodeEntry:
-        """What it makes."""
+        """The value that the product makes."""
         return (self.after or self.chain or (self.root,))[-1][0]
 
 
 def find_value_product(root: Node, readers: Readers, version: int) -> ValueProduct | None:
-    """What is around a MatMul."""
+    """The product around a MatMul, with all that is worked into it; None if the kernel does not take it."""
     shape = real_shape(root[0]) if root.op == "MatMul" and not root.domain else None
     sides = [None if entry is None else real_shape(entry) for entry in root.inputs]
     if shape is None or 0 in shape or any(side is None or len(side) < 2 or 0 in side for side in sides):
         return None
     chain: list[Node] = []
-    made = root[0]
-    while len(readers.get(made, ())) == 1 and len(chain) < LONGEST:
-        node = readers[made][0]
+    output = root[0]
+    while len(readers.get(output, ())) == 1 and len(chain) < LONGEST:
+        node = readers[output][0]
         if node is None or formula(node, version) is None or real_shape(node[0]) != shape:
             break
         chain.append(node)
-        made = node[0]
+        output = node[0]
     operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
     if operands is None or any(real_shape(operand.source) is None for operand in operands):
         return None
     left, right = operands
-    return ValueProduct(left, right, root, tuple(chain), written_after(made, readers))
+    return ValueProduct(left, right, root, tuple(chain), written_after(output, readers))
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
-    """Bodies of one product."""
-    found = found_in(body, "MatMul", find_value_product)
-    shape = () if found is None else shape_of(found.root[0])
+    """The kernel for a body of one product; None for any other body."""
+    match = found_in(body, "MatMul", find_value_product)
+    shape = () if match is None else shape_of(match.root[0])
     tile = best_tile(shape[-2], shape[-1], machine) if shape else None
-    if found is None or tile is None:
+    if match is None or tile is None:
         return None
     heads = Heads.of(body, "product", shape[:-2])
-    _write(found, heads, shape[-2], shape[-1], tile, machine)
+    _write(match, heads, shape[-2], shape[-1], tile, machine)
     return heads.problem.draft(heads.kernel, "product")
 
 
-def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
+def _write(match: ValueProduct, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
     """Tasks, then pairs of a head and a panel, then tiles."""
-    kernel, depth, dtype = heads.kernel, shape_of(found.left.value)[-1], element_of(found.root[0])
+    kernel, depth, dtype = heads.kernel, shape_of(match.left.value)[-1], element_of(match.root[0])
     panels, tiles = tile.across(columns), tile.down(rows)
-    left, right, result = heads.read(found.left), heads.read(found.right), heads.written(found.result, found.after)
-    factor, wanted = found.left.factor * found.right.factor, (found.chain or (found.root,))[-1][0]
-    number = heads.chain(found.chain, found.root[0], wanted, factor, rows, columns)
+    left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
+    factor, wanted = match.left.factor * match.right.factor, (match.chain or (match.root,))[-1][0]
+    number = heads.chain(match.chain, match.root[0], wanted, factor, rows, columns)
     instruction = instruction_for(dtype, machine) if left.strides.steps[-1] == 1 else FMA
     stands = tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
 
@@ -120,7 +120,7 @@ def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: Pan
 
     def work(pair: Value) -> Callable[[Value], None]:
         j = kernel.name_value("j", pair % panels)
-        head = heads.place(kernel.name_value("head", pair // panels))
+        head = heads.head(kernel.name_value("head", pair // panels))
         column = tile.column(j, columns)
         panel = panel_of(head, column)
         rows_read = widened(kernel, dtype if instruction is FMA else "float32", tile.rows, depth, tile.lanes)
@@ -135,10 +135,10 @@ def _write(found: ValueProduct, heads: Heads, rows: int, columns: int, tile: Pan
             acc = tile.product(kernel, depth, number_of, panel, group)
 
             def store(total: Value, r: Value, c: Value) -> None:
-                place = (result.at(head, row + r, column + c),)
-                write(result.buffer, place, number(total, head, row + r, column + c))
+                position = (result.at(head, row + r, column + c),)
+                write(result.buffer, position, number(total, head, row + r, column + c))
 
-            tile.finish(kernel, acc, store, any(node.op in LONG for node in found.chain))
+            tile.finish(kernel, acc, store, any(node.op in LONG for node in match.chain))
 
         return each
 

@@ -24,10 +24,10 @@ class ProductProperty(LabelProperty):
         self.labels = {}
         for i, root in enumerate(graph.nodes):
             if root.op == "MatMul" and root not in self.labels and (real_shape(root[0]) or (0,))[-1] >= NARROWEST:
-                found = find_value_product(root, readers, version)
-                for node in () if found is None else found.nodes - self.labels.keys():
+                match = find_value_product(root, readers, version)
+                for node in () if match is None else match.nodes - self.labels.keys():
                     self.labels[node] = i
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the kernel takes."""
+        """Accept only subgraphs that the kernel takes."""
         return found_in(make_body(subgraph), "MatMul", find_value_product) is not None

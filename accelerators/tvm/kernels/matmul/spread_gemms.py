@@ -24,11 +24,11 @@ def spread_gemms(graph: Graph) -> Graph:
     namer = Namer(graph)
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        made = _spread(node, rewriter, namer) if node.op == "Gemm" and not node.domain else None
-        if made is None:
+        spread = _spread(node, rewriter, namer) if node.op == "Gemm" and not node.domain else None
+        if spread is None:
             rewriter.keep(node)
         else:
-            rewriter.replace(node[0], made)
+            rewriter.replace(node[0], spread)
 
     return rewrite(graph, visit)
 
@@ -40,7 +40,7 @@ def _spread(node: Node, rewriter: Rewriter, namer: Namer) -> NodeEntry | None:
         return None
     metadata = {FUSED: node.name}
 
-    def made(kind: str, suffix: str, size: tuple[int, ...], *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
+    def typed(kind: str, suffix: str, size: tuple[int, ...], *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
         types = (TensorType("float32", size),)
         name = namer(f"{node.name}_{suffix}") if suffix else node.name
         names = (name if suffix else node[0].name,)
@@ -49,17 +49,17 @@ def _spread(node: Node, rewriter: Rewriter, namer: Namer) -> NodeEntry | None:
 
     def side(entry: NodeEntry, flag: str) -> NodeEntry:
         value, size = rewriter.value(entry), float32_shape(entry) or ()
-        return made("Transpose", flag, size[::-1], value, perm=[1, 0]) if node.attrs.get(flag, 0) else value
+        return typed("Transpose", flag, size[::-1], value, perm=[1, 0]) if node.attrs.get(flag, 0) else value
 
     alpha, beta = float(node.attrs.get("alpha", 1.0)), float(node.attrs.get("beta", 1.0))
     added = third is not None and beta != 0.0
-    product = made("MatMul", "product" if added or alpha != 1.0 else "", shape, side(left, "transA"), side(right, "transB"))
+    product = typed("MatMul", "product" if added or alpha != 1.0 else "", shape, side(left, "transA"), side(right, "transB"))
     if alpha != 1.0:
         factor = constant(np.float32(alpha), namer(f"{node.name}_alpha"))[0]
-        product = made("Mul", "scaled" if added else "", shape, product, factor)
+        product = typed("Mul", "scaled" if added else "", shape, product, factor)
     if not added or third is None:
         return product
     rest = rewriter.value(third)
     if beta != 1.0:
-        rest = made("Mul", "rest", float32_shape(third) or (), rest, constant(np.float32(beta), namer(f"{node.name}_beta"))[0])
-    return made("Add", "", shape, product, rest)
+        rest = typed("Mul", "rest", float32_shape(third) or (), rest, constant(np.float32(beta), namer(f"{node.name}_beta"))[0])
+    return typed("Add", "", shape, product, rest)

@@ -64,27 +64,27 @@ def thin_tile(rows: int, columns: int, machine: Machine) -> ThinTile:
 
 def thin(body: Body, machine: Machine) -> Draft | None:
     """Values times a constant matrix of few columns."""
-    found = find_product(body)
-    if found is None or found.columns >= machine.lanes:
+    match = find_product(body)
+    if match is None or match.columns >= machine.lanes:
         return None
-    writing = found.kernel(body, found.columns * found.depth)
-    kernel, tile = writing.kernel, thin_tile(found.rows, found.columns, machine)
+    writing = match.kernel(body, match.columns * match.depth)
+    kernel, tile = writing.kernel, thin_tile(match.rows, match.columns, machine)
 
     def work(pair: Value) -> Callable[[Value], None]:
         def each(t: Value) -> None:
-            row, column = start(t, tile.rows, found.rows), start(pair, tile.columns, found.columns)
+            row, column = start(t, tile.rows, match.rows), start(pair, tile.columns, match.columns)
             left, right = writing.left, writing.right
             acc = tile.product(
                 kernel,
-                found.depth,
+                match.depth,
                 lambda r, k: read(left, (row + r, k)),
-                lambda c, k: read(right, ((column + c) * found.depth + k,)),
+                lambda c, k: read(right, ((column + c) * match.depth + k,)),
             )
             with tile.each(kernel) as (r, c):
                 writing.writer.store(acc.lane((r, c), 0), (row + r, column + c))
 
         return each
 
-    groups, heights = math.ceil(found.columns / tile.columns), math.ceil(found.rows / tile.rows)
-    share_out(kernel, groups, heights, min(task_count(found, machine), groups * heights), work)
-    return writing.problem.draft(kernel, "gemm", {found.right: lambda array: found.scaled(found.matrix(array).T)})
+    groups, heights = math.ceil(match.columns / tile.columns), math.ceil(match.rows / tile.rows)
+    share_out(kernel, groups, heights, min(task_count(match, machine), groups * heights), work)
+    return writing.problem.draft(kernel, "gemm", {match.right: lambda array: match.scaled(match.matrix(array).T)})

@@ -1,1 +1,1 @@
-"""Numbers in another order."""
+"""Kernels that write numbers in another order."""

@@ -48,9 +48,9 @@ class Piece:
     """Numbers of one input that go to one result."""
 
     source: int
-    """Which input."""
+    """The number of the input."""
     target: int
-    """Which result."""
+    """The number of the result."""
     first: int
     """Where they begin in the input."""
     start: int
@@ -60,7 +60,7 @@ class Piece:
 
     @property
     def count(self) -> int:
-        """How many numbers."""
+        """The number of elements that the piece copies."""
         return math.prod(dimension.size for dimension in self.dimensions)
 
 
@@ -134,7 +134,7 @@ def _joined(node: Node) -> list[Move]:
 
 
 def _piece(
-    source: int, target: int, view: tuple[Ghost, Ghost], given: Sequence[int], part: tuple[Ghost, Ghost], made: Sequence[int]
+    source: int, target: int, view: tuple[Ghost, Ghost], given: Sequence[int], part: tuple[Ghost, Ghost], output: Sequence[int]
 ) -> Piece:
     """The copy from a view to a part, neighbouring dimensions that both walk alike made one."""
     read, written = strides_in(*view), strides_in(*part)
@@ -184,7 +184,7 @@ def _copy(piece: Piece, source: Buffer, target: Buffer, at: Sequence[tuple[Dimen
 
 
 def _place(first: int, steps: Sequence[tuple[int, Operand]]) -> Operand:
-    """A flat place."""
+    """A position in the flat buffer."""
     terms: list[Operand] = [index if step == 1 else index * step for step, index in steps if step]
     total: Operand = first if first or not terms else terms.pop(0)
     for term in terms:

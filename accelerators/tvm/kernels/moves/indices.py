@@ -60,11 +60,11 @@ def _clamped(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:
     te, tirx = part("te"), part("tirx")
     given = te.placeholder(shape, dtype, "x0")
 
-    def at(*place: Any) -> Any:
+    def at(*indices: Any) -> Any:
         bound = tirx.const(sizes[-1], dtype)
         for j, size in enumerate(sizes[:-1]):
-            bound = tirx.Select(place[-1].equal(j), tirx.const(size, dtype), bound)
-        value = given(*place)
+            bound = tirx.Select(indices[-1].equal(j), tirx.const(size, dtype), bound)
+        value = given(*indices)
         value = tirx.Select(value < tirx.const(0, dtype), value + bound, value)
         return te.max(te.min(value, bound - tirx.const(1, dtype)), tirx.const(0, dtype))
 

@@ -24,7 +24,7 @@ JOINED = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 u
 
 
 def scatter(body: Body, machine: Machine) -> Draft | None:
-    """ScatterElements, Scatter or ScatterND."""
+    """The kernel for ScatterElements, Scatter or ScatterND; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     positions = [problem.position(entry) for entry in node.reads]
     if len(body.ops) != 1 or len(positions) != 3 or None in positions:
@@ -69,8 +69,8 @@ class _Writing:
                 at[d] = loops.enter_context(kernel.loop(indices[d], f"d{d}", "parallel" if is_shared else "serial"))
             n = kernel.name_value("n", _summed([at[d] * step for d, step in enumerate(own)]))
             index = self._index("at", n, data[axis])
-            place = _summed([*(at[d] * far[d] for d in others), index * far[axis]])
-            self._write(kernel.name_value("p", place), n)
+            position = _summed([*(at[d] * far[d] for d in others), index * far[axis]])
+            self._write(kernel.name_value("p", position), n)
 
     def by_rows(self, data: Shape, indices: Shape) -> None:
         """Row after row of the indices, which say where a slice of the updates goes."""
@@ -82,14 +82,14 @@ class _Writing:
             with kernel.loop(size, "e") as e:
                 self._write(first + e, r * size + e)
 
-    def _index(self, name: str, place: Operand, size: int) -> Value:
+    def _index(self, name: str, position: Operand, size: int) -> Value:
         """The index under a name, counted from the start."""
-        index = self.places[place].cast(int64)
+        index = self.places[position].cast(int64)
         return self.kernel.name_value(name, select(index < 0, index + size, index).as_index())
 
-    def _write(self, place: Operand, update: Operand) -> None:
+    def _write(self, position: Operand, update: Operand) -> None:
         """What becomes of the number at the place; of the larger or smaller one, what is no number stays so."""
-        there, number = self.result[place], self.numbers[update]
+        there, number = self.result[position], self.numbers[update]
         how = str(self.node.attrs.get("reduction", "none"))
         if how in ("add", "mul"):
             number = there + number if how == "add" else there * number
@@ -97,7 +97,7 @@ class _Writing:
             number = select(there > number if how == "max" else there < number, there, number)
             if there.type.element.kind == "float":
                 number = select(there <= math.inf, number, there)
-        self.result[place] = number
+        self.result[position] = number
 
 
 def _summed(terms: Sequence[Operand]) -> Operand:

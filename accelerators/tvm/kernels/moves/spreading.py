@@ -33,8 +33,8 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
     def row(n: Value, block: Value, h: Value) -> None:
         with kernel.loop(wide, "w") as w, kernel.lanes(lanes) as lane:
             phase = (h + top) % down * across + (w + left) % across
-            place = (h + top) // down * width + (w + left) // across
-            number = inputs[source][n, phase * blocks + block, place, lane]
+            pixel = (h + top) // down * width + (w + left) // across
+            number = inputs[source][n, phase * blocks + block, pixel, lane]
             writer.store(number, (n, block, h * wide + w, lane))
 
     _each_row(kernel, batch, blocks, high, wide * lanes, machine, row)
@@ -54,8 +54,8 @@ def resize(body: Body, machine: Machine) -> Draft | None:
 
     def row(n: Value, block: Value, h: Value) -> None:
         def at(w: Value, i: int, j: int) -> Value:
-            place = rows[h, i].as_index() * width + columns[w, j].as_index()
-            return x.vector(lanes, n, block, place, 0)
+            pixel = rows[h, i].as_index() * width + columns[w, j].as_index()
+            return x.vector(lanes, n, block, pixel, 0)
 
         def mixed(w: Value, i: int) -> Value:
             parts = [at(w, i, j) * shares[w, j].spread(lanes) for j in (0, 1)]

@@ -36,7 +36,7 @@ class Shape:
     batch: int
     window: Window
     channels: int
-    """Of the image."""
+    """The channels of the image."""
     outs: int
     """Channels of the result."""
     groups: int
@@ -94,7 +94,7 @@ class Tile:
 
 @attrs.frozen(slots=True)
 class Cut:
-    """A shape for a machine."""
+    """How a product of this shape is cut for a machine."""
 
     shape: Shape
     dot: Dot

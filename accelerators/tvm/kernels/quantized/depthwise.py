@@ -24,7 +24,7 @@ from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
 
 PLACES = (8, 7, 6, 5, 4, 3, 2, 1)
-"""So many places a tile may have."""
+"""The number of pixels that a tile may have."""
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
@@ -55,7 +55,7 @@ def _packed(weights: Array) -> Array:
 
 @attrs.frozen(slots=True, eq=False)
 class _Writing:
-    """One convolution."""
+    """Writes the kernel of one convolution."""
 
     shape: Shape
     kernel: Kernel
@@ -65,7 +65,7 @@ class _Writing:
     frame: Frame
     lanes: int
     places: int
-    """Of a tile."""
+    """The number of pixels of a tile."""
     parallel: bool
 
     @classmethod
@@ -106,10 +106,10 @@ class _Writing:
     def _wide(self, image: Buffer | None) -> int:
         return self.shape.window.sizes[1] if image is None else self.frame.wide
 
-    def _address(self, top: Value, place: Value, image: Buffer | None) -> Value:
+    def _address(self, top: Value, pixel: Value, image: Buffer | None) -> Value:
         """Where a place of the band reads the first tap of the first channel."""
         window = self.shape.window
-        row, column = place // window.out[1], place % window.out[1]
+        row, column = pixel // window.out[1], pixel % window.out[1]
         row = row if image is not None else top + row
         return (row * (window.strides[0] * self._wide(image)) + column * window.strides[1]) * self.shape.channels
 
@@ -124,8 +124,8 @@ class _Writing:
             weight = kernel.name_value(f"w{tap}", weights.vector(lanes, tap, channel).cast(int32))
             moved = (ky * window.dilations[0] * self._wide(image) + kx * window.dilations[1]) * self.shape.channels
             for p, address in enumerate(addresses):
-                place: Operand = address + channel + moved
-                number = source.vector(lanes, n, place) if image is None else image.vector(lanes, place)
+                position: Operand = address + channel + moved
+                number = source.vector(lanes, n, position) if image is None else image.vector(lanes, position)
                 acc[p] = acc[p] + number.cast(int32) * weight
         for p in range(self.places):
             with kernel.lanes(lanes) as lane:

@@ -65,10 +65,10 @@ class Dot:
     def place(self, column: Operand, byte: int) -> Operand:
         """Where a byte of a column stands within its step."""
         sizes, index = (self.lanes, 2, 2), (column, byte // 2, byte % 2)
-        place: Operand = 0
+        position: Operand = 0
         for axis in self.order:
-            place = place * sizes[axis] + index[axis]
-        return place
+            position = position * sizes[axis] + index[axis]
+        return position
 
     def step(self, kernel: Kernel, acc: Registers, at: tuple[Operand, Operand], left: Value, right: Buffer, first: Value) -> None:
         """Add a step's products to the vector of sums at a place of the tile."""
@@ -100,10 +100,10 @@ def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
 
 
 def dot_of(machine: Machine) -> Dot:
-    """The machine's way."""
+    """The instruction by which this machine sums up products of bytes."""
     lanes = BY_NAME[machine.integers].lanes or machine.lanes
-    made = _DOTS[machine.integers](lanes)
-    return attrs.evolve(made, add=None) if machine.emulates else made
+    dot = _DOTS[machine.integers](lanes)
+    return attrs.evolve(dot, add=None) if machine.emulates else dot
 
 
 _COLUMNS, _EVEN_AND_ODD, _BYTES = (0, 1, 2), (2, 0, 1), (1, 2, 0)

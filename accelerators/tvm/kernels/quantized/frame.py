@@ -69,10 +69,10 @@ class Frame:
             _copied(kernel, source, into, n, start, to, count * channels)
             return
         with kernel.loop(count, "e") as e:
-            place = kernel.name_value("place", to + e * across)
-            _copied(kernel, source, into, n, start + e * channels, place, channels)
+            position = kernel.name_value("place", to + e * across)
+            _copied(kernel, source, into, n, start + e * channels, position, channels)
             for channel in range(channels, across):
-                into[place + channel] = 0
+                into[position + channel] = 0
 
     def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
         """So many places of a plain image, each with its channels side by side in four bytes."""

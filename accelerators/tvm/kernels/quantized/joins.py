@@ -16,7 +16,7 @@ PLACES = 64
 
 
 def joined(body: Body, machine: Machine) -> Draft | None:
-    """Concat of channels."""
+    """The kernel for a Concat of channels; None for any other body."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
@@ -29,18 +29,18 @@ def joined(body: Body, machine: Machine) -> Draft | None:
     lanes = machine.lanes * 32 // result.element.bits
     parallel = machine.threads_for(places * channels // 4) > 1
     with kernel.tasks(places // each, "task", parallel) as task, kernel.loop(each, "p") as p:
-        place, first = kernel.name_value("place", task * each + p), 0
+        pixel, first = kernel.name_value("place", task * each + p), 0
         for entry in node.reads:
             source = inputs[problem.positions[entry]]
-            _copied(kernel, source, result, place, first, lanes)
+            _copied(kernel, source, result, pixel, first, lanes)
             first += source.sizes[1]
     return problem.draft(kernel, "joined channels")
 
 
-def _copied(kernel: Kernel, source: Buffer, result: Buffer, place: Value, first: int, lanes: int) -> None:
+def _copied(kernel: Kernel, source: Buffer, result: Buffer, pixel: Value, first: int, lanes: int) -> None:
     """The channels of one value at one place."""
     whole, rest = divmod(source.sizes[1], lanes)
     with kernel.loop(whole, "v") as v:
-        result[place, v * lanes + first] = source.vector(lanes, place, v * lanes)
+        result[pixel, v * lanes + first] = source.vector(lanes, pixel, v * lanes)
     if rest:
-        result[place, whole * lanes + first] = source.vector(rest, place, whole * lanes)
+        result[pixel, whole * lanes + first] = source.vector(rest, pixel, whole * lanes)

@@ -35,14 +35,14 @@ def largest(body: Body, machine: Machine) -> Draft | None:
         rows = [pool.inside(kernel, y, 0, k) for k in range(window.taps[0])]
         columns = [pool.inside(kernel, x, 1, k) for k in range(window.taps[1])]
         places = [row * window.sizes[1] + column for row in rows for column in columns]
-        place = n * window.places + y * window.out[1] + x
+        pixel = n * window.places + y * window.out[1] + x
 
         def chunk(first: Operand, lanes: int) -> None:
             numbers = [image.vector(lanes, n, at * pool.channels + first) for at in places]
             while len(numbers) > 1:
                 pairs = [maximum(*numbers[i : i + 2]) for i in range(0, len(numbers) - 1, 2)]
                 numbers = pairs + numbers[len(pairs) * 2 :]
-            result[place, first] = numbers[0]
+            result[pixel, first] = numbers[0]
 
         pool.chunks(kernel, machine.lanes * 32 // result.element.bits, chunk)
 
@@ -66,10 +66,10 @@ def mean(body: Body, machine: Machine) -> Draft | None:
 
     def write(n: Value, y: Value, x: Value) -> None:
         spans = [pool.span(kernel, index, d) for d, index in enumerate((y, x))]
-        place = kernel.name_value("place", n * pool.window.places + y * pool.window.out[1] + x)
+        pixel = kernel.name_value("place", n * pool.window.places + y * pool.window.out[1] + x)
 
         def chunk(first: Operand, lanes: int) -> None:
-            _mean_at(kernel, pool, inputs[position], spans, (n, first, lanes), writer, place)
+            _mean_at(kernel, pool, inputs[position], spans, (n, first, lanes), writer, pixel)
 
         pool.chunks(kernel, machine.lanes, chunk)
 
@@ -84,7 +84,7 @@ def _mean_at(
     spans: list[tuple[Value, Value]],
     chunk: tuple[Value, Operand, int],
     writer: Writer,
-    place: Value,
+    pixel: Value,
 ) -> None:
     """The means of some neighbouring channels at one place."""
     (top, down), (left, across) = spans
@@ -97,7 +97,7 @@ def _mean_at(
     counted = down * across if pool.counts_inside else down * 0 + pool.window.count
     with kernel.lanes(lanes) as lane:
         centred = acc.lane(0, lane) - (down * across).cast(int32) * pool.zero
-        writer.store(centred.cast(float32) / counted.cast(int32).cast(float32), (place, first + lane))
+        writer.store(centred.cast(float32) / counted.cast(int32).cast(float32), (pixel, first + lane))
 
 
 def _mean_of(node: Node, x: Numbers) -> Value:
@@ -108,7 +108,7 @@ def _mean_of(node: Node, x: Numbers) -> Value:
 
 @attrs.frozen(slots=True, eq=False)
 class _Pool:
-    """What slides, and over what."""
+    """The window of a pool, and the image that it slides over."""
 
     problem: Problem
     window: Window

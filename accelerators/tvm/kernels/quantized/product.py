@@ -37,7 +37,7 @@ from accelerators.tvm.machine.machine import Machine
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
-    """A product and what follows."""
+    """The kernel for a product and what follows it; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Product"]
     if len(roots) != 1:
         return None
@@ -64,7 +64,7 @@ def _places(shape: Shape) -> int:
 
 @attrs.frozen(slots=True, eq=False)
 class _Panel:
-    """What is known while one panel is computed."""
+    """The values that are known while one panel is computed."""
 
     group: Value
     first: Operand
@@ -74,7 +74,7 @@ class _Panel:
 
 @attrs.frozen(slots=True, eq=False)
 class _Writing:
-    """One product."""
+    """Writes the kernel of one product."""
 
     cut: Cut
     kernel: Kernel
@@ -149,8 +149,8 @@ class _Writing:
             if window.out[1] == 1:
                 row, column = base + r, base * 0
             row = row if image is not None else top + row
-            place = row * (window.strides[0] * wide) + column * window.strides[1]
-            addresses.append(name(f"at{r}", place * across + panel.group * (shape.channels // shape.groups)))
+            position = row * (window.strides[0] * wide) + column * window.strides[1]
+            addresses.append(name(f"at{r}", position * across + panel.group * (shape.channels // shape.groups)))
         return addresses
 
     def _steps(
@@ -164,13 +164,13 @@ class _Writing:
         with ExitStack() as loops:
             ky = loops.enter_context(kernel.loop(window.taps[0], "ky"))
             kx = loops.enter_context(kernel.loop(window.taps[1], "kx"))
-            place = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
-            tap = kernel.name_value("tap", place * across)
+            position = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
+            tap = kernel.name_value("tap", position * across)
             packed = kernel.name_value("packed", weights + (ky * window.taps[1] + kx) * (steps * each))
             k = loops.enter_context(kernel.loop(steps, "k"))
             for r in range(cut.tile.rows):
-                place = addresses[r] + tap + k * GROUP
-                bytes_of_row = self.source.vector(GROUP, n, place) if image is None else image.vector(GROUP, place)
+                position = addresses[r] + tap + k * GROUP
+                bytes_of_row = self.source.vector(GROUP, n, position) if image is None else image.vector(GROUP, position)
                 left = kernel.name_value(f"left{r}", bytes_of_row.regrouped(int32))
                 for v in range(panel.vectors):
                     cut.dot.step(kernel, acc, (r, v), left, self.weight, packed + k * each + v * cut.dot.bytes)

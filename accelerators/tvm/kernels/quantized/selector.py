@@ -16,7 +16,7 @@ ROOTS = frozenset("Product Depthwise Mean".split())
 """Ops whose kernels have an epilogue."""
 
 LONGEST = 24
-"""So many ops follow at most."""
+"""The number of ops that may follow a product in its kernel."""
 
 
 class QuantizedProperty(SubgraphProperty):
@@ -28,7 +28,7 @@ class QuantizedProperty(SubgraphProperty):
         return QuantizedSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """What has many results had better be several kernels."""
+        """Refuse a subgraph with many results, which is better as several kernels."""
         return len(subgraph.outputs) <= 2
 
 

@@ -26,8 +26,8 @@ def extreme(body: Body, machine: Machine) -> Draft | None:
     axes = _axes(node, len(shape))
     if not axes or math.prod(shape) == 0:
         return None
-    made, name = schedule(_function(node, shape, axes), machine)
-    return Draft(made, name)
+    scheduled, name = schedule(_function(node, shape, axes), machine)
+    return Draft(scheduled, name)
 
 
 def _axes(node: Node, rank: int) -> list[int]:
@@ -52,7 +52,7 @@ def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
 
     def at(*indices: Any) -> Any:
         spatial = iter([index for d, index in enumerate(indices) if not (keep and d in along)])
-        place = [along[d] if d in along else next(spatial) for d in range(len(shape))]
-        return reducer(given(*place), axis=list(along.values()))
+        position = [along[d] if d in along else next(spatial) for d in range(len(shape))]
+        return reducer(given(*position), axis=list(along.values()))
 
     return te.create_prim_func([given, te.compute(shape_of(node[0]), at, name="out")])

@@ -37,7 +37,7 @@ TYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 u
 
 
 def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
-    """ArgMax or ArgMin."""
+    """The kernel for ArgMax or ArgMin; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or len(problem.inputs) != 1:
         return None
@@ -93,7 +93,7 @@ class _Order:
     last: bool
     """Does the last one of equal ones win?"""
     key: Callable[[Value], Value]
-    """What is compared, from the number."""
+    """A function from a number to the whole number that is compared."""
 
     @classmethod
     def of(cls, dtype: str, largest: bool, last: bool) -> _Order:
@@ -143,11 +143,11 @@ class _Best:
             self.numbers[j] = self.order.key(number(j))
             self.places[j] = 0
 
-    def offer(self, count: int, number: Callable[[Value], Value], place: Value) -> None:
+    def offer(self, count: int, number: Callable[[Value], Value], position: Value) -> None:
         """Numbers that come after those before: where one is better, it and its place are kept."""
         with self.kernel.loop(count, "j") as j:
             new, best = self.order.key(number(j)), self.numbers[j]
-            self.places[j] = select(self.order.wins(new, best), place.cast(int32), self.places[j])
+            self.places[j] = select(self.order.wins(new, best), position.cast(int32), self.places[j])
             self.numbers[j] = select(self.order.wins(new, best), new, best)
 
 
@@ -209,7 +209,7 @@ def _join(best: _Best, width: int) -> None:
         _take(best, best.numbers[j + 1], at, wins)
 
 
-def _take(best: _Best, new: Value, place: Value, wins: Callable[[Value, Value], Value]) -> None:
+def _take(best: _Best, new: Value, position: Value, wins: Callable[[Value, Value], Value]) -> None:
     with best.kernel.when(wins(new, best.numbers[0])):
         best.numbers[0] = new
-        best.places[0] = place
+        best.places[0] = position

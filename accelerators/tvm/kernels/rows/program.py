@@ -31,7 +31,7 @@ SUMS = 4
 needs the registers: one is enough there.)"""
 
 STACK = 4096
-"""So many numbers are kept on the stack."""
+"""The number of numbers that are kept on the stack."""
 
 FEWEST = 2
 """A sum over fewer vectors than this is left to the generic rule."""
@@ -41,15 +41,15 @@ PASSES = 4
 
 
 def row_program(body: Body, machine: Machine) -> Draft | None:
-    """Bodies of ops on rows."""
-    found = find_program(body)
-    if found is None or (_is_reduction(body) and found.columns < FEWEST * machine.lanes):
+    """The kernel for a body of ops on rows; None for any other body."""
+    match = find_program(body)
+    if match is None or (_is_reduction(body) and match.columns < FEWEST * machine.lanes):
         return None
     problem = Problem.of(body)
-    sizes = {i: found.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
-    results = [(found.rows, found.columns if step.is_full else 1) for step in found.results]
+    sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
+    results = [(match.rows, match.columns if step.is_full else 1) for step in match.results]
     kernel, inputs, outputs = problem.kernel("rows", sizes, results)
-    _Writing(found, machine, kernel, inputs, outputs).write()
+    _Writing(match, machine, kernel, inputs, outputs).write()
     return problem.draft(kernel, "rows")
 
 
@@ -109,7 +109,7 @@ class _Writing:
         self.aside[step] = len(self.aside)
 
     def write(self) -> None:
-        """A loop over the rows."""
+        """Write a loop over the rows."""
         program, kernel = self.program, self.kernel
         many = self.machine.threads_for(program.rows * program.columns * PASSES) > 1 and program.rows > 1
         with kernel.tasks(program.rows, "r", many) as r:
@@ -163,8 +163,8 @@ class _Writing:
                 spot = self.kept[step]
                 spot.buffer[spot.place(column)] = self._read(step, column, lane)
             for k, step in enumerate(joins):
-                buffer, place = sums(k)
-                buffer[place] = JOINS[step.kind].joined(buffer[place], self._read(step.reads[0], column, lane))
+                buffer, position = sums(k)
+                buffer[position] = JOINS[step.kind].joined(buffer[position], self._read(step.reads[0], column, lane))
             for i, step in results:
                 write(self.outputs[i], (self.r, column), self._read(step, column, lane))
 
@@ -189,13 +189,13 @@ class _Writing:
 
     def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:
         """The values at a place that these are computed from, in order."""
-        found, waiting = set(), list(wanted)
+        needed, waiting = set(), list(wanted)
         while waiting:
             step = waiting.pop()
-            if step.is_full and step not in found:
-                found.add(step)
+            if step.is_full and step not in needed:
+                needed.add(step)
                 waiting += [] if self._stands(step, level) else step.reads
-        return [step for step in self.program.steps if step in found and step.kind == "each"]
+        return [step for step in self.program.steps if step in needed and step.kind == "each"]
 
     def _is_long(self, step: Step, level: int) -> bool:
         return step.is_long and not self._stands(step, level)
@@ -213,7 +213,7 @@ class _Writing:
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
     def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:
-        """How it is made there."""
+        """The expression that makes the step's value there."""
         if self._stands(step, level):
             spot = self.kept[step]
             return spot.buffer[spot.place(column)]

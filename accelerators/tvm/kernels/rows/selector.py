@@ -30,7 +30,7 @@ class RowProperty(SubgraphProperty):
         return RowSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the kernel takes."""
+        """Accept only subgraphs that the kernel takes."""
         ops = [node for node in subgraph.nodes if node.is_op]
         return len(ops) <= LONGEST and find_program(make_body(subgraph)) is not None
 
@@ -44,5 +44,5 @@ class RowSelector(ContainOpSelector):
         super().__init__(lambda node: self.label(node) is not None)
 
     def label(self, node: Node) -> Hashable | None:
-        made = real_shape(node[0]) if row_kind(node, LATEST) is not None else None
-        return None if made is None else made[:-1]
+        shape = real_shape(node[0]) if row_kind(node, LATEST) is not None else None
+        return None if shape is None else shape[:-1]

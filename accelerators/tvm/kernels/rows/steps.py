@@ -19,7 +19,7 @@ from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from graph.node import Node, NodeEntry
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
-"""By op, what is reduced."""
+"""For each op, the kind of its reduction."""
 
 ALONE = {
     **REDUCTIONS, "ReduceSumSquare": "sum", "ReduceL2": "sum", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
@@ -38,7 +38,7 @@ class Step:
     is_full: bool
     """Does it differ from place to place of a row?"""
     reads: tuple[Step, ...] = ()
-    """What it is computed from."""
+    """The steps that it is computed from."""
     compute: Callable[..., Value] | None = None
     """Its number from those of `reads`."""
     source: tuple[int, Size] | None = None
@@ -146,7 +146,7 @@ def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
 
 
 class _Making:
-    """From ops to steps."""
+    """Turns ops into steps."""
 
     def __init__(self, body: Body, shapes: Mapping[NodeEntry, Shape]) -> None:
         """`shapes` stand in for those that the values have."""
@@ -237,7 +237,7 @@ class _Making:
         return self._reduced("sum", self._each([of], lambda x: x * x))
 
     def _reduction(self, node: Node, how: str, of: Step, columns: int) -> Step:
-        """A number of the row."""
+        """The step for a reduction to one number of the row."""
         if how != "sum":
             return self._extreme(how, of)
         total = self._squares(of) if node.op in ("ReduceSumSquare", "ReduceL2") else self._reduced("sum", of)

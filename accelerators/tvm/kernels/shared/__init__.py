@@ -1,1 +1,1 @@
-"""What kernels of several kinds have in common."""
+"""The code that kernels of several kinds have in common."""

@@ -46,9 +46,9 @@ def choose(what: str, candidates: Iterable[T], cost: Callable[[T], Any]) -> T:
 @contextmanager
 def choosing(wanted: Mapping[str, str]) -> Iterator[Choices]:
     """Choices inside take these candidates, and are noted."""
-    made = Choices(wanted)
-    token = _current.set(made)
+    choices = Choices(wanted)
+    token = _current.set(choices)
     try:
-        yield made
+        yield choices
     finally:
         _current.reset(token)

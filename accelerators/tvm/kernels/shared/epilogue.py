@@ -61,15 +61,15 @@ class Writer:
     inputs: Sequence[Buffer]
     outputs: Sequence[Buffer]
 
-    def store(self, total: Value, place: Sequence[Operand]) -> None:
+    def store(self, total: Value, indices: Sequence[Operand]) -> None:
         """Write every output at a place, given the sum there."""
         entries = self.after.body.graph.inputs
         given = {}
         for position, shape in self.after.operands.items():
-            at = tuple([0 if size == 1 else index for size, index in zip(shape, place, strict=True)])
+            at = tuple([0 if size == 1 else index for size, index in zip(shape, indices, strict=True)])
             given[entries[position][0]] = read(self.inputs[position], at)
         for output, number in zip(self.outputs, self.after.numbers(total, given), strict=True):
-            write(output, tuple(place), number)
+            write(output, tuple(indices), number)
 
 
 def make_epilogue(

@@ -110,10 +110,10 @@ def _clip(node: Node, x: Numbers) -> Value:
     return clipped if high is None else _held(node, 2, high, at_most(clipped, high))
 
 
-def _held(node: Node, place: int, bound: Operand, clipped: Value) -> Value:
+def _held(node: Node, slot: int, bound: Operand, clipped: Value) -> Value:
     """What is left within a bound; a bound that is no number makes everything none."""
-    entry = node.inputs[place] if len(node.inputs) > place else None
-    value = entry.node.value if entry is not None else float(node.attrs["min" if place == 1 else "max"])
+    entry = node.inputs[slot] if len(node.inputs) > slot else None
+    value = entry.node.value if entry is not None else float(node.attrs["min" if slot == 1 else "max"])
     if value is not None and not math.isnan(float(value)):
         return clipped
     limit = bound if isinstance(bound, Value) else constant(bound, clipped.type.element)

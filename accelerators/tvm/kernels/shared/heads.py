@@ -55,8 +55,8 @@ class View:
 
     def at(self, head: Head, row: Operand, column: Operand) -> Operand:
         """Where a number of a head's matrix stands."""
-        place: Operand = self.strides.offset
-        terms: list[Operand] = [place] if self.strides.offset else []
+        position: Operand = self.strides.offset
+        terms: list[Operand] = [position] if self.strides.offset else []
         for index, step in zip((*head, row, column), self.strides.steps, strict=True):
             if step:
                 terms.append(index if step == 1 else index * step)
@@ -95,13 +95,13 @@ class Heads:
         """How many matrices."""
         return math.prod(self.batch)
 
-    def place(self, head: Value) -> Head:
-        """The head's place in each of the dimensions."""
-        made: list[Operand] = []
+    def head(self, number: Value) -> Head:
+        """The indices of the head of this number in each of the batch's dimensions."""
+        indices: list[Operand] = []
         for d, size in enumerate(self.batch):
-            index = head // math.prod(self.batch[d + 1 :]) % size
-            made.append(self.kernel.name_value(f"h{d}", index) if size > 1 else 0)
-        return tuple(made)
+            index = number // math.prod(self.batch[d + 1 :]) % size
+            indices.append(self.kernel.name_value(f"h{d}", index) if size > 1 else 0)
+        return tuple(indices)
 
     def read(self, matrix: Matrix) -> View:
         """The matrix's buffer, and where its numbers stand for each head, row and column."""
@@ -188,11 +188,11 @@ def found_in(body: Body, op: str, find: Callable[[Node, Readers, int], F | None]
     roots = [node for node in body.ops if node.op == op]
     if len(roots) != 1 or len(body.graph.outputs) != 1:
         return None
-    found = find(roots[0], readers_of(body.graph), body.graph.opsets.get("", 1))
-    if found is None or found.result != body.graph.outputs[0] or found.nodes != set(body.ops):
+    match = find(roots[0], readers_of(body.graph), body.graph.opsets.get("", 1))
+    if match is None or match.result != body.graph.outputs[0] or match.nodes != set(body.ops):
         return None
-    given = all(operand.source.node.is_variable for operand in found.operands)
-    return found if given and not _reads_arrays(body, found.chain) else None
+    given = all(operand.source.node.is_variable for operand in match.operands)
+    return match if given and not _reads_arrays(body, match.chain) else None
 
 
 def _reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:

@@ -49,19 +49,19 @@ class Instruction:
     def __str__(self) -> str:
         return self.name
 
-    def left(self, buffer: Buffer, *place: Operand) -> Value:
+    def left(self, buffer: Buffer, *position: Operand) -> Value:
         """What it takes of the left matrix from a place on."""
-        return read(buffer, place) if self.group == 1 else buffer.vector(self.group, *place).regrouped(int32)
+        return read(buffer, position) if self.group == 1 else buffer.vector(self.group, *position).regrouped(int32)
 
     def steps(self, depth: int) -> int:
         """How many steps such a depth takes, the last perhaps with zeros."""
         return -(-depth // self.group)
 
-    def right(self, buffer: Buffer, place: Operand, lanes: int) -> Value:
+    def right(self, buffer: Buffer, position: Operand, lanes: int) -> Value:
         """What it takes of the packed right matrix."""
         if self.group == 1:
-            return read(buffer, (place,), lanes)
-        return buffer.vector(self.group * lanes, place).regrouped(int32)
+            return read(buffer, (position,), lanes)
+        return buffer.vector(self.group * lanes, position).regrouped(int32)
 
     def grouped(self, panel: Array) -> Array:
         """A panel [depth, column] with the neighbours of each group side by side; zeros fill up the last."""

@@ -32,16 +32,16 @@ def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int]
         return None
     reads = [(root.inputs[i], read_size(real_shape(root.inputs[i]), whole)) for i in beside]
     for node in others:
-        made = real_shape(node[0]) or ()
+        shape = real_shape(node[0]) or ()
         read = node.reads if node.op not in VIEWS else node.reads[:1]
-        reads += [(entry, read_size(real_shape(entry), made)) for entry in read]
+        reads += [(entry, read_size(real_shape(entry), shape)) for entry in read]
     if any(entry is not None and real_shape(entry) is None for entry, _ in reads):
         return None
     return epilogue_of(body, root, start, formulas, reads, (math.prod(whole[:-1]), whole[-1]))
 
 
 def is_matrix_of(shape: Shape | None, whole: Shape) -> bool:
-    """As many rows and columns?"""
+    """Does a value of this shape have as many rows and columns as `whole`?"""
     return bool(shape) and shape is not None and shape[-1] == whole[-1] and math.prod(shape) == math.prod(whole)
 
 

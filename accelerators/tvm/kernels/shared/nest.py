@@ -1,4 +1,4 @@
-"""Loops in loops."""
+"""Nests of loops."""
 
 from __future__ import annotations
 

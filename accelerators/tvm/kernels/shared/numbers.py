@@ -42,14 +42,14 @@ def computed_element(entry: NodeEntry) -> Element:
     return computed_as(element_named(element_of(entry)))
 
 
-def read(buffer: Buffer, place: tuple[Operand, ...], lanes: int = 1) -> Value:
+def read(buffer: Buffer, position: tuple[Operand, ...], lanes: int = 1) -> Value:
     """A number of a buffer, or as many neighbours, to compute with."""
-    return buffer.vector(lanes, *place).cast(computed_as(buffer.element))
+    return buffer.vector(lanes, *position).cast(computed_as(buffer.element))
 
 
-def write(buffer: Buffer, place: tuple[Operand, ...], value: Value) -> None:
+def write(buffer: Buffer, position: tuple[Operand, ...], value: Value) -> None:
     """Store what was computed."""
-    buffer[place] = value.cast(buffer.element)
+    buffer[position] = value.cast(buffer.element)
 
 
 def rounded(value: Value, element: Element) -> Value:

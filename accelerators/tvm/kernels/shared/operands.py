@@ -19,7 +19,7 @@ NARROWEST = 16
 """Fewer keys, or columns of values, than this are less than some processor's vector."""
 
 LONGEST = 12
-"""So many ops at most stand between a product and what it reads or writes."""
+"""The number of ops that may stand between a product and what it reads or writes."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -27,7 +27,7 @@ class Matrix:
     """A matrix of a product."""
 
     source: NodeEntry
-    """What it is read from."""
+    """The value that it is read from."""
     path: tuple[Node, ...]
     """The ops in between, which only move and scale it."""
     value: NodeEntry
@@ -35,29 +35,29 @@ class Matrix:
 
     @property
     def factor(self) -> float:
-        """By what it is scaled."""
-        made = 1.0
+        """The factor by which it is scaled."""
+        product = 1.0
         for node in self.path:
             number = _scaling(node)
-            made *= 1.0 if number is None else number
-        return made
+            product *= 1.0 if number is None else number
+        return product
 
 
 def readers_of(graph: Graph) -> Readers:
-    """Who reads each value. Linear."""
-    made: dict[NodeEntry, list[Node | None]] = {}
+    """The readers of each value. Linear."""
+    readers: dict[NodeEntry, list[Node | None]] = {}
     for node in graph.nodes:
         for entry in (*node.reads, *node.captures):
-            made.setdefault(entry, []).append(node)
+            readers.setdefault(entry, []).append(node)
     for entry in graph.outputs:
-        made.setdefault(entry, []).append(None)
-    return made
+        readers.setdefault(entry, []).append(None)
+    return readers
 
 
 def only_reader(entry: NodeEntry, readers: Readers) -> Node | None:
     """The one node that reads the value, if there is just one."""
-    found = readers.get(entry, ())
-    return found[0] if len(found) == 1 else None
+    readers_of_entry = readers.get(entry, ())
+    return readers_of_entry[0] if len(readers_of_entry) == 1 else None
 
 
 def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Readers) -> list[Matrix] | None:
@@ -70,7 +70,7 @@ def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Re
         sources = [_source(path, value) for path, value in zip(kept, values, strict=True) if value is not None]
         kept = [_without(path, {s.node for s in sources} & held) for path in kept]
         if kept == paths:
-            return [Matrix(*made) for made in zip(sources, map(tuple, paths), values, strict=True)]  # type: ignore[arg-type]
+            return [Matrix(*operands) for operands in zip(sources, map(tuple, paths), values, strict=True)]  # type: ignore[arg-type]
         paths = kept
 
 
@@ -127,15 +127,15 @@ def _source(path: Sequence[Node], value: NodeEntry) -> NodeEntry:
 
 
 def _without(path: list[Node], dropped: set[Node]) -> list[Node]:
-    """What comes after the last of the dropped nodes."""
+    """The part of the path after the last of the dropped nodes."""
     last = max((i for i, node in enumerate(path) if node in dropped), default=-1)
     return path[last + 1 :]
 
 
-def written_after(made: NodeEntry, readers: Readers) -> tuple[Node, ...]:
+def written_after(result: NodeEntry, readers: Readers) -> tuple[Node, ...]:
     """The longest path of reshapes and transposes after the value that only say where it is written."""
     path: list[Node] = []
-    node = only_reader(made, readers)
+    node = only_reader(result, readers)
     while node is not None and not node.domain and len(path) < LONGEST and (node.op in VIEWS or node.op == "Transpose"):
         path.append(node)
         node = only_reader(node[0], readers)

@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 @attrs.frozen(slots=True, eq=False)
 class Problem:
-    """What a kernel is given and has to make."""
+    """The inputs that a kernel is given, and the outputs that it has to make."""
 
     body: Body
     """The ops."""
@@ -65,11 +65,11 @@ class Problem:
             for i, entry in enumerate(self.inputs)
         ]
         wanted = list(map(shape_of, self.outputs)) if results is None else results
-        made = [
+        outputs = [
             kernel.output(f"y{i}", element_named(element_of(entry)), shape)
             for i, (entry, shape) in enumerate(zip(self.outputs, wanted, strict=True))
         ]
-        return kernel, given, made
+        return kernel, given, outputs
 
     def draft(self, kernel: Kernel, schedule: str, packs: Mapping[int, Pack] | None = None) -> Draft:
         """The kernel as what the body is lowered to; `packs` lays weights out for it.

@@ -33,9 +33,9 @@ class Join:
     """A reduction."""
 
     start: float
-    """Where it begins."""
+    """The number that the reduction begins with."""
     joined: Callable[[Value, Value], Value]
-    """What joins two partial results."""
+    """The function that joins two partial results."""
 
 
 JOINS = {"sum": Join(0.0, lambda a, b: a + b), "max": Join(-math.inf, maximum), "min": Join(math.inf, minimum)}

@@ -34,7 +34,7 @@ class Strides:
     """By dimension, how far its neighbours are apart."""
 
     def at(self, indices: Sequence[str]) -> str:
-        """Text of a number's place."""
+        """The position of a number in the flat buffer."""
         terms = [str(self.offset)] if self.offset else []
         terms += [index if step == 1 else f"({index}) * {step}" for index, step in zip(indices, self.steps, strict=True) if step]
         return " + ".join(terms) or "0"
@@ -55,10 +55,10 @@ def followed(view: Ghost, path: Sequence[Node], end: NodeEntry) -> Ghost | None:
     """What the ops of the path make of the view, one after another, up to the value `end`; None if one of them copies."""
     for i, node in enumerate(path):
         value = end if i == len(path) - 1 else next(e for e in path[i + 1].reads if e.node is node)
-        made = _moved(view, node, value)
-        if made is None or made.shape != shape_of(value):
+        moved = _moved(view, node, value)
+        if moved is None or moved.shape != shape_of(value):
             return None
-        view = made
+        view = moved
     return view
 
 
@@ -69,10 +69,10 @@ def undone(view: Ghost, path: Sequence[Node]) -> Ghost | None:
         if node.op == "Transpose":
             view = view.transpose(np.argsort(_order(node, view.ndim)))
         else:
-            made = _reshaped(view, shape_of(node.inputs[0]))
-            if made is None:
+            reshaped = _reshaped(view, shape_of(node.inputs[0]))
+            if reshaped is None:
                 return None
-            view = made
+            view = reshaped
     return view
 
 
@@ -99,8 +99,8 @@ def _order(node: Node, rank: int) -> tuple[int, ...]:
 
 
 def _reshaped(view: Ghost, shape: tuple[int, ...]) -> Ghost | None:
-    made = view.reshape(shape)
-    return made if made.size and np.may_share_memory(made, view) else None
+    reshaped = view.reshape(shape)
+    return reshaped if reshaped.size and np.may_share_memory(reshaped, view) else None
 
 
 def _gathered(view: Ghost, node: Node) -> Ghost | None:

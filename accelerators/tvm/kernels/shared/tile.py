@@ -39,7 +39,7 @@ class Tile:
 
     @property
     def width(self) -> int:
-        """Columns of the tile."""
+        """The number of columns of the tile."""
         return self.vectors * self.lanes
 
     @property
@@ -48,7 +48,7 @@ class Tile:
         return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + self.around
 
     def sums(self, kernel: Kernel) -> Registers:
-        """The sums, of nothing yet."""
+        """The registers for the sums, which begin at zero."""
         acc = kernel.registers("acc", float32, (self.rows, self.vectors), self.lanes)
         with self.each(kernel) as (r, v):
             acc[r, v] = 0.0

@@ -78,8 +78,8 @@ class Window:
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
     """The geometry of a Conv or of a pool of plain values, [N, C, H, W]; None for other ranks, unknown sizes, and what `shape_of`
     does not take."""
-    data, made = shape_of(node.inputs[0]), shape_of(node[0])
-    if data is None or made is None or len(data) != 4 or 0 in (*data, *made):
+    data, output = shape_of(node.inputs[0]), shape_of(node[0])
+    if data is None or output is None or len(data) != 4 or 0 in (*data, *output):
         return None
     weight = shape_of(node.inputs[1]) if node.op == "Conv" else None
     taps = weight[2:] if weight is not None else tuple(node.attrs.get("kernel_shape") or ())
@@ -89,12 +89,12 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
     before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        spans = zip(made[2:], strides, taps, dilations, data[2:])
+        spans = zip(output[2:], strides, taps, dilations, data[2:])
         total = [max((o - 1) * s + (k - 1) * d + 1 - n, 0) for o, s, k, d, n in spans]
         before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
     elif auto == "VALID":
         before = (0, 0)
-    return Window(*map(_pair, (data[2:], made[2:], taps, strides, dilations, before)))
+    return Window(*map(_pair, (data[2:], output[2:], taps, strides, dilations, before)))
 
 
 def window_of(node: Node) -> Window:

@@ -1,1 +1,1 @@
-"""What a window sees, channel by channel: pools, depthwise convolution, local response normalisation."""
+"""Kernels for windows that see each channel by itself: pools, depthwise convolution, local response normalisation."""

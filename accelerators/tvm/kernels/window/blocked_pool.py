@@ -43,8 +43,8 @@ def _largest(root: Node, writer: Writer) -> Slide:
     """Maxima. They pass over what is no number; the sum of squares is none only where one of the numbers is none, and is the
     result there."""
 
-    def write(total: Value, spot: Spot, place: Value, lane: Value, inside: int) -> None:
-        writer.store(total, (spot.n, spot.block, place, lane))
+    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
+        writer.store(total, (spot.n, spot.block, pixel, lane))
 
     return Slide(window_of(root), -math.inf, _larger, write, has_squares=True)
 
@@ -57,12 +57,12 @@ def _average(root: Node, writer: Writer) -> Slide:
     """Sums, divided by how many places of the window count."""
     window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
 
-    def write(total: Value, spot: Spot, place: Value, lane: Value, inside: int) -> None:
+    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
         if padded:
             mean = total * (1.0 / window.count)
         else:
             mean = total / ((spot.high - spot.low) * max(inside, 1)).cast(float32)
-        writer.store(mean, (spot.n, spot.block, place, lane))
+        writer.store(mean, (spot.n, spot.block, pixel, lane))
 
     return Slide(window, 0.0, lambda total, image, spot, kh, kw: total + image, write)
 

@@ -50,8 +50,8 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
         first = ((spot.block * window.taps[0] + kh) * window.taps[1] + kw) * lanes
         return total + image * inputs[weight].vector(lanes, first)
 
-    def write(total: Value, spot: Spot, place: Value, lane: Value, inside: int) -> None:
-        writer.store(total, (spot.n, spot.block, place, lane))
+    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
+        writer.store(total, (spot.n, spot.block, pixel, lane))
 
     slide_over(Slide(window, 0.0, tap, write, after.is_long), kernel, inputs[source], batch, blocks, machine)
     return problem.draft(kernel, "depthwise", packs)

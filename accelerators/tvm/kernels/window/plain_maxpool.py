@@ -40,8 +40,8 @@ def largest_in_windows(body: Body, machine: Machine) -> Draft | None:
     shape, wanted = shape_of(body.graph.inputs[0][0]), shape_of(node[0])
     if len(shape) < 3 or 0 in (*shape, *wanted):
         return None
-    made, name = schedule(_function(shape, wanted, element_of(node[0]), windows(node, shape, wanted)), machine)
-    return Draft(made, name)
+    scheduled, name = schedule(_function(shape, wanted, element_of(node[0]), windows(node, shape, wanted)), machine)
+    return Draft(scheduled, name)
 
 
 def windows(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> Windows:
@@ -72,16 +72,16 @@ def _function(shape: Sequence[int], wanted: Sequence[int], dtype: str, windows: 
     rows = zip(shape[2:], wanted[2:], windows.sizes, windows.steps, windows.begins, windows.gaps, strict=True)
     reach = [(out - 1) * step + (size - 1) * gap + 1 for _, out, size, step, _, gap in rows]
 
-    def inside(n: Any, c: Any, *place: Any) -> Any:
-        found = [i - begin for i, begin in zip(place, windows.begins, strict=True)]
-        edges = [edge for i, own in zip(found, shape[2:], strict=True) for edge in (i >= 0, i < own)]
-        return tirx.if_then_else(tirx.all(*edges), given(n, c, *found), lowest)
+    def inside(n: Any, c: Any, *position: Any) -> Any:
+        inner = [i - begin for i, begin in zip(position, windows.begins, strict=True)]
+        edges = [edge for i, own in zip(inner, shape[2:], strict=True) for edge in (i >= 0, i < own)]
+        return tirx.if_then_else(tirx.all(*edges), given(n, c, *inner), lowest)
 
     bare = not any(windows.begins) and all(far <= own for far, own in zip(reach, shape[2:], strict=True))
     source = given if bare else te.compute((*shape[:2], *reach), inside, name="padded")
 
-    def at(n: Any, c: Any, *place: Any) -> Any:
-        steps = zip(place, windows.steps, along, windows.gaps, strict=True)
+    def at(n: Any, c: Any, *position: Any) -> Any:
+        steps = zip(position, windows.steps, along, windows.gaps, strict=True)
         return reducer(source(n, c, *(i * step + k * gap for i, step, k, gap in steps)), axis=along)
 
     return te.create_prim_func([given, te.compute(tuple(wanted), at, name="out")])

@@ -32,7 +32,7 @@ SERIAL = 200_000
 
 @attrs.frozen(slots=True)
 class Spot:
-    """Where a window is."""
+    """The position of a window."""
 
     n: Value
     """The image."""
@@ -46,12 +46,12 @@ class Spot:
 
 @attrs.frozen(slots=True)
 class Slide:
-    """What a window does at each place."""
+    """The work of a window at each position."""
 
     window: Window
     """The geometry."""
     start: float
-    """What the sums begin with."""
+    """The number that the sums begin with."""
     tap: Callable[[Value, Value, Spot, Value, int], Value]
     """The sum after a tap: from the sum, the image's vector, where the window is, and the tap's row and column."""
     write: Callable[[Value, Spot, Value, Value, int], None]
@@ -159,8 +159,8 @@ class _Row:
                 kh = kernel.name_value("kh", spot.low + k)
                 line = kernel.name_value("line", (self.down + kh * window.dilations[0]) * window.sizes[1])
                 for i, kw, at in taps:
-                    place = line + at if first is None else line + (first * step + at)
-                    image = self.source.vector(lanes, spot.n, spot.block, place, 0)
+                    position = line + at if first is None else line + (first * step + at)
+                    image = self.source.vector(lanes, spot.n, spot.block, position, 0)
                     acc[i] = self.slide.tap(acc[i], image, spot, kh, kw)
                     if squares is not None:
                         squares[i] = squares[i] + image * image
