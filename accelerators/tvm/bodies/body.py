@@ -12,6 +12,7 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from accelerators.tvm.bodies.quantized import SUMMED
 from accelerators.tvm.extensions import edition
 from graph.build import variable
 from graph.graph import Graph
@@ -80,13 +81,16 @@ def _read_inside(graph: Graph) -> set[Node]:
         if node.op in LIFTED:
             kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
     blocked = {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
-    return kept - blocked - {entry.node for node in graph.nodes if node.domain == QUANTIZED for entry in _arrays(node)}
+    return kept - blocked - _read_by_integers(graph)
 
 
-def _arrays(node: Node) -> list[NodeEntry]:
-    """What an op on quantized values reads from memory, whatever its size."""
-    always = set(node.inputs[1:3]) if node.op in ("Product", "Depthwise") else set()
-    return [entry for entry in node.reads if entry in always or (entry.node.value is not None and entry.node.value.size != 1)]
+def _read_by_integers(graph: Graph) -> set[Node]:
+    """The constants that kernels of quantized values read from memory: arrays of any size, and what sums begin with."""
+    ours = [node for node in graph.nodes if node.domain == QUANTIZED]
+    if not ours:
+        return set()
+    arrays = {node for node in graph.nodes if node.value is not None and node.value.size != 1}
+    return arrays | {entry.node for node in ours if node.op in SUMMED for entry in node.inputs[1:3] if entry is not None}
 
 
 def _is_lifted(node: Node, array: np.ndarray[Any, Any] | None) -> bool:

@@ -9,6 +9,9 @@ from graph.node import NodeEntry
 DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""
 
+SUMMED = frozenset(("Product", "Depthwise"))
+"""Ops that sum up products of bytes: of an image, by constant weights, beginning with constant sums."""
+
 WEIGHT = "Weight"
 """A DequantizeLinear of constants that is not computed yet: who multiplies by the weight may want its integers."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
 from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
@@ -54,6 +55,7 @@ class _Quantizing:
 
     def __init__(self, graph: Graph, machine: Machine) -> None:
         self.graph = graph
+        self.lanes = machine.lanes
         self.readers = readers_of(graph)
         self.sides = Sides(graph)
         self.rewriter = self.sides.rewriter
@@ -93,7 +95,7 @@ class _Quantizing:
         if source.node.value is not None:
             return None
         before = self.rewriter.value(source).node if source not in self.sides.beside else self.sides.beside[source].entry.node
-        if node.op == "QuantizeLinear" and before.domain == DOMAIN and before.op == "DequantizeLinear":
+        if node.op == "QuantizeLinear" and step.is_plain and before.domain == DOMAIN and before.op == "DequantizeLinear":
             if step.is_like(self.sides.steps.get(before)):
                 self._stands(node, source, before.inputs[0])
                 return True
@@ -205,7 +207,7 @@ class _Quantizing:
         wanted = step_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
         found = [self._integers(entry) for entry in node.reads]
         steps = [None if integers is None else integers[1] for integers in found]
-        if wanted is not None and wanted.axis is None:
+        if wanted is not None and wanted.is_plain:
             inputs = [self._bytes(node, i, entry, wanted) for i, entry in enumerate(node.reads)]
         elif steps[0] is not None and all(steps[0].is_like(step) for step in steps):
             inputs, wanted = [integers[0] for integers in found if integers is not None], steps[0]
@@ -214,6 +216,25 @@ class _Quantizing:
         self._after(node, node.evolve(domain=DOMAIN, inputs=tuple(inputs), attrs=frozen_attrs({})), wanted)
         return True
 
+    def _response(self, node: Node) -> bool | None:
+        """LRN: where channels stand side by side, each place is a blocked image of one place."""
+        source, shape = node.inputs[0], any_shape(node[0]) or ()
+        if source not in self.sides.beside or len(shape) != 4 or shape[1] % self.lanes:
+            return None
+        batch, channels, *sizes = shape
+        places = batch * int(np.prod(sizes))
+        blocked = (places, channels // self.lanes, 1, self.lanes)
+        given = self.sides.beside[source].entry, self._sizes(node, blocked)
+        read = self._helper(node, "Reshape", given, blocked, {}, "float32")
+        attributes = {**node.attrs, "channels": channels}
+        made = self._helper(node, "LRN", (read,), blocked, attributes, "float32", BLOCKED)
+        back = self._sizes(node, (batch, *sizes, channels))
+        self.sides.keep(node, node.evolve(op="Reshape", inputs=(made, back), attrs=frozen_attrs({})), True)
+        return True
+
+    def _sizes(self, node: Node, sizes: tuple[int, ...]) -> NodeEntry:
+        return self.sides.new_constant(np.array(sizes, np.int64), f"{node.name}_shape")
+
     def _integers(self, entry: NodeEntry) -> tuple[NodeEntry, Step] | None:
         """What a value with channels side by side was dequantized from."""
         value = self.sides.beside.get(entry)
@@ -221,7 +242,7 @@ class _Quantizing:
         if value is None or step is None or step.axis is not None or value.entry.node.op != "DequantizeLinear":
             return None
         integers = value.entry.node.inputs[0]
-        return None if integers is None else (integers, step)
+        return None if integers is None or not step.is_plain else (integers, step)
 
     def _bytes(self, node: Node, i: int, entry: NodeEntry, step: Step) -> NodeEntry:
         """An operand of a join, quantized as its result will be."""
@@ -322,13 +343,20 @@ class _Quantizing:
         return True
 
     def _helper(
-        self, node: Node, op: str, inputs: tuple[NodeEntry, ...], shape: tuple[int, ...], attributes: dict[str, Any]
+        self,
+        node: Node,
+        op: str,
+        inputs: tuple[NodeEntry, ...],
+        shape: tuple[int, ...],
+        attributes: dict[str, Any],
+        dtype: str = "int32",
+        domain: str = "",
     ) -> NodeEntry:
-        """A node of 32-bit integers on behalf of another."""
-        made = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes))
+        """A node on behalf of another."""
+        made = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
         name = self.sides.name(f"{node.name}_{op.lower()}")
         told = {ORIGIN: "\n".join(origins_of(node))}
-        types = (TensorType("int32", shape),)
+        types = (TensorType(dtype, shape),)
         return self.rewriter.keep(made.evolve(name=name, output_names=(name,), output_types=types, metadata=told))[0]
 
     def _given(self, entry: NodeEntry | None) -> tuple[NodeEntry, Step] | None:
@@ -382,7 +410,7 @@ class _Quantizing:
             path.append(reader)
             reader = only_reader(reader[0], self.readers)
         step = None if reader is None or reader.op != "QuantizeLinear" else step_of(reader)
-        if reader is None or step is None or step.axis is not None:
+        if reader is None or step is None or not step.is_plain:
             return factor
         self.divided.update(dict.fromkeys((*path, reader), float(step.scale)))
         return (factor / step.scale).astype(np.float32)
@@ -427,6 +455,7 @@ _OPS: dict[str, Callable[[_Quantizing, Node], bool | None]] = {
     "AveragePool": _Quantizing._mean,
     "GlobalAveragePool": _Quantizing._mean,
     "Concat": _Quantizing._join,
+    "LRN": _Quantizing._response,
     "Gemm": _Quantizing._matrices,
     "MatMul": _Quantizing._matrices,
     "MatMulInteger": _Quantizing._whole,

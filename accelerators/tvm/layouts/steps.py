@@ -17,6 +17,9 @@ Array = np.ndarray[Any, Any]
 STORED = frozenset("uint8 int8 uint16 int16".split())
 """The element types that are quantized to."""
 
+LEAST = 2.0**-100
+"""The least scale by which numbers of every size are multiplied and divided without loss."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Step:
@@ -34,6 +37,11 @@ class Step:
         if other is None or self.axis != other.axis or self.point.dtype != other.point.dtype:
             return False
         return np.array_equal(self.scale, other.scale) and np.array_equal(self.point, other.point)
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it one scale, above zero, by which nothing is lost? Then larger integers stand for larger numbers."""
+        return self.axis is None and bool(LEAST <= self.scale <= 1 / LEAST)
 
     @property
     def unsigned_point(self) -> int:

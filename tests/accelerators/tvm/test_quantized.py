@@ -194,3 +194,44 @@ def test_sums_of_products_of_integers_are_exact(dtype: str, known: bool) -> None
     by_name = {"x": x, "p": point}
     (found,) = model.run([by_name[node.name] for node in graph.inputs], [None])
     assert np.array_equal(found, (x.astype(int) - 7) @ weight.astype(int))
+
+
+def test_a_response_is_normalised_where_channels_stand_side_by_side(avx512: Machine) -> None:
+    x = dequantized(pt.variable("x", "uint8", (2, 12, 5, 6)), 0.05, 100)
+    responses = pt.op("LRN", again(convolved(x, 12, 32, 1, 1)), size=5, alpha=0.3, beta=0.75, bias=1.0)
+    graph = typed(quantized(responses, 0.0517, 100))
+    model, given = compiled(graph), integers(4, (2, 12, 5, 6), "uint8")
+    assert layer_types(model) == ["Transpose", "Product+QuantizeLinear", "DequantizeLinear", "LRN", "QuantizeLinear", "Transpose"]
+    assert (model.run([given], [None])[0] != interpret(graph, [given])[0]).mean() < 5e-3
+
+
+def test_an_image_that_is_added_to_what_is_made_of_it_is_read_twice() -> None:
+    x = pt.variable("x", "uint8", (1, 16, 6, 6))
+    numbers = dequantized(x, 0.05, 100)
+    graph = typed(quantized(pt.op("Add", convolved(numbers, 16, 16, 3, 1), numbers), 0.0517, 100))
+    given = integers(4, (1, 16, 6, 6), "uint8")
+    assert (compiled(graph).run([given], [None])[0] != interpret(graph, [given])[0]).mean() < 5e-3
+
+
+def test_small_arrays_of_integers_after_a_product() -> None:
+    x, weight, more = integers(0, (3, 40), "uint8"), integers(1, (40, 8), "int8"), np.arange(8, dtype=np.int32)
+    made = pt.op("Add", pt.op("MatMulInteger", pt.variable("x", "uint8", x.shape), pt.constant(weight)), pt.constant(more))
+    assert np.array_equal(compiled(typed(made)).run([x], [None])[0], x.astype(int) @ weight.astype(int) + more)
+
+
+@pytest.mark.parametrize("op", ["Celu", "Round", "Cos", "Tan", "Mean"])
+def test_an_op_that_has_no_formula_stands_beside_rounding(op: str) -> None:
+    x = dequantized(pt.variable("x", "uint8", (4, 50)), 0.02, 128)
+    graph = typed(quantized(pt.op(op, pt.op("Mul", x, pt.constant(np.float32(1.01)))), 0.0217, 7))
+    given = integers(4, (4, 50), "uint8")
+    assert np.abs(compiled(graph).run([given], [None])[0].astype(int) - interpret(graph, [given])[0]).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [-0.05, 0.05])
+def test_a_scale_below_zero_turns_order_round(scale: float) -> None:
+    x = dequantized(pt.variable("x", "uint8", (1, 8, 6, 6)), 0.05, 100)
+    made = quantized(pt.op("Relu", convolved(x, 8, 16, 1, 1)), scale, 100)
+    pooled = pt.op("MaxPool", dequantized(made, scale, 100, dtype="uint8"), kernel_shape=[2, 2])
+    graph = typed(quantized(pooled, 0.0517, 100))
+    given = integers(4, (1, 8, 6, 6), "uint8")
+    assert (compiled(graph).run([given], [None])[0] != interpret(graph, [given])[0]).mean() < 5e-3

@@ -39,11 +39,12 @@ class ChainProperty(SubgraphProperty):
         return ChainSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Chains that would spill are left to single kernels, and so are those of half-precision numbers that our kernel does
-        not take: TVM's own would round them at every step."""
+        """Chains that would spill are left to single kernels, and so are those that our kernel does not take of half-precision
+        numbers, which TVM's own would round at every step, and of quantized ones, which it has not."""
         ops = [node for node in subgraph.nodes if node.is_op]
         dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
-        return len(ops) <= LONGEST_CHAIN and (not dtypes & HALVES or find_chain(make_body(subgraph)) is not None)
+        is_ours = bool(dtypes & HALVES) or any(node.domain == QUANTIZED for node in ops)
+        return len(ops) <= LONGEST_CHAIN and (not is_ours or find_chain(make_body(subgraph)) is not None)
 
 
 class ChainSelector(ContainOpSelector):

@@ -63,8 +63,9 @@ class QuantizedSelector(SubgraphSelector):
         self.taken = set()
 
     def _is_dequantize(self, new: Node) -> bool:
-        """A value that is added may be read as integers."""
-        return new.domain == DOMAIN and new.op == "DequantizeLinear"
+        """A value that is added may be read as integers; what the root reads itself is read in one way only."""
+        is_ours = new.domain == DOMAIN and new.op == "DequantizeLinear"
+        return is_ours and self.root is not None and new.inputs[0] != self.root.inputs[0]
 
     def _fits(self, new: Node) -> bool:
         if len(self.taken) == LONGEST or len(new.output_names) != 1 or any_shape(new[0]) != self.whole:
