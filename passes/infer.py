@@ -18,6 +18,7 @@ from graph.ops.fragile import is_fragile, require_sound
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
 from graph.rewrite import Rewriter, map_bodies, rewrite
+from graph.single import graph_of_node
 from graph.types import Dim, Type, require_shapes
 from passes.bodies import has_bodies, holds_body
 from passes.bulky import bulky_nodes
@@ -276,12 +277,12 @@ class _Inference:
 
         if any(entry is not None and known is None for entry, known in zip(node.inputs, inputs, strict=False)):
             return ()
-        read: list[NodeEntry | None] = []
-        for i, (entry, known) in enumerate(zip(node.inputs, inputs, strict=False)):
-            shown = entry is None or entry.node.value is not None
-            read.append(entry if shown else variable(f"x{i}", type=known)[0])
-        untyped = node.evolve(inputs=tuple(read), output_types=(None,) * len(node.output_names), after=())
-        alone = Graph(untyped.outputs, opsets=self.opsets)
+        types = {entry: known for entry, known in zip(node.inputs, inputs, strict=False) if entry is not None}
+
+        def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
+            return entry if entry.node.value is not None else variable(f"x{number}", type=types.get(entry, entry.type))[0]
+
+        alone = graph_of_node(node.evolve(output_types=(None,) * len(node.output_names)), self.opsets, stand_in)
         model = to_model(alone, elide_constants_above=SHOWN)
         try:
             proto = infer_shapes(model, strict_mode=self.strict)
@@ -291,7 +292,8 @@ class _Inference:
             if error_found is not None:
                 raise error_found from error
         typed = self._typed(alone, proto.graph, None)
-        return [entry.type for entry in map_types(typed, dict.fromkeys(generated(typed, inputs))).outputs]
+        typed = map_types(typed, dict.fromkeys(generated(typed, inputs)))
+        return next(inner.output_types for inner in typed.nodes if inner.is_op)
 
     def _call(self, node: Node, body: Graph, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """Infer the body for these types of its inputs, once for all calls that have the same."""

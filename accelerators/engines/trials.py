@@ -12,6 +12,7 @@ from accelerators.process.forking import Guard
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.single import graph_of_node
 from graph.types import SequenceType, SparseTensorType, TensorType, Type
 
 Attempt = Callable[[Graph], "bool | str"]
@@ -51,18 +52,7 @@ class Trials:
 
     def _alone(self, node: Node, graph: Graph) -> Graph:
         """The node between inputs of its own."""
-        stand_ins: dict[NodeEntry, NodeEntry] = {}
-
-        def given(entry: NodeEntry) -> NodeEntry:
-            if entry not in stand_ins:
-                stand_ins[entry] = self._input(entry, len(stand_ins))
-            return stand_ins[entry]
-
-        inputs = tuple(None if entry is None else given(entry) for entry in node.inputs)
-        captures = tuple(given(entry) for entry in node.captures)
-        alone = node.evolve(inputs=inputs, captures=captures, after=(), metadata={}, affinity=None)
-        outputs = [entry for entry in alone.outputs if entry.name]
-        return Graph(outputs, name="trial", opsets=graph.opsets)
+        return graph_of_node(node.evolve(metadata={}), graph.opsets, self._input, "trial")
 
     def _input(self, entry: NodeEntry, number: int) -> NodeEntry:
         value = entry.node.value

@@ -5,20 +5,14 @@ from __future__ import annotations
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.single import graph_of_node
 
 
 def alone(node: Node, graph: Graph, *, constants: bool = True) -> Graph:
     """The node between inputs of its inputs' types; constants stay what they are, or become inputs too."""
-    variables: dict[NodeEntry, NodeEntry] = {}
-    for entry in node.reads:
-        if entry not in variables and not (constants and entry.node.value is not None):
-            variables[entry] = variable(f"x{len(variables)}", type=entry.type)[0]
-    inner = node.evolve(
-        inputs=tuple(None if e is None else variables.get(e, e) for e in node.inputs),
-        captures=tuple(variables.get(e, e) for e in node.captures),
-        after=(),
-        affinity=None,
-    )
-    inputs = [entry.node for entry in variables.values()]
-    outputs = [entry for entry in inner.outputs if entry.name]
-    return Graph(outputs, inputs, "one", graph.opsets, nodes=[inner])
+
+    def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
+        is_kept = constants and entry.node.value is not None
+        return entry if is_kept else variable(f"x{number}", type=entry.type)[0]
+
+    return graph_of_node(node, graph.opsets, stand_in)
