@@ -4,11 +4,11 @@ Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from accelerators.engines.conditions import condition_lengths
 from accelerators.onnxruntime import windows
 from graph.graph import Graph
 from graph.node import Node
@@ -101,12 +101,8 @@ def _scatter(node: Node) -> str | None:
 
 
 def _compress(node: Node) -> str | None:
-    data, condition = (entry.type if entry is not None else None for entry in node.inputs[:2])
-    if not (isinstance(data, TensorType) and isinstance(condition, TensorType)) or not data.shape or not condition.shape:
-        return None
-    axis = node.attrs.get("axis")
-    size = data.shape[axis] if axis is not None else math.prod(data.shape) if data.is_static else None  # type: ignore[arg-type]
-    if isinstance(size, int) and isinstance(condition.shape[0], int) and condition.shape[0] > size:
+    length, size = condition_lengths(node)
+    if isinstance(length, int) and isinstance(size, int) and length > size:
         return "onnxruntime leaves out what a condition of Compress that is longer than the data asks for"
     return None
 

@@ -79,7 +79,7 @@ def _axes(node: Node) -> Iterator[_Axis]:
     strides, dilations = (node.attrs.get(key) or [1] * count for key in ("strides", "dilations"))
     sizes = data.shape[2:] if data is not None and data.shape is not None else [None] * count
     for size, span, stride, dilation in zip(sizes, spans, strides, dilations):
-        if isinstance(span, int):
+        if isinstance(span, int) and stride > 0:
             yield _Axis(size, extent(span, dilation), stride)
 
 

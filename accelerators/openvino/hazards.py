@@ -5,9 +5,9 @@ computes them. (Integers of more than 32 bits have a file of their own.)"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
+from accelerators.engines.conditions import condition_lengths
 from accelerators.openvino.indices import unseen
 from graph.graph import Graph
 from graph.node import Node
@@ -154,12 +154,9 @@ def _compress(node: Node) -> str | None:
     """The condition may be shorter than the data, not longer, and has to keep something where it is constant."""
     if _has_none(node, 1):
         return f"{_CRASH} of a constant condition of Compress that keeps nothing"
-    data, condition = (entry.type if entry is not None else None for entry in node.inputs[:2])
-    axis = node.attrs.get("axis")
-    if isinstance(data, TensorType) and isinstance(condition, TensorType) and data.shape and condition.shape:
-        size = data.shape[axis] if axis is not None else math.prod(data.shape) if data.is_static else None  # type: ignore[arg-type]
-        if isinstance(size, int) and isinstance(condition.shape[0], int) and condition.shape[0] <= size:
-            return None
+    length, size = condition_lengths(node)
+    if isinstance(length, int) and isinstance(size, int) and length <= size:
+        return None
     return "openvino's Compress makes zeros of what a condition longer than the data asks for"
 
 

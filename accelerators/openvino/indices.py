@@ -49,7 +49,7 @@ def _wrong(node: Node, shape: Sequence[Any] | None, values: np.ndarray[Any, Any]
     if node.op not in RECURRENT:
         sizes = _sizes(node, shape)
         return None if sizes is None else _outside(values, sizes)
-    steps = shape[1 if node.attrs.get("layout", 0) else 0] if shape else None
+    steps = shape[1 if node.attrs.get("layout", 0) else 0] if shape and len(shape) == 3 else None
     long = values[(values < 0) | (values > steps)] if isinstance(steps, int) else values[:0]
     return f"the length {long[0]} of a sequence is not between 0 and {steps}" if long.size else None
 

@@ -246,3 +246,19 @@ def test_products_with_a_zero_point_for_each_row(size: tuple[int, ...], fits: bo
     for node in nodes:
         said = answer("onnxruntime", pt.apply_pass(pt.Graph([node]), "InferShape"))
         assert said is True if fits else "with a zero point or a scale for each row" in str(said)
+
+
+@pytest.mark.parametrize("device", ["onnxruntime", "openvino"])
+def test_attributes_that_make_no_sense_are_refused_without_a_crash(device: str) -> None:
+    if device == "openvino":
+        pytest.importorskip("openvino")
+    x, c, w = (pt.variable(name, kind, shape) for name, kind, shape in (("x", "float32", (1, 1, 8)), ("c", "bool", (3,)),
+                                                                       ("w", "float32", (1, 1, 3))))  # fmt: skip
+    lengths = pt.variable("l", "int32", (8,))
+    for node in (
+        pt.op("Compress", x, c, axis=9, name="n"),
+        pt.op("MaxPool", x, kernel_shape=[2], strides=[0], auto_pad="SAME_UPPER", name="n"),
+        pt.op("ConvTranspose", x, w, strides=[0], output_shape=[9], name="n"),
+        pt.op("RNN", c, w, w, None, lengths, hidden_size=1, layout=1, name="n", n_outputs=1),
+    ):
+        assert isinstance(answer(device, pt.Graph([node])), str)
