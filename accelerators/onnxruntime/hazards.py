@@ -114,6 +114,14 @@ def _lrn(node: Node) -> str | None:
     return None
 
 
+def _whole_norm(node: Node) -> str | None:
+    made = node.inputs[0].type if node.inputs[0] is not None else None
+    whole = ("int64", "uint64") if node.op == "ReduceL1" else ("int32", "uint32", "int64", "uint64")
+    if isinstance(made, TensorType) and made.dtype in whole:
+        return f"onnxruntime computes {node.op} of {made.dtype} in floating point"
+    return None
+
+
 def _shrink(node: Node) -> str | None:
     made = node.inputs[0].type if node.inputs[0] is not None else None
     wide = isinstance(made, TensorType) and made.dtype in ("int32", "uint32", "int64", "uint64")
@@ -148,8 +156,11 @@ _HAZARDS: Mapping[str, Hazard] = {
     "MaxUnpool": _max_unpool,
     "MeanVarianceNormalization": lambda node: "onnxruntime makes NaN of equal numbers in MeanVarianceNormalization",
     "Mod": _mod,
+    "ReduceL1": _whole_norm,
+    "ReduceL2": _whole_norm,
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
+    "ReduceSumSquare": _whole_norm,
     "QLinearConv": windows.convolution,
     "QLinearMatMul": _integer_product,
     "Resize": _resize,

@@ -192,6 +192,12 @@ def _pad(node: Node) -> str | None:
     return "openvino pads with zeros where the value to pad with is computed or given"
 
 
+def _slice(node: Node) -> str | None:
+    axes = node.inputs[3] if len(node.inputs) > 3 else None
+    unknown = axes is not None and axes.node.value is None
+    return "openvino reads beyond the data where the axes of an empty Slice are computed or given" if unknown else None
+
+
 def _expand(node: Node) -> str | None:
     sizes = node.inputs[1].type if len(node.inputs) > 1 and node.inputs[1] is not None else None
     none = isinstance(sizes, TensorType) and sizes.shape == (0,)
@@ -350,6 +356,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Resize": _resize,
     "STFT": _TRANSFORM,
     "Shrink": _shrink,
+    "Slice": _slice,
     "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),
     "Tile": _tile,
     "TopK": _top_k,

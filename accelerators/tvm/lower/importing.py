@@ -17,6 +17,7 @@ def import_body(graph: Graph) -> Any:
     """The Relax function's module, as the importer makes it; CompileError says what TVM cannot take."""
     from graph.writers.onnx.model import to_model
 
+    _require_tensors(graph)
     importer = part("relax.frontend.onnx.onnx_frontend").ONNXGraphImporter
     with compiling.lock, quiet(), refused("importer"):
         model = to_model(graph)
@@ -27,6 +28,15 @@ def import_body(graph: Graph) -> Any:
         except Failure:
             _close(importing.bb)
             raise
+
+
+def _require_tensors(graph: Graph) -> None:
+    """An importer that is given a sequence of one tensor looks for its end for ever."""
+    for node in graph.nodes:
+        for entry in node.outputs:
+            if entry.type is not None and not isinstance(entry.type, TensorType):
+                where = f"node {node.name!r} ({node.op})"
+                raise CompileError(f"{entry.name!r} is {entry.type}: kernels take tensors only", where=where)
 
 
 def _close(builder: Any) -> None:

@@ -57,6 +57,8 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("AveragePool", [(1, 1, 9)], {"auto_pad": "SAME_UPPER", "dilations": [2], "kernel_shape": [2]}, "makes other sizes"),
         ("Einsum", [[[2**60 + 1, 2]]], {"equation": "ij->i"}, "sums the 64-bit integers of Einsum in floating point"),
         ("Shrink", [[2**60 + 1, 2]], {}, "Shrink of whole numbers in 32-bit floats"),
+        ("ReduceL1", [[[2**60 + 1, 2]]], {}, "computes ReduceL1 of int64 in floating point"),
+        ("ReduceSumSquare", [[[2**30 + 1, 2]]], {}, "computes ReduceSumSquare of int64 in floating point"),
         ("Mod", [[2**60], [7]], {"fmod": 1}, "computes Mod of 64-bit integers with fmod=1 in float64"),
         ("Slice", [(3, 3), [0], [2**31 - 1], [0], [-1]], {}, "takes an end of 2^31 - 1 for no end"),
         ("Slice", [(3, 3), [0], [1], None, (1,)], {}, None),

@@ -36,3 +36,15 @@ def test_a_gather_is_nothing_to_warn_of(capfd: pytest.CaptureFixture[str]) -> No
     values = np.arange(128, dtype="float64").reshape(8, 16)
     assert np.array_equal(compiled(g).run([values])[0], values[:, [1, 14]])
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_sequence_that_only_an_unused_input_of_a_call_reads() -> None:
+    """TVM's importer looks for the end of a sequence of one tensor for ever."""
+    x = pt.variable("x", "float32", (9, 2))
+    joined = pt.op("ConcatFromSequence", pt.op("SequenceConstruct", x), axis=-1)
+    used, unused = pt.variable("used", "float32", (9, 2)), pt.variable("unused", "float32", None)
+    body = pt.Graph([pt.op("Abs", used)], [used, unused], name="body")
+    graph = pt.apply_pass(pt.Graph([pt.call(body, x, joined, name="call")]), "InferShape")
+    value = np.linspace(-1, 1, 18, dtype=np.float32).reshape(9, 2)
+    with pt.compile(graph, "HETERO:cpu,reference") as model:
+        np.testing.assert_array_equal(model(value)[0], np.abs(value))

@@ -114,6 +114,13 @@ def refused_for_length(case: Case, finding: Finding) -> bool:
     return "must have equal or intersecting dimensions" in finding.detail and is_open
 
 
+def has_wide_integers(case: Case, finding: Finding) -> bool:
+    """Is there an integer that a double does not hold?"""
+    values = run(case.graph, case.feeds, None).values()
+    whole = [value for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "iu"]
+    return any(float(np.abs(value.astype(np.float64)).max(initial=0.0)) > 2.0**53 for value in whole)
+
+
 def quantizes_zeros(case: Case, finding: Finding) -> bool:
     """Is it the scale of DynamicQuantizeLinear, and are the numbers all zero?"""
     values = run(case.graph, case.feeds, None)
@@ -200,5 +207,9 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "openvino scattered", "GatherElements", refused_for_length,
         "openvino refuses, while it runs, indices of GatherElements that are shorter than the data where a size is not fixed",
+    ),
+    Reason(
+        "onnxruntime scattered", "ReduceSum ReduceProd Pow", has_wide_integers,
+        "onnxruntime sums and multiplies 64-bit integers in double precision, which holds them up to 2^53",
     ),
 )

@@ -162,7 +162,9 @@ def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
         warnings.simplefilter("ignore")
         least = float(ml_dtypes.finfo(value.dtype).smallest_subnormal)  # no rounding is smaller, whatever the scale
         most = step * (np.abs(wide) + scale / 4) + least
-        moved = np.where(noise.zeros & (np.abs(wide) <= most), 0.0, wide + noise.drawn((-1.0, 1.0), wide.shape) * most)
+        # Errors of several sizes: those of two ops that follow each other must not make up for each other.
+        errors = noise.drawn((-1.0, -0.7, -0.4, 0.4, 0.7, 1.0), wide.shape)
+        moved = np.where(noise.zeros & (np.abs(wide) <= most), 0.0, wide + errors * most)
         zeros = noise.way * wide if op in SIGN_LEFT_OPEN else wide
         return np.where((op in KEEPS_ZEROS) & (wide == 0), zeros, moved).astype(value.dtype)
 
