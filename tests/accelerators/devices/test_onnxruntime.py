@@ -254,8 +254,7 @@ def test_products_with_a_zero_point_for_each_row(size: tuple[int, ...], fits: bo
 def test_attributes_that_make_no_sense_are_refused_without_a_crash(device: str) -> None:
     if device == "openvino":
         pytest.importorskip("openvino")
-    x, c, w = (pt.variable(name, kind, shape) for name, kind, shape in (("x", "float32", (1, 1, 8)), ("c", "bool", (3,)),
-                                                                       ("w", "float32", (1, 1, 3))))  # fmt: skip
+    x, c, w = pt.variable("x", "float32", (1, 1, 8)), pt.variable("c", "bool", (3,)), pt.variable("w", "float32", (1, 1, 3))
     lengths = pt.variable("l", "int32", (8,))
     for node in (
         pt.op("Compress", x, c, axis=9, name="n"),
