@@ -50,9 +50,9 @@ def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
 
 def lowest(requirement: str, python: Path) -> str:
     """The requirement held to the lowest version that it allows and that there is: "onnx >=1.19, <2" is "onnx ==1.19.0"."""
-    found = re.fullmatch(r"([\w.-]+)\s*(.*)", requirement)
-    assert found is not None
-    name, bounds = found[1], SpecifierSet(found[2])
+    match = re.fullmatch(r"([\w.-]+)\s*(.*)", requirement)
+    assert match is not None
+    name, bounds = match[1], SpecifierSet(match[2])
     if not any(bound.operator in (">=", "~=", "==") for bound in bounds):
         raise ValueError(f"{requirement!r} has no lower bound")
     listed = subprocess.run([str(python), "-m", "pip", "index", "versions", name], capture_output=True, text=True, check=True)

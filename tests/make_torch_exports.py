@@ -30,12 +30,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in SAMPLES:
-        made = sample(name)
-        outputs = [value.numpy() for value in made.expected()]
-        inputs = {key: value.numpy() for key, value in made.inputs.items()}
-        write(f"{name}.onnx", exported(made), inputs, outputs)
+        result = sample(name)
+        outputs = [value.numpy() for value in result.expected()]
+        inputs = {key: value.numpy() for key, value in result.inputs.items()}
+        write(f"{name}.onnx", exported(result), inputs, outputs)
         if name in TRACED:
-            write(f"{name}.script.onnx", traced(made), inputs, outputs)
+            write(f"{name}.script.onnx", traced(result), inputs, outputs)
         arrays = {f"in:{key}": value for key, value in inputs.items()}
         arrays |= {f"out:{index}": value for index, value in enumerate(outputs)}
         np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
@@ -78,8 +78,8 @@ def write(name: str, model: onnx.ModelProto, inputs: dict[str, np.ndarray], outp
     forget_origins(model)
     onnx.checker.check_model(model, full_check=True)
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    got = session.run(None, inputs)
-    worst = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(got, outputs, strict=True))
+    result = session.run(None, inputs)
+    worst = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(result, outputs, strict=True))
     if worst > TOLERANCE:
         raise SystemExit(f"{name}: onnxruntime and torch differ by {worst:.2e}")
     (FOLDER / name).write_bytes(model.SerializeToString(deterministic=True))

@@ -28,8 +28,8 @@ def test_a_requirement_has_two_ends(line: str) -> None:
     ],
 )
 def test_the_lowest_version_is_one_that_there_is(requirement: str, listed: str, wanted: str) -> None:
-    told = subprocess.CompletedProcess([], 0, f"name (1)\nAvailable versions: {listed}\n", "")
-    with mock.patch.object(bounds.subprocess, "run", return_value=told):
+    completed = subprocess.CompletedProcess([], 0, f"name (1)\nAvailable versions: {listed}\n", "")
+    with mock.patch.object(bounds.subprocess, "run", return_value=completed):
         assert bounds.lowest(requirement, Path("python")) == wanted
 
 

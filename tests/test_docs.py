@@ -64,11 +64,11 @@ def examples(text: str) -> Iterator[Example]:
             line = text.count("\n", 0, block.start("code"))
             yield Example(line, block["code"], block["output"], block.span("output"), False)
             continue
-        for found in COMMAND.finditer(block["console"]):
-            if found["command"].startswith("partita "):
-                start = block.start("console") + found.start("output")
+        for item in COMMAND.finditer(block["console"]):
+            if item["command"].startswith("partita "):
+                start = block.start("console") + item.start("output")
                 line = text.count("\n", 0, start)
-                yield Example(line, found["command"], found["output"], (start, start + len(found["output"])), True)
+                yield Example(line, item["command"], item["output"], (start, start + len(item["output"])), True)
 
 
 def is_as_said(wanted: str, printed: str) -> bool:
@@ -83,8 +83,8 @@ def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for example in examples(page.read_text("utf-8")):
         printed = example.printed(page, names)
         if example.wanted:
-            place = f"{page.relative_to(ROOT)}:{example.line + 1}"
-            assert is_as_said(example.wanted, printed), f"{place} prints\n{printed}\nand the page says\n{example.wanted}"
+            position = f"{page.relative_to(ROOT)}:{example.line + 1}"
+            assert is_as_said(example.wanted, printed), f"{position} prints\n{printed}\nand the page says\n{example.wanted}"
 
 
 def test_the_picture_is_what_the_command_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def rewrite(page: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for example in examples(text):
             printed = example.printed(page, names)  # type: ignore[arg-type]
-            start, end = (place + shift for place in example.span)
+            start, end = (position + shift for position in example.span)
             if example.wanted and not is_as_said(example.wanted, printed):
                 text = text[:start] + printed + text[end:]
                 shift += len(printed) - (end - start)

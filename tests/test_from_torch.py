@@ -42,11 +42,11 @@ def assert_close(got: list[np.ndarray], wanted: list[Any]) -> None:
 def test_a_module_gives_torch_s_results(name: str, tmp_path: Path) -> None:
     from tests.torch_modules import sample
 
-    made = sample(name)
-    graph = pt.from_torch(made.module, made.inputs, dynamic_shapes=made.dynamic)
-    assert graph.name == type(made.module).__name__
-    assert [node.name for node in graph.inputs] == list(made.inputs)
-    assert_close(run(graph, made.inputs, tmp_path), made.expected())
+    result = sample(name)
+    graph = pt.from_torch(result.module, result.inputs, dynamic_shapes=result.dynamic)
+    assert graph.name == type(result.module).__name__
+    assert [node.name for node in graph.inputs] == list(result.inputs)
+    assert_close(run(graph, result.inputs, tmp_path), result.expected())
 
 
 @pytest.mark.slow
@@ -56,13 +56,13 @@ def test_other_inputs_give_other_results_and_still_torch_s(tmp_path: Path) -> No
 
     from tests.torch_modules import sample
 
-    made = sample("bert_dynamic")
-    graph = pt.from_torch(made.module, made.inputs, dynamic_shapes=made.dynamic)
-    before = made.expected()
-    made.inputs.update(input_ids=torch.randint(1, 120, (3, 7)), attention_mask=torch.ones(3, 7, dtype=torch.int64))
-    after = made.expected()
+    result = sample("bert_dynamic")
+    graph = pt.from_torch(result.module, result.inputs, dynamic_shapes=result.dynamic)
+    before = result.expected()
+    result.inputs.update(input_ids=torch.randint(1, 120, (3, 7)), attention_mask=torch.ones(3, 7, dtype=torch.int64))
+    after = result.expected()
     assert not torch.allclose(before[1][0], after[1][0])
-    assert_close(run(graph, made.inputs, tmp_path), after)
+    assert_close(run(graph, result.inputs, tmp_path), after)
 
 
 @pytest.mark.slow

@@ -25,9 +25,9 @@ def check(graph: pt.Graph, name: str, tmp_path: Path) -> None:
     inputs, expected = truth(name)
     pt.save(graph, tmp_path / "out.onnx")
     outputs = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, inputs)
-    for got, wanted in zip(outputs, expected, strict=True):
-        assert got.dtype == wanted.dtype
-        assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    for item, wanted in zip(outputs, expected, strict=True):
+        assert item.dtype == wanted.dtype
+        assert np.abs(item - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("name", EXPORTS)

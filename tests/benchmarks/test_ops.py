@@ -25,9 +25,9 @@ def test_tiny(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_case_is_a_graph_of_known_sizes() -> None:
-    made = [*cases(), *chains()]
-    assert len({case.name for case in made}) == len(made) > 500
-    for case in made[::20]:
+    listed = [*cases(), *chains()]
+    assert len({case.name for case in listed}) == len(listed) > 500
+    for case in listed[::20]:
         assert all(entry.type.is_static for entry in case.graph().outputs)
 
 

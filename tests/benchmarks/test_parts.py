@@ -64,8 +64,8 @@ def test_summary_and_spread() -> None:
 
 def test_what_disturbs_a_round_cancels_out() -> None:
     theirs = [1.0, 5.0, 2.0, 9.0, 1.0]
-    found = ratio([[0.5 * t for t in theirs]], [theirs])
-    assert (found.value, found.spread, str(found)) == (0.5, 0.02, "0.50 ±0.01")
+    result = ratio([[0.5 * t for t in theirs]], [theirs])
+    assert (result.value, result.spread, str(result)) == (0.5, 0.02, "0.50 ±0.01")
 
 
 def test_interval_of_the_median() -> None:
@@ -87,20 +87,20 @@ def test_a_ratio_with_outliers_is_worth_something() -> None:
 
 
 def test_a_wild_ratio_is_not_shown() -> None:
-    found = ratio([[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]], [[1.0] * 6])
-    assert found.is_worthless and str(found).startswith("worthless (±")
+    result = ratio([[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]], [[1.0] * 6])
+    assert result.is_worthless and str(result).startswith("worthless (±")
 
 
 def test_processes_that_differ_make_a_ratio_uncertain() -> None:
     steady = [1.0, 1.001] * 10
     assert ratio([steady] * 3, [[1.0] * 20] * 3).spread == 0.02
-    found = ratio([steady, steady, [1.5] * 20], [[1.0] * 20] * 3)
-    assert found.value == pytest.approx(1, abs=0.01) and found.spread == pytest.approx(0.5, abs=0.01)
+    result = ratio([steady, steady, [1.5] * 20], [[1.0] * 20] * 3)
+    assert result.value == pytest.approx(1, abs=0.01) and result.spread == pytest.approx(0.5, abs=0.01)
 
 
 def test_mean_of_ratios() -> None:
-    found = mean([Ratio(0.5, 0.1), Ratio(2.0, 0.1)])
-    assert found.value == pytest.approx(1) and found.spread == pytest.approx(0.1 / 2**0.5)
+    result = mean([Ratio(0.5, 0.1), Ratio(2.0, 0.1)])
+    assert result.value == pytest.approx(1) and result.spread == pytest.approx(0.1 / 2**0.5)
 
 
 def test_everybody_has_a_turn_in_each_round() -> None:
@@ -113,8 +113,8 @@ def test_everybody_has_a_turn_in_each_round() -> None:
 
         return seconds
 
-    found = interleaved({name: contestant(name) for name in "abc"}, budget=0, fewest=3)
-    assert found == {name: [1.0] * 3 for name in "abc"}
+    result = interleaved({name: contestant(name) for name in "abc"}, budget=0, fewest=3)
+    assert result == {name: [1.0] * 3 for name in "abc"}
     assert "".join(order) == "abc" + "bca" + "cab"  # the first calls are long: they are a round
 
 
@@ -173,12 +173,12 @@ def test_work_of_a_layer() -> None:
 
 
 def test_results_come_back(tmp_path: Path) -> None:
-    made = section(row("partita", 1.5, error=1e-6), row("openvino", 2, 0.75), row("tvm", None, note="over 6 s"))
+    result = section(row("partita", 1.5, error=1e-6), row("openvino", 2, 0.75), row("tvm", None, note="over 6 s"))
     path = tmp_path / "run.json"
-    results.write("latency", made, path)
+    results.write("latency", result, path)
     results.write("compile", section(), path)
-    assert results.read(path) == {"latency": made, "compile": section()}
-    assert results.newest("latency", tmp_path) == made and results.newest("gpu", tmp_path) is None
+    assert results.read(path) == {"latency": result, "compile": section()}
+    assert results.newest("latency", tmp_path) == result and results.newest("gpu", tmp_path) is None
 
 
 def test_no_run_writes_over_another(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ def kept(folder: Path, name: str) -> results.Section:
 def test_partition(tmp_path: Path) -> None:
     said = run("partition", "--tiny", "--results", str(tmp_path))
     assert "| random 200" in said and "Measured 20" in said
-    made = kept(tmp_path, "partition")
-    ours = {row.engine: row for row in made.rows if row.engine.startswith("partita")}
+    result = kept(tmp_path, "partition")
+    ours = {row.engine: row for row in result.rows if row.engine.startswith("partita")}
     assert list(ours) == ["partita largest", "partita walk", "partita waves"]
     assert all(row.is_sound and row.extra["groups"] > 0 for row in ours.values())
     assert ours["partita waves"].extra["groups"] <= ours["partita largest"].extra["groups"]
-    assert {"processor", "cores", "versions", "commit", "date", "others_cores"} <= made.about.keys()
+    assert {"processor", "cores", "versions", "commit", "date", "others_cores"} <= result.about.keys()
 
 
 def test_latency(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_threads(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = run("threads", "--tiny", "--results", str(tmp_path))
     assert "Fresh processes (2 of each model)" in said and "of 2 slow)" in said
-    made = kept(tmp_path, "threads")
+    result = kept(tmp_path, "threads")
     situations = ["alone", "beside a rival", "1 caller", "2 callers", "4 callers"]
-    assert [(row.case["situation"], row.engine) for row in made.rows] == [
+    assert [(row.case["situation"], row.engine) for row in result.rows] == [
         (situation, engine) for situation in situations for engine in ("partita", "onnxruntime")
     ]
-    assert all(row.times and len(row.times.processes) == 2 for row in made.rows)
+    assert all(row.times and len(row.times.processes) == 2 for row in result.rows)
 
 
 def test_a_run_of_parts_leaves_one_file(tmp_path: Path) -> None:

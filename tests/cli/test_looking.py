@@ -35,9 +35,9 @@ def test_devices(partita: Command) -> None:
 
 
 def test_one_device(partita: Command) -> None:
-    found = partita("devices reference --json").json
-    assert "FULL_DEVICE_NAME" in found["metrics"]
-    assert found["config"] == {
+    result = partita("devices reference --json").json
+    assert "FULL_DEVICE_NAME" in result["metrics"]
+    assert result["config"] == {
         "CACHE_DIR": None, "DEVICE_ID": "0", "ISOLATE": False, "ISOLATE_SECONDS": 60.0, "PERF_COUNT": False,
     }
     done = partita("devices referenc")
@@ -46,12 +46,12 @@ def test_one_device(partita: Command) -> None:
 
 
 def test_inspect(partita: Command, model: str) -> None:
-    found = partita(f"inspect {model} --json --nodes").json
-    assert found["macs"] == 4 * 6 * 6 * 27
-    assert found["inputs"] == {"x": "float32[1, 3, 8, 8]"}
-    assert found["parameters"] == 108
-    assert found["activation_bytes"] > 0
-    assert [row["node"] for row in found["nodes"]] == ["conv1", "relu1", "softmax1"]
+    result = partita(f"inspect {model} --json --nodes").json
+    assert result["macs"] == 4 * 6 * 6 * 27
+    assert result["inputs"] == {"x": "float32[1, 3, 8, 8]"}
+    assert result["parameters"] == 108
+    assert result["activation_bytes"] > 0
+    assert [row["node"] for row in result["nodes"]] == ["conv1", "relu1", "softmax1"]
     done = partita(f"inspect {model} --nodes")
     assert done.status == 0
     assert "one run: 3.888 kMAC, 8.064 kFLOP; memory: parameters 432 B" in done.out
@@ -63,9 +63,9 @@ def test_sizes_that_are_not_fixed(partita: Command, dynamic: str) -> None:
     done = partita(f"inspect {dynamic}")
     assert "3 ops not counted: 'conv1', 'relu1', 'softmax1'" in done.err
     assert "give them, like --shape x=1,3,8,8" in done.err
-    found = partita(f"inspect {dynamic} --shape x=2,3,8,8 --json").json
-    assert found["macs"] == 2 * 4 * 6 * 6 * 27
-    assert found["not_counted"] == []
+    result = partita(f"inspect {dynamic} --shape x=2,3,8,8 --json").json
+    assert result["macs"] == 2 * 4 * 6 * 6 * 27
+    assert result["not_counted"] == []
 
 
 def test_partition_writes_what_it_is_asked_for(partita: Command, model: str) -> None:
@@ -81,16 +81,16 @@ def test_partition_writes_what_it_is_asked_for(partita: Command, model: str) -> 
 
 
 def test_partition_by_devices(partita: Command, model: str) -> None:
-    found = partita(f"partition {model} --devices HETERO:onnxruntime,reference --forbid Relu=onnxruntime --json").json
-    assert [group["device"] for group in found["groups"]] == ["onnxruntime", "reference", "onnxruntime"]
-    assert found["placement"]["refusals"] == {"relu1": {"onnxruntime": "forbid 'Relu'"}}
+    result = partita(f"partition {model} --devices HETERO:onnxruntime,reference --forbid Relu=onnxruntime --json").json
+    assert [group["device"] for group in result["groups"]] == ["onnxruntime", "reference", "onnxruntime"]
+    assert result["placement"]["refusals"] == {"relu1": {"onnxruntime": "forbid 'Relu'"}}
 
 
 def test_partition_by_pattern_and_backend(partita: Command, model: str) -> None:
-    found = partita(f"partition {model} --pattern 'Conv,BatchNormalization?,Relu|Clip?' --json").json
-    assert [group["nodes"] for group in found["groups"]] == [["conv1", "relu1"]]
-    found = partita(f"partition {model} --backend reference --json").json
-    assert [len(group["nodes"]) for group in found["groups"]] == [3]
+    result = partita(f"partition {model} --pattern 'Conv,BatchNormalization?,Relu|Clip?' --json").json
+    assert [group["nodes"] for group in result["groups"]] == [["conv1", "relu1"]]
+    result = partita(f"partition {model} --backend reference --json").json
+    assert [len(group["nodes"]) for group in result["groups"]] == [3]
 
 
 def test_partition_by_a_file_of_ones_own(partita: Command, model: str) -> None:
@@ -153,8 +153,8 @@ def test_explain(partita: Command, model: str) -> None:
     done = partita(f"explain {model} relu1 --select Conv")
     assert "relu1 (Relu): (conv1: float32[1, 4, 6, 6]) -> (relu1: float32[1, 4, 6, 6])" in done.out
     assert "relu1 is in no subgraph: unsupported" in done.out
-    found = partita(f"explain {model} relu1 --devices reference --json").json
-    assert (found["device"], found["subgraph"], found["borders"]) == ("reference", "reference_0", [])
+    result = partita(f"explain {model} relu1 --devices reference --json").json
+    assert (result["device"], result["subgraph"], result["borders"]) == ("reference", "reference_0", [])
 
 
 def test_explain_a_cycle(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +187,8 @@ def test_explain_what_is_not_there(partita: Command, model: str, name: str, mess
 
 def test_cache(partita: Command, model: str) -> None:
     pt.compile(pt.load(model), "cpu", {"CACHE_DIR": "kept"})
-    found = partita("cache ls --folder kept --json").json["entries"]
-    assert [(entry["subgraph"], entry["ops"]) for entry in found] == [("cpu_0", 3)]
+    result = partita("cache ls --folder kept --json").json["entries"]
+    assert [(entry["subgraph"], entry["ops"]) for entry in result] == [("cpu_0", 3)]
     assert "it is the first of its kind" in partita("cache explain cpu_0 --folder kept").out
     assert partita("cache clear --folder kept").out == "kept: 1 entry removed\n"
     assert partita("cache ls --folder kept --json").json["entries"] == []
@@ -206,8 +206,8 @@ def test_mxnet_symbols(partita: Command, tmp_path: Path, monkeypatch: pytest.Mon
         {"op": "Activation", "name": "act", "attrs": {"act_type": "relu"}, "inputs": [[0, 0, 0]]},
     ]
     Path("net-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}))
-    found = partita("inspect net-symbol.json --shape data=2,3 --json").json
-    assert (found["inputs"], found["flops"]) == ({"data": "float32[2, 3]"}, 6)
+    result = partita("inspect net-symbol.json --shape data=2,3 --json").json
+    assert (result["inputs"], result["flops"]) == ({"data": "float32[2, 3]"}, 6)
     Path("net-0007.params").touch()
     assert "without parameters the weights are inputs: --params net-0007.params" in partita("inspect net-symbol.json").err
 

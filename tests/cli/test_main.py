@@ -35,8 +35,8 @@ def test_the_version_is_known_without_the_rest() -> None:
         "import sys; from partita.cli.main import main; main(['--version']); "
         "print([name for name in ('numpy', 'graph', 'rich') if name in sys.modules])"
     )
-    found = subprocess.check_output([sys.executable, "-c", code], env=environment(), text=True, timeout=60)
-    assert found == f"partita {pt.__version__}\n[]\n"
+    completed = subprocess.check_output([sys.executable, "-c", code], env=environment(), text=True, timeout=60)
+    assert completed == f"partita {pt.__version__}\n[]\n"
 
 
 def test_nothing_asked(partita: Command) -> None:

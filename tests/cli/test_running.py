@@ -26,12 +26,12 @@ def test_run(partita: Command, model: str) -> None:
 
 
 def test_run_tells_the_same_as_data(partita: Command, model: str) -> None:
-    found = partita(f"run {model} --devices reference --check --json").json
-    assert found["check"]["ok"]
-    assert found["check"]["outputs"][0]["worst"] == 0
-    assert found["outputs"][0]["shape"] == [1, 4, 6, 6]
-    assert found["profile"]["rows"][0]["node"] == "conv1"
-    assert found["report"]["subgraphs"][0]["device"] == "reference"
+    result = partita(f"run {model} --devices reference --check --json").json
+    assert result["check"]["ok"]
+    assert result["check"]["outputs"][0]["worst"] == 0
+    assert result["outputs"][0]["shape"] == [1, 4, 6, 6]
+    assert result["profile"]["rows"][0]["node"] == "conv1"
+    assert result["report"]["subgraphs"][0]["device"] == "reference"
 
 
 def test_a_check_that_fails(partita: Command, model: str) -> None:
@@ -42,10 +42,10 @@ def test_a_check_that_fails(partita: Command, model: str) -> None:
             return True
 
         def compile(self, graph, config):
-            made = pt.accelerator("reference").compile(graph, {"PERF_COUNT": False})
-            made.run_right = made.run
-            made.run = lambda inputs, out=None: [np.roll(a, 1) for a in made.run_right(inputs)]
-            return made
+            result = pt.accelerator("reference").compile(graph, {"PERF_COUNT": False})
+            result.run_right = result.run
+            result.run = lambda inputs, out=None: [np.roll(a, 1) for a in result.run_right(inputs)]
+            return result
 
     pt.register_accelerator(Wrong)
     try:
@@ -137,12 +137,12 @@ def test_wrong_sizes_are_said_before_anything_is_compiled(partita: Command, mode
 
 def test_dynamic_sizes(partita: Command, dynamic: str) -> None:
     np.save("x.npy", np.concatenate([ARRAY, ARRAY]))
-    found = partita(f"run {dynamic} --devices reference --input x.npy --json").json
-    assert found["outputs"][0]["shape"] == [2, 4, 6, 6]
+    result = partita(f"run {dynamic} --devices reference --input x.npy --json").json
+    assert result["outputs"][0]["shape"] == [2, 4, 6, 6]
     done = partita(f"run {dynamic} --devices reference --profile 0")
     assert "warning: sizes that are not fixed are taken for 1, as with --shape x=1,3,8,8\n" in done.err
-    found = partita(f"run {dynamic} --devices reference --shape x=5,3,8,8 --json").json
-    assert found["outputs"][0]["shape"] == [5, 4, 6, 6]
+    result = partita(f"run {dynamic} --devices reference --shape x=5,3,8,8 --json").json
+    assert result["outputs"][0]["shape"] == [5, 4, 6, 6]
 
 
 def test_compile_and_run_the_file(partita: Command, model: str) -> None:
@@ -229,8 +229,8 @@ def test_a_setting_that_nobody_has(partita: Command, model: str) -> None:
 
 def test_a_setting_goes_to_the_devices_that_have_it() -> None:
     devices = "HETERO:onnxruntime,reference"
-    made = config_of([setting("NUM_THREADS=1"), setting("PARALLEL=true"), setting("reference.PERF_COUNT=false")], devices)
-    assert made == {"onnxruntime": {"NUM_THREADS": 1}, "PARALLEL": True, "reference": {"PERF_COUNT": False}}
+    result = config_of([setting("NUM_THREADS=1"), setting("PARALLEL=true"), setting("reference.PERF_COUNT=false")], devices)
+    assert result == {"onnxruntime": {"NUM_THREADS": 1}, "PARALLEL": True, "reference": {"PERF_COUNT": False}}
 
 
 def test_parameters_without_a_symbol(partita: Command, model: str) -> None:

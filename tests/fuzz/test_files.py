@@ -27,9 +27,9 @@ FEW = {"cache": 15, "compiled": 12, "run": 40}
 
 @pytest.fixture(scope="module")
 def campaign():
-    made = Campaign()
-    yield made
-    made.close()
+    result = Campaign()
+    yield result
+    result.close()
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -99,22 +99,22 @@ def test_the_fence_sees_what_a_reader_may_not_do(body: str, told: str, tmp_path:
 
 def test_a_crash_is_told_and_the_next_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child ends at one file (here: by a request that no child understands) and the campaign goes on."""
-    made = Campaign(shrinks=False)
+    result = Campaign(shrinks=False)
     try:
-        answer = made._child.ask({"reader": "no such reader", "first": 0, "count": 1}, 60)
+        answer = result._child.ask({"reader": "no such reader", "first": 0, "count": 1}, 60)
         assert answer.end == "crashed" and "KeyError" in answer.printed
-        made.try_seeds("text", 0, 5)
-        assert made.tally.tried["text"] == 5
+        result.try_seeds("text", 0, 5)
+        assert result.tally.tried["text"] == 5
     finally:
-        made.close()
+        result.close()
 
 
 def test_a_finding_is_cut_down(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    made = Campaign()
+    result = Campaign()
     monkeypatch.setitem(READERS, "cut", Reader(lambda: [{"f": bytes(500) + b"!" + bytes(500)}], lambda files, rng: files, print))
-    monkeypatch.setattr(made, "_fails", lambda name, files, kind: b"!" in files["f"])
-    made._report("cut", 1, "ValueError: it broke (f.py:1)")
-    made.close()
+    monkeypatch.setattr(result, "_fails", lambda name, files, kind: b"!" in files["f"])
+    result._report("cut", 1, "ValueError: it broke (f.py:1)")
+    result.close()
     assert "-- cut, seed 1: ValueError: it broke" in (out := capsys.readouterr().out)
     assert "f, 1 bytes: b'!'" in out
 
@@ -153,16 +153,16 @@ def npz(**arrays: np.ndarray) -> bytes:
 )
 def test_arrays_are_read_as_numpy_reads_them(array: np.ndarray) -> None:
     np.testing.assert_array_equal(read_npy(npy(array), "a"), array)
-    ((name, found),) = read_npz(npz(x=array), "a")
-    np.testing.assert_array_equal(found, array)
-    assert name == "x" and found.dtype == array.dtype and found.flags.writeable
+    ((name, result),) = read_npz(npz(x=array), "a")
+    np.testing.assert_array_equal(result, array)
+    assert name == "x" and result.dtype == array.dtype and result.flags.writeable
 
 
 def test_another_byte_order_becomes_this_machines() -> None:
     array = np.arange(5, dtype=">i4")
-    found = read_npy(npy(array), "a")
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype.isnative
+    result = read_npy(npy(array), "a")
+    np.testing.assert_array_equal(result, array)
+    assert result.dtype.isnative
 
 
 @pytest.mark.parametrize(

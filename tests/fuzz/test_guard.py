@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def campaign():
-    made = Campaign()
-    yield made
-    made.close()
+    result = Campaign()
+    yield result
+    result.close()
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -45,10 +45,10 @@ def test_each_op_alone_stays_within_its_arrays(campaign: Campaign) -> None:
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (PAGE // 4,), (PAGE // 4 + 1,), (0, 3)])
 def test_an_array_lies_at_an_end_of_its_pages(shape: tuple[int, ...], at_end: bool) -> None:
     array = np.arange(np.prod(shape), dtype="float32").reshape(shape)
-    made = guarded_copy(array, at_end)
-    np.testing.assert_array_equal(made, array)
-    address = made.ctypes.data
-    assert made.flags.writeable and ((address + made.nbytes) % PAGE == 0 if at_end else address % PAGE == 0)
+    result = guarded_copy(array, at_end)
+    np.testing.assert_array_equal(result, array)
+    address = result.ctypes.data
+    assert result.flags.writeable and ((address + result.nbytes) % PAGE == 0 if at_end else address % PAGE == 0)
 
 
 TOUCHES = """

@@ -35,8 +35,8 @@ def test_the_earliest_made_of_the_ready_nodes_comes_first() -> None:
     g = Graph([last])
     assert [node.name for node in g.nodes] == ["b", "a", "first", "second", "last"]
     rebuilt = first.evolve(op="Abs")
-    made = Graph([last.evolve(inputs=(second[0], rebuilt[0]))])
-    assert [node.op for node in made.nodes] == [None, None, "Abs", "Relu", "Add"]
+    graph = Graph([last.evolve(inputs=(second[0], rebuilt[0]))])
+    assert [node.op for node in graph.nodes] == [None, None, "Abs", "Relu", "Add"]
     assert g.evolve(name="again").nodes == g.nodes and g.evolve(outputs=[second], nodes=()).nodes == (b, a, second)
 
 
@@ -135,5 +135,5 @@ def test_random_ops_of_the_users_are_never_folded_or_merged(declared: Callable[.
     declared(numpy=lambda x: x + 1, shape=lambda types, attrs: types[0], random=random)
     one, x = constant(np.ones(2, np.float32), "one"), variable("x", "float32", (2,))
     nodes = [op("U", value, name=f"u{i}", domain="my") for i, value in enumerate((one, x, x))]
-    made = apply_pass(Graph(nodes), ["FoldConstants", "MergeCommon"])
-    assert sum(node.op == "U" for node in made.nodes) == (3 if random else 1)
+    result = apply_pass(Graph(nodes), ["FoldConstants", "MergeCommon"])
+    assert sum(node.op == "U" for node in result.nodes) == (3 if random else 1)

@@ -36,28 +36,28 @@ def of(*ops: str) -> SubgraphProperty:
 @settings(max_examples=12, deadline=None)
 @given(g=graphs())
 def test_random_graphs(way, g: Graph) -> None:
-    made = way(g)
-    assert str(made) == str(g)
-    assert [node.affinity for node in made.nodes] == [node.affinity for node in g.nodes]
-    assert [node.place for node in made.nodes] == [node.place for node in g.nodes]
-    assert [[m.name for m in node.after] for node in made.nodes] == [[m.name for m in node.after] for node in g.nodes]
-    apply_pass(made, "InferType")  # which verifies it
+    result = way(g)
+    assert str(result) == str(g)
+    assert [node.affinity for node in result.nodes] == [node.affinity for node in g.nodes]
+    assert [node.place for node in result.nodes] == [node.place for node in g.nodes]
+    assert [[m.name for m in node.after] for node in result.nodes] == [[m.name for m in node.after] for node in g.nodes]
+    apply_pass(result, "InferType")  # which verifies it
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_copy_has_nodes_of_its_own(way) -> None:
     g = chain("Relu", "Neg")
-    made = way(g)
-    made["relu0"].affinity = "gpu"
+    result = way(g)
+    result["relu0"].affinity = "gpu"
     assert g["relu0"].affinity is None
-    assert made["neg1"].inputs[0].node is made["relu0"]
+    assert result["neg1"].inputs[0].node is result["relu0"]
 
 
 def test_a_shallow_copy_shares_the_nodes_and_has_attributes_of_its_own() -> None:
     g = chain("Relu").evolve(attrs={"mine": [1]})
-    made = copy.copy(g)
-    made.attrs["other"] = 2
-    assert made.nodes is g.nodes
+    result = copy.copy(g)
+    result.attrs["other"] = 2
+    assert result.nodes is g.nodes
     assert g.attrs == {"mine": [1]}
     node = copy.copy(g["relu0"])
     assert node is not g["relu0"] and node.inputs == g["relu0"].inputs
@@ -80,13 +80,13 @@ def test_types_reports_and_calls_come_along(way) -> None:
     plain = chain("Relu", "Neg", "Exp").evolve(metadata={"author": "me"})
     g = apply_pass(plain, ["InferType", "InferShape", "PartitionGraph"], subgraph_property=of("Relu", "Neg"))
     g.attrs["mine"] = {"a": (1, 2)}
-    made = way(g)
-    assert str(made) == str(g)
-    assert (made.attrs["mine"], made.metadata) == ({"a": (1, 2)}, {"author": "me"})
-    assert made.attrs["shape"]["exp2"] == SHAPE
-    assert made.attrs["shape"].graph is made
-    assert str(made.attrs["partition_report"]) == str(g.attrs["partition_report"])
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(apply_pass(g, "InlineSubgraphs"))
+    result = way(g)
+    assert str(result) == str(g)
+    assert (result.attrs["mine"], result.metadata) == ({"a": (1, 2)}, {"author": "me"})
+    assert result.attrs["shape"]["exp2"] == SHAPE
+    assert result.attrs["shape"].graph is result
+    assert str(result.attrs["partition_report"]) == str(g.attrs["partition_report"])
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(apply_pass(g, "InlineSubgraphs"))
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
@@ -95,15 +95,15 @@ def test_a_long_chain_needs_no_recursion() -> None:
         value = op("Relu", value, name=f"n{i}")
     g = Graph([value])
     for way in WAYS:
-        made = way(g)
-        assert len(made) == 100_001
-        assert made.outputs[0].name == "n99999"
+        result = way(g)
+        assert len(result) == 100_001
+        assert result.outputs[0].name == "n99999"
 
 
 def test_a_node_alone_is_copied_with_what_it_depends_on() -> None:
     g = chain(*["Relu"] * 5_000)
-    made = copy.deepcopy(g.outputs[0])
-    assert (made.name, made.node is g.outputs[0].node) == ("relu4999", False)
+    result = copy.deepcopy(g.outputs[0])
+    assert (result.name, result.node is g.outputs[0].node) == ("relu4999", False)
 
 
 def test_what_cannot_be_pickled_says_which_attribute_and_why() -> None:

@@ -20,10 +20,10 @@ def counted(*outputs: pt.Node) -> Flops:
 )
 def test_models(model: str, gmac: float) -> None:
     """torchvision's tables say 4.09, 0.35, 2.83 and 19.63."""
-    made = count_flops(pt.apply_pass(_light(model), "InferShape"))
-    assert made.macs / 1e9 == pytest.approx(gmac, abs=5e-4)
-    assert made.unknown == ()
-    assert sum(made.by_node.values()) == sum(made.by_op.values()) == made.flops
+    result = count_flops(pt.apply_pass(_light(model), "InferShape"))
+    assert result.macs / 1e9 == pytest.approx(gmac, abs=5e-4)
+    assert result.unknown == ()
+    assert sum(result.by_node.values()) == sum(result.by_op.values()) == result.flops
 
 
 def test_products() -> None:
@@ -39,8 +39,8 @@ def test_products() -> None:
 
 def test_the_rest_counts_its_elements() -> None:
     x = pt.variable("x", "float32", (2, 3))
-    made = counted(pt.op("ReduceSum", pt.op("Transpose", pt.op("Relu", x)), keepdims=0))
-    assert made == Flops(0, 12, {"ReduceSum": 6, "Relu": 6}, made.by_node, ())
+    result = counted(pt.op("ReduceSum", pt.op("Transpose", pt.op("Relu", x)), keepdims=0))
+    assert result == Flops(0, 12, {"ReduceSum": 6, "Relu": 6}, result.by_node, ())
 
 
 def test_a_body_counts_at_each_call_and_a_loop_its_rounds() -> None:
@@ -49,16 +49,16 @@ def test_a_body_counts_at_each_call_and_a_loop_its_rounds() -> None:
     x = pt.variable("x", "float32", (4,))
     first, second = pt.call(body, name="first"), pt.call(body, name="second")
     first = first.evolve(inputs=(x[0],))
-    made = counted(second.evolve(inputs=(first[0],)))
-    assert made.flops == 16
-    assert made.by_node == {"first": 8, "second": 8}
+    result = counted(second.evolve(inputs=(first[0],)))
+    assert result.flops == 16
+    assert result.by_node == {"first": 8, "second": 8}
 
 
 def test_what_is_not_known_is_named() -> None:
     x = pt.variable("x", "float32", ("N", 3))
-    made = counted(pt.op("Relu", x, name="relu"), pt.op("Mine", x, name="mine", domain="my.domain"))
-    assert made.unknown == ("relu", "mine")
-    assert made.flops == 0
+    result = counted(pt.op("Relu", x, name="relu"), pt.op("Mine", x, name="mine", domain="my.domain"))
+    assert result.unknown == ("relu", "mine")
+    assert result.flops == 0
 
 
 def test_numbers_for_people() -> None:

@@ -22,6 +22,6 @@ def test_an_op_and_a_constant_of_one_name() -> None:
     for names in (("first", "one"), ("one", "first")):
         calls = [call(f"call{i}", read(name)) for i, name in enumerate(names)]
         flat = inline_calls(pt.Graph([node[0] for node in calls], inputs=[x]))
-        found = [node.name for node in flat.nodes]
-        assert len(set(found)) == len(found)
+        listed = [node.name for node in flat.nodes]
+        assert len(set(listed)) == len(listed)
         assert not any(node.is_call for node in flat.nodes)

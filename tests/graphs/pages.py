@@ -36,11 +36,11 @@ def long(ops: int) -> pt.Graph:
     for i in range(ops):
         name = f"block{i // 50}.op{i}"
         if i % 7 == 6:
-            made = pt.op("MaxPool", values[-1], name=name, kernel_shape=[1, 1])
+            node = pt.op("MaxPool", values[-1], name=name, kernel_shape=[1, 1])
         elif i % 3 == 2:
-            made = pt.op("Add", values[-1], values[max(0, len(values) - 5)], name=name)
+            node = pt.op("Add", values[-1], values[max(0, len(values) - 5)], name=name)
         else:
-            made = pt.op("Relu", values[-1], name=name)
-        values.append(made)
+            node = pt.op("Relu", values[-1], name=name)
+        values.append(node)
     graph = pt.apply_pass(pt.Graph([values[-1]], name="long"), "InferShape")
     return pt.apply_pass(graph, "PartitionGraph", subgraph_property=Convolutions())

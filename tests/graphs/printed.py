@@ -46,9 +46,9 @@ def arrays(draw: Any) -> np.ndarray:
     count = int(np.prod(shape))
     name = draw(st.sampled_from([*FIXED, "string"]))
     if name == "string":
-        made = np.empty(count, object)
-        made[:] = draw(st.lists(st.one_of(texts, st.binary(max_size=3)), min_size=count, max_size=count))
-        return made.reshape(shape)
+        outcome = np.empty(count, object)
+        outcome[:] = draw(st.lists(st.one_of(texts, st.binary(max_size=3)), min_size=count, max_size=count))
+        return outcome.reshape(shape)
     dtype = numpy_dtype(name)
     if name == "bool" or "int" in name:
         low, high = (0, 1) if name == "bool" else (-8, 7) if name == "int4" else (0, 15) if name == "uint4" else (0, 100)
@@ -79,7 +79,7 @@ affinities = st.one_of(st.none(), st.sampled_from(["cpu", "cuda:0"]))
 @st.composite
 def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
     """Variables, constants, ops, calls and ops with bodies, in any order; some nodes dead, some bodies shared."""
-    made: list[Node] = []
+    listed: list[Node] = []
     taken: set[str] = set()
     values_taken: set[str] = set()
     known = list(bodies)
@@ -99,7 +99,7 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
         return name
 
     def entry() -> NodeEntry | None:
-        choices = [n for n in made if n.output_names]
+        choices = [n for n in listed if n.output_names]
         if not choices:
             return None
         node = draw(st.sampled_from(choices))
@@ -130,19 +130,19 @@ def graphs(draw: Any, depth: int = 2, bodies: tuple[Graph, ...] = ()) -> Graph:
                 else:
                     common["attrs"] = frozen_attrs({**common["attrs"], "body": body})
             captures = tuple(e for e in (entry(),) if e is not None and draw(st.booleans()))
-            after = tuple(draw(st.lists(st.sampled_from(made), max_size=1))) if made else ()
+            after = tuple(draw(st.lists(st.sampled_from(listed), max_size=1))) if listed else ()
             op, domain = draw(st.sampled_from(OPS))
             node = Node(name, op, inputs, domain=domain, captures=captures, after=after,
                         output_names=results, output_types=made_types, **common)
-        made.append(node)
-    choices = [n for n in made if n.output_names]
+        listed.append(node)
+    choices = [n for n in listed if n.output_names]
     outputs = [e for e in draw(st.lists(st.builds(entry), max_size=3)) if e is not None] if choices else []
-    variables = draw(st.permutations([n for n in made if n.is_variable]))
+    variables = draw(st.permutations([n for n in listed if n.is_variable]))
     out_names = draw(st.lists(st.one_of(texts, names), min_size=len(outputs), max_size=len(outputs), unique=True))
     if draw(st.booleans()) and all(e.name or outputs.count(e) == len(outputs) for e in outputs):
         out_names = [e.name for e in outputs]
     return Graph(
-        outputs, variables, draw(names), draw(opsets), output_names=out_names, nodes=made, metadata=draw(metadata)
+        outputs, variables, draw(names), draw(opsets), output_names=out_names, nodes=listed, metadata=draw(metadata)
     )
 
 

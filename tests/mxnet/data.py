@@ -38,15 +38,15 @@ class Case:
 def cases() -> dict[str, Case]:
     """The symbols that make_cases.py wrote."""
     symbols = json.loads((FOLDER / "cases.json").read_text())
-    found = {name: Case(symbol, {}, {}, []) for name, symbol in symbols.items()}
+    listed = {name: Case(symbol, {}, {}, []) for name, symbol in symbols.items()}
     with np.load(FOLDER / "cases.npz") as arrays:
         for key in arrays.files:
             name, kind, what = key.split("|")
             if kind == "out":
-                found[name].outputs.append(arrays[key])
+                listed[name].outputs.append(arrays[key])
             else:
-                getattr(found[name], "data" if kind == "data" else "params")[what] = arrays[key]
-    return found
+                getattr(listed[name], "data" if kind == "data" else "params")[what] = arrays[key]
+    return listed
 
 
 @cache

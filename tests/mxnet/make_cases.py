@@ -520,8 +520,8 @@ def write_cases():
         except mx.base.MXNetError as error:
             raise SystemExit(f"{name}: {str(error).strip().splitlines()[-1]}") from error
         symbols[name] = json.loads(symbol.tojson())
-        for kind, found in (("data", data), ("param", params), ("out", dict(enumerate(outputs)))):
-            arrays.update({f"{name}|{kind}|{key}": value for key, value in found.items()})
+        for kind, item in (("data", data), ("param", params), ("out", dict(enumerate(outputs)))):
+            arrays.update({f"{name}|{kind}|{key}": value for key, value in item.items()})
     FOLDER.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(symbol, separators=(',', ':'))}" for name, symbol in symbols.items()

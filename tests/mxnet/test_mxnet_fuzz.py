@@ -38,28 +38,28 @@ KEYS = [
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
     """The bytes with a few of them changed, gone, doubled or replaced by numbers that lie."""
-    made = bytearray(content)
+    result = bytearray(content)
     for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(made))
+        at = chance.randrange(len(result))
         kind = chance.randrange(5)
         if kind == 0:
-            made[at] = chance.randrange(256)
+            result[at] = chance.randrange(256)
         elif kind == 1:
-            del made[at : at + chance.randint(1, 20)]
+            del result[at : at + chance.randint(1, 20)]
         elif kind == 2:
-            made[at:at] = bytes(chance.randrange(256) for _ in range(chance.randint(1, 9)))
+            result[at:at] = bytes(chance.randrange(256) for _ in range(chance.randint(1, 9)))
         elif kind == 3:
-            made[at : at + 8] = chance.choice(NUMBERS)
+            result[at : at + 8] = chance.choice(NUMBERS)
         else:
-            del made[at:]
-        made = made or bytearray(b" ")
-    return bytes(made)
+            del result[at:]
+        result = result or bytearray(b" ")
+    return bytes(result)
 
 
 def altered(symbol: dict, ops: list[str], chance: random.Random) -> dict:
     """The symbol with a parameter, an op, an input or an output changed."""
-    made = copy.deepcopy(symbol)
-    nodes = made["nodes"]
+    result = copy.deepcopy(symbol)
+    nodes = result["nodes"]
     node = chance.choice(nodes)
     kind = chance.randrange(6)
     if kind <= 2:
@@ -70,21 +70,21 @@ def altered(symbol: dict, ops: list[str], chance: random.Random) -> dict:
     elif kind == 4:
         node["inputs"] = [[chance.randrange(len(nodes)), 0, 0] for _ in range(chance.randint(0, 4))]
     else:
-        chance.choice(made["heads"])[chance.randrange(2)] = chance.choice(
+        chance.choice(result["heads"])[chance.randrange(2)] = chance.choice(
             [0, 1, -1, 10**6, chance.randrange(len(nodes))]
         )
-    return made
+    return result
 
 
 def read(make) -> bool:
     """Was it read? A graph that was read is a good one."""
     try:
-        found = make()
+        result = make()
     except PartitaError as refused:
         assert str(refused)
         return False
-    if isinstance(found, Graph):
-        verify(found)
+    if isinstance(result, Graph):
+        verify(result)
     return True
 
 

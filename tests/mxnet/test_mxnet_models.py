@@ -37,19 +37,19 @@ def test_shared_models(name, size):
         pytest.skip("recorded at another size")
     graph, data, recorded = loaded(name, shapes={"data": (1, 3, size, size)} if size else None)
     verify(graph)
-    (found,) = run(graph, {"data": data})
-    assert error(found, recorded["output"]) < TOLERANCE
+    (output,) = run(graph, {"data": data})
+    assert error(output, recorded["output"]) < TOLERANCE
 
 
 @pytest.mark.parametrize("shapes", [None, {"data": (2, 3, 16, 16)}])
 def test_many_ops(shapes):
     """By MXNet's plain kernels. The recording was made with oneDNN, and holds for the second output only: see below."""
     graph, data, recorded = loaded("many_ops", shapes=shapes)
-    found = run(graph, {"data": data})
+    outputs = run(graph, {"data": data})
     with np.load(FOLDER / "many_ops-plain.npz") as plain:
-        assert error(found[0], plain["output0"]) < TOLERANCE
-        assert error(found[1], plain["output1"]) < TOLERANCE
-    assert error(found[1], recorded["output1"]) < TOLERANCE
+        assert error(outputs[0], plain["output0"]) < TOLERANCE
+        assert error(outputs[1], plain["output1"]) < TOLERANCE
+    assert error(outputs[1], recorded["output1"]) < TOLERANCE
 
 
 def test_many_ops_recorded_without_the_square():
@@ -66,9 +66,9 @@ def test_many_ops_in_the_reference_evaluator():
     from onnx.reference import ReferenceEvaluator
 
     graph, data, _ = loaded("many_ops")
-    found = ReferenceEvaluator(to_model(graph)).run(None, {"data": data})
+    outputs = ReferenceEvaluator(to_model(graph)).run(None, {"data": data})
     with np.load(FOLDER / "many_ops-plain.npz") as plain:
-        assert error(found[0], plain["output0"]) < TOLERANCE
+        assert error(outputs[0], plain["output0"]) < TOLERANCE
 
 
 def test_weights_left_out_are_inputs():
@@ -83,8 +83,8 @@ def test_weights_left_out_are_inputs():
         for node in graph.inputs
         if node.name != "data"
     }
-    (found,) = run(graph, {"data": data, **weights})
-    assert error(found, expected["mobilenet0.25"]) < TOLERANCE
+    (output,) = run(graph, {"data": data, **weights})
+    assert error(output, expected["mobilenet0.25"]) < TOLERANCE
 
 
 SIZES = {"alexnet": 224, "densenet121": 224, "inceptionv3": 299, "squeezenet1.0": 224, "squeezenet1.1": 224}
@@ -105,6 +105,6 @@ def test_model_zoo(name):
     }
     graph = load_mxnet(symbols[name], params)
     verify(graph)
-    (found,) = run(graph, {"data": data})
-    assert error(found, expected[name]) < TOLERANCE
-    assert error(found[:1], found[1:]) > 10 * TOLERANCE
+    (output,) = run(graph, {"data": data})
+    assert error(output, expected[name]) < TOLERANCE
+    assert error(output[:1], output[1:]) > 10 * TOLERANCE

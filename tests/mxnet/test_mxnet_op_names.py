@@ -23,19 +23,19 @@ def test_names_are_those_of_onnx() -> None:
 
 
 def test_every_op_of_the_table_is_made_by_its_converter(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[str, set[str]] = defaultdict(set)
+    listed: dict[str, set[str]] = defaultdict(set)
     make = Conversion._make
 
     def recorded(self: Conversion, op_type: str, *rest: Any) -> Any:
-        made[self.kind].add(op_type)
+        listed[self.kind].add(op_type)
         return make(self, op_type, *rest)
 
     monkeypatch.setattr(Conversion, "_make", recorded)
     for case in cases().values():
         load_mxnet(case.symbol, case.params, case.shapes)
-    named = {op: set(row.onnx) for op, row in _table.items() if row.onnx and op in made}
+    named = {op: set(row.onnx) for op, row in _table.items() if row.onnx and op in listed}
     assert len(named) > 100
-    assert {op: ops - made[op] for op, ops in named.items() if ops - made[op]} == {}
+    assert {op: ops - listed[op] for op, ops in named.items() if ops - listed[op]} == {}
 
 
 def test_an_unknown_name_is_met_with_a_near_one() -> None:

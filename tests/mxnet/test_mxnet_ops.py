@@ -25,8 +25,8 @@ def test_as_mxnet_computes_it(name):
     case = cases()[name]
     graph = load_mxnet(case.symbol, case.params, case.shapes)
     verify(graph)
-    found = run(graph, case.data)
-    for value, expected, entry in zip(found, case.outputs, graph.outputs, strict=True):
+    outputs = run(graph, case.data)
+    for value, expected, entry in zip(outputs, case.outputs, graph.outputs, strict=True):
         assert error(value, expected) < 1e-5
         assert entry.type == TensorType(expected.dtype, expected.shape)
 
@@ -39,8 +39,8 @@ def test_as_mxnet_computes_it_whatever_the_sizes(name):
         with pytest.raises(PartitaError, match="must be known to read this op"):
             load_mxnet(case.symbol, case.params, unknown)
         return
-    found = run(load_mxnet(case.symbol, case.params, unknown), case.data)
-    assert all(error(value, expected) < 1e-5 for value, expected in zip(found, case.outputs, strict=True))
+    outputs = run(load_mxnet(case.symbol, case.params, unknown), case.data)
+    assert all(error(value, expected) < 1e-5 for value, expected in zip(outputs, case.outputs, strict=True))
 
 
 @pytest.mark.parametrize("name", cases())
@@ -100,8 +100,8 @@ def test_channels_last_is_channels_first_between_transposes(last, first, axes):
             "heads": [[3, 0], [4, 0]],
         }
 
-    found = run(load_mxnet(network(last), {"w": weight}, {"data": data.shape}), {"data": data})
+    outputs = run(load_mxnet(network(last), {"w": weight}, {"data": data.shape}), {"data": data})
     data, weight = data.transpose(to_first), weight.transpose(to_first)
     expected = run(load_mxnet(network(first), {"w": weight}, {"data": data.shape}), {"data": data})
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(outputs, expected, strict=True):
         assert error(a, b.transpose(axes)) < 1e-5

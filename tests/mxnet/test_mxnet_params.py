@@ -46,40 +46,40 @@ M = np.array([1.5, 2.5], np.float32)
 
 @pytest.mark.parametrize("form", ["legacy", V1, V2, V3])
 def test_every_form(form):
-    found = read_params(file_bytes({"arg:w": W, "aux:m": M}, form))
-    assert list(found) == ["w", "m"]
-    np.testing.assert_array_equal(found["w"], W)
-    np.testing.assert_array_equal(found["m"], M)
+    result = read_params(file_bytes({"arg:w": W, "aux:m": M}, form))
+    assert list(result) == ["w", "m"]
+    np.testing.assert_array_equal(result["w"], W)
+    np.testing.assert_array_equal(result["m"], M)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values())
 def test_every_dtype(dtype):
     array = np.array([0, 1, 3]).astype(numpy_dtype(dtype))
-    (found,) = read_params(file_bytes({"w": array})).values()
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array)
+    (result,) = read_params(file_bytes({"w": array})).values()
+    assert result.dtype == array.dtype
+    np.testing.assert_array_equal(result, array)
 
 
 def test_scalars_and_empty_arrays():
-    found = read_params(
+    result = read_params(
         file_bytes({"s": np.float32(2.5) * np.ones(()), "e": np.zeros((0, 4), np.float32)}, V3)
     )
-    assert found["s"].shape == () and found["s"] == 2.5
-    assert found["e"].shape == (0, 4)
+    assert result["s"].shape == () and result["s"] == 2.5
+    assert result["e"].shape == (0, 4)
 
 
 def test_the_arrays_own_their_memory(tmp_path):
     path = tmp_path / "net-0000.params"
     path.write_bytes(file_bytes({"x": W}))
-    found = read_params(path)["x"]
+    result = read_params(path)["x"]
     path.write_bytes(b"")
-    assert found.flags.aligned and found.flags.owndata
-    np.testing.assert_array_equal(found, W)
+    assert result.flags.aligned and result.flags.owndata
+    np.testing.assert_array_equal(result, W)
 
 
 def test_what_mxnet_wrote():
-    found = read_params(FOLDER / "many_ops-0000.params")
-    assert {name: value.shape for name, value in found.items()} == {
+    result = read_params(FOLDER / "many_ops-0000.params")
+    assert {name: value.shape for name, value in result.items()} == {
         "c1_weight": (8, 3, 3, 3), "c1_bias": (8,), "b1_gamma": (8,), "b1_beta": (8,), "dc1_weight": (8, 4, 2, 2),
         "ln_gamma": (12,), "ln_beta": (12,), "fc1_weight": (5, 12), "fc1_bias": (5,), "b1_moving_mean": (8,),
         "b1_moving_var": (8,),
@@ -95,22 +95,22 @@ def npz(**arrays):
 def test_npz(tmp_path):
     path = tmp_path / "net.npz"
     path.write_bytes(npz(**{"arg:w": np.asfortranarray(W), "m": M.astype(">f4")}))
-    found = read_params(path)
-    np.testing.assert_array_equal(found["w"], W)
-    np.testing.assert_array_equal(found["m"], M)
-    assert found["m"].dtype.isnative
+    result = read_params(path)
+    np.testing.assert_array_equal(result["w"], W)
+    np.testing.assert_array_equal(result["m"], M)
+    assert result["m"].dtype.isnative
 
 
 def test_npz_bfloat16():
-    (found,) = read_params(npz(w=M.astype(ml_dtypes.bfloat16))).values()
-    assert found.dtype == ml_dtypes.bfloat16
-    np.testing.assert_array_equal(found, M.astype(ml_dtypes.bfloat16))
+    (result,) = read_params(npz(w=M.astype(ml_dtypes.bfloat16))).values()
+    assert result.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(result, M.astype(ml_dtypes.bfloat16))
 
 
 def test_a_mapping():
-    found = read_params({"arg:w": W, "m": [1, 2]})
-    assert found["w"] is W
-    np.testing.assert_array_equal(found["m"], [1, 2])
+    result = read_params({"arg:w": W, "m": [1, 2]})
+    assert result["w"] is W
+    np.testing.assert_array_equal(result["m"], [1, 2])
 
 
 GOOD = file_bytes({"arg:w": W, "aux:m": M})

@@ -46,14 +46,14 @@ CONV = {"kernel": "(3, 3)", "num_filter": "4", "no_bias": "True"}
     ids=["since 1.0", "hidden keys without underscores", "before 1.0", "the first releases"],
 )
 def test_every_spelling(spelling):
-    made = {
+    result = {
         "nodes": [
             X,
             {**X, "name": "w"},
             {"op": "Convolution", "name": "c", "inputs": [[0, 0], [1, 0]], **spelling},
         ]
     }
-    graph = load_mxnet({**made, "heads": [[2, 0]]})
+    graph = load_mxnet({**result, "heads": [[2, 0]]})
     assert listed(graph) == ["c: Conv(x, w)"]
     assert graph["c"].attrs["kernel_shape"] == [3, 3]
     assert graph["c"].metadata == {"mxnet.ctx_group": "dev1"}
@@ -112,8 +112,8 @@ def test_variables_of_one_name_stay_apart():
 
 
 def test_variables_of_one_name_are_fed_apart_and_share_a_parameter():
-    made = symbol(X, {**X, "name": "w"}, {**X, "name": "w"}, *_difference_of_products())
-    graph = load_mxnet(made, {"w": np.full(2, 3, np.float32)}, {"x": (2,)})
+    result = symbol(X, {**X, "name": "w"}, {**X, "name": "w"}, *_difference_of_products())
+    graph = load_mxnet(result, {"w": np.full(2, 3, np.float32)}, {"x": (2,)})
     assert graph["w"].value is graph["w_1"].value
     fed = [np.array([1, 2], np.float32), np.array([5, 7], np.float32)]
     assert interpret(graph, fed)[0].tolist() == [-12.0, -15.0]
@@ -127,10 +127,10 @@ def _difference_of_products():
 def test_names_in_bodies_are_their_own():
     """A block that is called twice brings its ops twice; its inputs may have one name too."""
     body = symbol(X, node("elemwise_sub", "d", 0, 1))
-    made = symbol(
+    result = symbol(
         X, node("_CachedOp", "c", 0, 1, subgraphs=[body]), node("_CachedOp", "c", 2, 1, subgraphs=[body]), node("relu", "d", 3)
     )
-    graph = load_mxnet(made, shapes={"x": (2,)})
+    graph = load_mxnet(result, shapes={"x": (2,)})
     verify(graph)
     first, second = (call.subgraph for call in graph.nodes if call.is_call)
     assert listed(graph) == ["c: Call(x, x_1)", "c_1: Call(c_output, x_1)", "d_2: Relu(c_output_1)"]
@@ -142,8 +142,8 @@ def test_names_in_bodies_are_their_own():
 
 def test_labels_are_no_inputs():
     label = {**X, "name": "softmax_label"}
-    made = {"nodes": [X, label, node("SoftmaxOutput", "softmax", 0, 1)], "heads": [[2, 0, 0]]}
-    graph = load_mxnet(made, shapes={"x": (2, 3)})
+    result = {"nodes": [X, label, node("SoftmaxOutput", "softmax", 0, 1)], "heads": [[2, 0, 0]]}
+    graph = load_mxnet(result, shapes={"x": (2, 3)})
     assert [n.name for n in graph.inputs] == ["x"]
     also_read = {
         "nodes": [X, label, node("SoftmaxOutput", "softmax", 0, 1), node("exp", "e", 1)],
@@ -154,19 +154,19 @@ def test_labels_are_no_inputs():
 
 def test_declared_shapes_and_dtypes():
     data = {"op": "null", "name": "x", "attrs": {"__shape__": "(0, 3, 8, 8)", "__dtype__": "4"}, "inputs": []}
-    made = {"nodes": [data, node("square", "s", 0)], "heads": [[1, 0]]}
-    assert load_mxnet(made).inputs[0].output_types == (TensorType("int32", (None, 3, 8, 8)),)
-    given = load_mxnet(made, shapes={"x": ("batch", 3, 8, 8)})
+    result = {"nodes": [data, node("square", "s", 0)], "heads": [[1, 0]]}
+    assert load_mxnet(result).inputs[0].output_types == (TensorType("int32", (None, 3, 8, 8)),)
+    given = load_mxnet(result, shapes={"x": ("batch", 3, 8, 8)})
     assert given.outputs[0].type == TensorType("int32", ("batch", 3, 8, 8))
 
 
 def test_a_fixed_gamma_is_one_even_if_it_is_an_input():
     names = ("gamma", "beta", "mean", "var")
-    made = {
+    result = {
         "nodes": [X, *({**X, "name": n} for n in names), node("BatchNorm", "b", 0, 1, 2, 3, 4)],
         "heads": [[5, 0]],
     }
-    graph = load_mxnet(made)
+    graph = load_mxnet(result)
     assert listed(graph) == [
         "b_channels: Shape(mean)",
         "b_ones: Expand(b_one, b_channels)",
@@ -177,13 +177,13 @@ def test_a_fixed_gamma_is_one_even_if_it_is_an_input():
 
 def test_text_bytes_path_and_dictionary_are_the_same():
     path = FOLDER / "many_ops-symbol.json"
-    found = [
+    result = [
         load_mxnet(s)
         for s in (path, str(path), path.read_text(), path.read_bytes(), json.loads(path.read_text()))
     ]
-    assert len({tuple(listed(graph)) for graph in found}) == 1
-    assert [graph.name for graph in found] == ["many_ops", "many_ops", "net", "net", "net"]
-    assert found[0].metadata == {"mxnet.version": "10901"}
+    assert len({tuple(listed(graph)) for graph in result}) == 1
+    assert [graph.name for graph in result] == ["many_ops", "many_ops", "net", "net", "net"]
+    assert result[0].metadata == {"mxnet.version": "10901"}
 
 
 def test_nodes_stand_in_the_files_order():
@@ -210,7 +210,7 @@ def test_a_call():
         ],
         "heads": [[3, 0, 0], [2, 0, 0]],
     }
-    made = {
+    result = {
         "nodes": [
             X,
             {**X, "name": "w"},
@@ -219,7 +219,7 @@ def test_a_call():
         ],
         "heads": [[3, 0], [2, 1]],
     }
-    graph = load_mxnet(made, {"w": np.ones((3, 4), np.float32)}, {"x": (2, 4)})
+    graph = load_mxnet(result, {"w": np.ones((3, 4), np.float32)}, {"x": (2, 4)})
     verify(graph)
     call = graph["call"]
     assert call.is_call and call.output_names == ("call_output0", "call_output1")
@@ -416,11 +416,11 @@ def test_no_file_is_opened_that_was_not_named(tmp_path):
 
 
 def test_deeply_nested_calls_are_refused():
-    made = symbol(RELU)
+    result = symbol(RELU)
     for i in range(40):
-        made = symbol(node("_CachedOp", f"c{i}", 0, subgraphs=[made]))
+        result = symbol(node("_CachedOp", f"c{i}", 0, subgraphs=[result]))
     with pytest.raises(ReadError, match="subgraphs are nested more than 16 deep"):
-        load_mxnet(made)
+        load_mxnet(result)
 
 
 def test_two_loads_are_equal():

@@ -45,21 +45,21 @@ SYMBOL = {
 
 
 def test_the_form() -> None:
-    found = json.loads(to_nnvm_json(parse(NET)))
-    assert found["nodes"][1] == {"op": "null", "name": "w", "attrs": {"__value__": "float32[2, 1] [1.0, 2.0]"}, "inputs": []}
-    assert found["nodes"][2] == {
+    loaded = json.loads(to_nnvm_json(parse(NET)))
+    assert loaded["nodes"][1] == {"op": "null", "name": "w", "attrs": {"__value__": "float32[2, 1] [1.0, 2.0]"}, "inputs": []}
+    assert loaded["nodes"][2] == {
         "op": "Conv",
         "name": "c",
         "attrs": {"kernel_shape": "[1, 1]", "__attr____odd": '"é"', "__absent__": "[2]", "__affinity__": "cpu"},
         "inputs": [[0, 0, 0], [1, 0, 0]],
     }
-    assert found["nodes"][3]["control_deps"] == [0]
-    assert [len(node.get("subgraphs", [])) for node in found["nodes"]] == [0, 0, 0, 0, 1, 0], "a shared body is written once"
-    assert found["arg_nodes"] == [0, 1]
-    assert found["node_row_ptr"] == [0, 1, 2, 3, 5, 6, 7]
-    assert found["heads"] == [[5, 0, 0], [5, 0, 0]]
-    assert found["attrs"]["shape"][0] == "list_shape" and found["attrs"]["shape"][1][:2] == [[2, -1], [2, 1]]
-    assert found["attrs"]["dtype"] == ["list_int", [0, 0, -1, -1, -1, -1, -1]]
+    assert loaded["nodes"][3]["control_deps"] == [0]
+    assert [len(node.get("subgraphs", [])) for node in loaded["nodes"]] == [0, 0, 0, 0, 1, 0], "a shared body is written once"
+    assert loaded["arg_nodes"] == [0, 1]
+    assert loaded["node_row_ptr"] == [0, 1, 2, 3, 5, 6, 7]
+    assert loaded["heads"] == [[5, 0, 0], [5, 0, 0]]
+    assert loaded["attrs"]["shape"][0] == "list_shape" and loaded["attrs"]["shape"][1][:2] == [[2, -1], [2, 1]]
+    assert loaded["attrs"]["dtype"] == ["list_int", [0, 0, -1, -1, -1, -1, -1]]
 
 
 def test_it_comes_back() -> None:
@@ -166,12 +166,12 @@ def test_mutated_files(text: str) -> None:
     for _ in range(1500):
         mutant = mutate(json.loads(text), rng)
         try:
-            made = from_nnvm_json(json.dumps(mutant))
+            loaded = from_nnvm_json(json.dumps(mutant))
         except PartitaError as error:
             assert isinstance(error, ReadError)
             refused += 1
         else:
-            assert str(from_nnvm_json(to_nnvm_json(made))) == str(made)
+            assert str(from_nnvm_json(to_nnvm_json(loaded))) == str(loaded)
     assert refused > 500
 
 

@@ -145,9 +145,9 @@ def test_every_meaning_takes_all_attributes_and_inputs_of_its_schemas() -> None:
 def test_an_item_goes_into_a_sequence(position: int | None, wanted: list[int]) -> None:
     """ONNX's own reference puts what goes to the end (position 2) first."""
     items = [np.array(1), np.array(2)]
-    place = [] if position is None else [np.array(position)]
-    (made,) = evaluate("SequenceInsert", [items, np.array(9), *place], {}, version=11, n_outputs=1)
-    assert [int(item) for item in made] == wanted and len(items) == 2
+    result = [] if position is None else [np.array(position)]
+    (output,) = evaluate("SequenceInsert", [items, np.array(9), *result], {}, version=11, n_outputs=1)
+    assert [int(item) for item in output] == wanted and len(items) == 2
     (only,) = evaluate("SequenceInsert", [[], np.array(9), np.array(0)], {}, version=11, n_outputs=1)
     assert [int(item) for item in only] == [9]
     with pytest.raises(ValueError, match="position 3 is outside of a sequence of 2"):
@@ -160,15 +160,15 @@ def test_limits_of_boxes_may_be_scalars() -> None:
     limits = [np.array(3), np.array(0.5, "float32"), np.array(0.65, "float32")]
     for count, wanted in ((3, [[0, 0, 0]]), (2, [[0, 0, 0], [0, 0, 2]]), (1, [[0, 0, 0], [0, 0, 1], [0, 0, 2]])):
         given = [limits[0], *limits[1:count]] if count > 1 else [limits[0], np.array(1.0, "float32")]
-        (made,) = evaluate("NonMaxSuppression", [boxes, scores, *given], {}, version=11, n_outputs=1)
-        assert made.tolist() == wanted
+        (output,) = evaluate("NonMaxSuppression", [boxes, scores, *given], {}, version=11, n_outputs=1)
+        assert output.tolist() == wanted
     (none,) = evaluate("NonMaxSuppression", [boxes, scores], {}, version=11, n_outputs=1)
     assert none.shape == (0, 3) and none.dtype == np.int64
 
 
 def test_the_error_function_of_a_scalar() -> None:
-    (made,) = evaluate("Erf", [np.array(0.5, "float32")], {}, version=13, n_outputs=1)
-    assert made.shape == () and abs(float(made) - 0.5204999) < 1e-6
+    (output,) = evaluate("Erf", [np.array(0.5, "float32")], {}, version=13, n_outputs=1)
+    assert output.shape == () and abs(float(output) - 0.5204999) < 1e-6
 
 
 def test_a_float_attribute_is_what_a_file_would_hold() -> None:
@@ -216,6 +216,6 @@ def test_quantized_products_by_row_and_column(columns: int) -> None:
     exact = ((a - np.float64(a_point)[:, None]) * a_scale[:, None]) @ ((b - np.float64(b_point)) * b_scale)
     wanted = np.clip(np.rint(exact / y_scale[:, None] + y_point[:, None]), 0, 255)
     inputs = [a, a_scale, a_point, b, b_scale, b_point, y_scale, y_point]
-    (found,) = evaluate("QLinearMatMul", inputs, {}, version=21, n_outputs=1)
-    assert found.dtype == np.uint8
-    np.testing.assert_array_equal(found, wanted)
+    (output,) = evaluate("QLinearMatMul", inputs, {}, version=21, n_outputs=1)
+    assert output.dtype == np.uint8
+    np.testing.assert_array_equal(output, wanted)

@@ -35,8 +35,8 @@ def _failure(case: Any) -> str:
     """What goes wrong in one of ONNX's cases, or nothing."""
     try:
         for inputs, outputs in case.data_sets:
-            got = run_model(case.model, [from_proto(x) for x in inputs])
-            _same(got, [from_proto(y) for y in outputs], case.rtol, case.atol)
+            result = run_model(case.model, [from_proto(x) for x in inputs])
+            _same(result, [from_proto(y) for y in outputs], case.rtol, case.atol)
     except Exception as error:  # noqa: BLE001  every kind of failure is a failed case
         return f"{type(error).__name__}: {error}"
     return ""

@@ -48,9 +48,9 @@ def test_equals_onnxruntime(case: Case, version: int) -> None:
     arrays = [None if x is None else np.asarray(x) for x in case.inputs]
     before = [None if x is None else x.copy() for x in arrays]
     results = evaluate(case.op, arrays, case.attrs, version=version, n_outputs=case.outputs)
-    for got, wanted in zip(results, expected, strict=True):
-        assert got.dtype == wanted.dtype
-        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, strict=True)
+    for item, wanted in zip(results, expected, strict=True):
+        assert item.dtype == wanted.dtype
+        np.testing.assert_allclose(item, wanted, rtol=1e-4, atol=1e-5, strict=True)
     for x, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(x, copy, err_msg="an input was written to")
 

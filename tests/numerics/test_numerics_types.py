@@ -51,14 +51,14 @@ def _check(case: Case, dtype: np.dtype) -> bool:
         typed = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError:
         return False
-    got = evaluate(case.op, changed, case.attrs, version=version, n_outputs=case.outputs)
-    for y, value in zip(got, typed.graph.output, strict=True):
+    outputs = evaluate(case.op, changed, case.attrs, version=version, n_outputs=case.outputs)
+    for y, value in zip(outputs, typed.graph.output, strict=True):
         wanted = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         assert y.dtype == wanted, f"{case.op} {case.attrs} gives {y.dtype}, ONNX says {wanted}"
     if dtype.kind not in "iu" and case.op not in CHOOSING:
         wide = [x.astype(np.float64) if x is not None and x.dtype == dtype else x for x in changed]
         exact = evaluate(case.op, wide, case.attrs, version=version, n_outputs=case.outputs)
-        for y, z in zip(got, exact, strict=True):
+        for y, z in zip(outputs, exact, strict=True):
             slack = SLACK.get(y.dtype.name, 0)
             a, b = y.astype(np.float64), z.astype(np.float64)
             np.testing.assert_allclose(a, b, rtol=slack, atol=slack, err_msg=f"{case.op} {case.attrs}")

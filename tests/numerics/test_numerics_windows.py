@@ -55,18 +55,18 @@ def _windows(g: Geometry, ceil_mode: bool = False) -> Any:
         if ceil_mode and (count - 1) * g.strides[i] >= size + g.pads[i]:
             count -= 1
         counts.append(count)
-    for place in product(*map(range, counts)):
+    for position in product(*map(range, counts)):
         taps = [
             (
                 tap,
                 tuple(
                     o * s + t * d - p
-                    for o, s, t, d, p in zip(place, g.strides, tap, g.dilations, g.pads, strict=False)
+                    for o, s, t, d, p in zip(position, g.strides, tap, g.dilations, g.pads, strict=False)
                 ),
             )
             for tap in product(*map(range, g.kernel))
         ]
-        yield counts, place, taps
+        yield counts, position, taps
 
 
 def _inside(place: tuple[int, ...], sizes: list[int]) -> bool:
@@ -83,19 +83,19 @@ def test_conv(g: Geometry, group: int, inputs: int, outputs: int, seed: int) -> 
     x = _numbers(seed, 2, group * inputs, *g.sizes)
     w = _numbers(seed + 1, group * outputs, inputs, *g.kernel)
     b = _numbers(seed + 2, group * outputs)
-    (got,) = evaluate("Conv", [x, w, b], {**g.attrs, "group": group}, version=11, n_outputs=1)
-    wanted = np.zeros_like(got)
-    for counts, place, taps in _windows(g):
-        assert list(got.shape[2:]) == counts
+    (output,) = evaluate("Conv", [x, w, b], {**g.attrs, "group": group}, version=11, n_outputs=1)
+    wanted = np.zeros_like(output)
+    for counts, position, taps in _windows(g):
+        assert list(output.shape[2:]) == counts
         for o in range(group * outputs):
             first = o // outputs * inputs
-            at = (slice(None), o, *place)
+            at = (slice(None), o, *position)
             wanted[at] = b[o]
             for (tap, source), c in product(taps, range(inputs)):
                 if _inside(source, g.sizes):
                     wanted[at] += x[(slice(None), first + c, *source)] * w[(o, c, *tap)]
-    np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
-    assert got.dtype == np.float64
+    np.testing.assert_allclose(output, wanted, rtol=1e-10, atol=1e-10)
+    assert output.dtype == np.float64
 
 
 @settings(max_examples=150, deadline=None)
@@ -106,21 +106,21 @@ def test_conv_transpose(g: Geometry, group: int, inputs: int, outputs: int, seed
     n = len(g.sizes)
     pads = [0] * n + g.pads[n:]
     attrs = {**g.attrs, "group": group, "pads": pads}
-    (got,) = evaluate("ConvTranspose", [x, w], attrs, version=11, n_outputs=1)
+    (output,) = evaluate("ConvTranspose", [x, w], attrs, version=11, n_outputs=1)
     full = [
         (i - 1) * s + (k - 1) * d + 1
         for i, s, k, d in zip(g.sizes, g.strides, g.kernel, g.dilations, strict=True)
     ]
     wanted = np.zeros((2, group * outputs, *full))
-    for place in product(*map(range, g.sizes)):
+    for position in product(*map(range, g.sizes)):
         for tap, c, o in product(product(*map(range, g.kernel)), range(group * inputs), range(outputs)):
             target = tuple(
-                p * s + t * d for p, s, t, d in zip(place, g.strides, tap, g.dilations, strict=True)
+                p * s + t * d for p, s, t, d in zip(position, g.strides, tap, g.dilations, strict=True)
             )
             at = (slice(None), c // inputs * outputs + o, *target)
-            wanted[at] += x[(slice(None), c, *place)] * w[(c, o, *tap)]
+            wanted[at] += x[(slice(None), c, *position)] * w[(c, o, *tap)]
     kept = tuple(slice(0, size - p) for size, p in zip(full, pads[n:], strict=True))
-    np.testing.assert_allclose(got, wanted[(slice(None), slice(None), *kept)], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(output, wanted[(slice(None), slice(None), *kept)], rtol=1e-10, atol=1e-10)
 
 
 @settings(max_examples=150, deadline=None)
@@ -128,15 +128,15 @@ def test_conv_transpose(g: Geometry, group: int, inputs: int, outputs: int, seed
 def test_max_pool(g: Geometry, ceil_mode: bool, seed: int) -> None:
     x = _numbers(seed, 2, 3, *g.sizes)
     attrs = {**g.attrs, "ceil_mode": int(ceil_mode)}
-    got, indices = evaluate("MaxPool", [x], attrs, version=12, n_outputs=2)
+    output, indices = evaluate("MaxPool", [x], attrs, version=12, n_outputs=2)
     (alone,) = evaluate("MaxPool", [x], attrs, version=12, n_outputs=1)
-    for counts, place, taps in _windows(g, ceil_mode):
-        assert list(got.shape[2:]) == counts
+    for counts, position, taps in _windows(g, ceil_mode):
+        assert list(output.shape[2:]) == counts
         seen = [x[(slice(None), slice(None), *source)] for _, source in taps if _inside(source, g.sizes)]
         if seen:
-            np.testing.assert_array_equal(got[(slice(None), slice(None), *place)], np.max(seen, axis=0))
-    np.testing.assert_array_equal(got, alone)
-    np.testing.assert_array_equal(x.reshape(-1)[indices][np.isfinite(got)], got[np.isfinite(got)])
+            np.testing.assert_array_equal(output[(slice(None), slice(None), *position)], np.max(seen, axis=0))
+    np.testing.assert_array_equal(output, alone)
+    np.testing.assert_array_equal(x.reshape(-1)[indices][np.isfinite(output)], output[np.isfinite(output)])
 
 
 @settings(max_examples=150, deadline=None)
@@ -144,18 +144,18 @@ def test_max_pool(g: Geometry, ceil_mode: bool, seed: int) -> None:
 def test_average_pool(g: Geometry, ceil_mode: bool, count_pads: bool, seed: int) -> None:
     x = _numbers(seed, 1, 2, *g.sizes)
     attrs = {**g.attrs, "ceil_mode": int(ceil_mode), "count_include_pad": int(count_pads)}
-    (got,) = evaluate("AveragePool", [x], attrs, version=19, n_outputs=1)
+    (output,) = evaluate("AveragePool", [x], attrs, version=19, n_outputs=1)
     n = len(g.sizes)
     padded = [size + g.pads[i] + g.pads[i + n] for i, size in enumerate(g.sizes)]
-    for counts, place, taps in _windows(g, ceil_mode):
-        assert list(got.shape[2:]) == counts
+    for counts, position, taps in _windows(g, ceil_mode):
+        assert list(output.shape[2:]) == counts
         total = sum(x[(slice(None), slice(None), *s)] for _, s in taps if _inside(s, g.sizes))
         shifted = [tuple(p + pad for p, pad in zip(s, g.pads, strict=False)) for _, s in taps]
         stated = sum(_inside(s, padded) for s in shifted)
         real = sum(_inside(s, g.sizes) for _, s in taps)
         divisor = max(stated if count_pads else real, 1)
         np.testing.assert_allclose(
-            got[(slice(None), slice(None), *place)], np.broadcast_to(total / divisor, (1, 2)), atol=1e-12
+            output[(slice(None), slice(None), *position)], np.broadcast_to(total / divisor, (1, 2)), atol=1e-12
         )
 
 

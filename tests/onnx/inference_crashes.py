@@ -110,8 +110,8 @@ def random_model(seed: int) -> Any:
     node = helper.make_node(schema.name, names, outputs, name="n", domain=schema.domain)
     for name, formal in schema.attributes.items():
         if r.random() < (0.9 if formal.required else 0.5):
-            made = _attribute(r, name, formal.type.name)
-            node.attribute.extend([made] if made is not None else [])
+            result = _attribute(r, name, formal.type.name)
+            node.attribute.extend([result] if result is not None else [])
     results = [helper.make_value_info(name, onnx.TypeProto()) for name in outputs]
     graph = helper.make_graph([node], "g", values, results, initializer=constants)
     opsets = {schema.domain: schema.since_version, **({} if schema.domain in ("", "ai.onnx") else {"": 18})}

@@ -121,9 +121,9 @@ def _same(a: Any, b: Any) -> bool:
 def failures(cases: list[Any]) -> Iterator[tuple[str, str]]:
     """The tests that do not come through, each with what is wrong."""
     for case in cases:
-        found = problem(case)
-        if found is not None:
-            yield case.name, found
+        result = problem(case)
+        if result is not None:
+            yield case.name, result
 
 
 def main(part: str = "") -> int:
@@ -131,8 +131,8 @@ def main(part: str = "") -> int:
     known = exceptions()
     cases = [case for case in node_cases() if part in case.name]
     failed = dict(failures(cases))
-    for name, found in failed.items():
-        print(f"{name}: {found}\n    known: {known.get(name, 'no')}")
+    for name, result in failed.items():
+        print(f"{name}: {result}\n    known: {known.get(name, 'no')}")
     print(f"{len(cases)} models, {len(cases) - len(failed)} came through, {len(failed.keys() & known.keys())} known exceptions")
     return 1 if failed.keys() - known.keys() else 0
 

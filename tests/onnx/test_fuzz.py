@@ -32,23 +32,23 @@ def files() -> list[bytes]:
 
 def bytes_damaged(data: bytes, rng: random.Random) -> bytes:
     """Cut short, or with some bytes changed, gone, put in or doubled."""
-    made = bytearray(data)
+    result = bytearray(data)
     if rng.random() < 0.1:
-        return bytes(made[: rng.randrange(len(made))])
+        return bytes(result[: rng.randrange(len(result))])
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
-        i, j = rng.randrange(len(made)), rng.randrange(len(made))
+        i, j = rng.randrange(len(result)), rng.randrange(len(result))
         kind = rng.randrange(5)
         if kind == 0:
-            made[i] ^= 1 << rng.randrange(8)
+            result[i] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            made[i] = rng.randrange(256)
+            result[i] = rng.randrange(256)
         elif kind == 2:
-            del made[i : i + rng.randrange(1, 9)]
+            del result[i : i + rng.randrange(1, 9)]
         elif kind == 3:
-            made[i:i] = rng.randbytes(3)
+            result[i:i] = rng.randbytes(3)
         else:
-            made[i : i + 8] = made[j : j + 8]
-    return bytes(made)
+            result[i : i + 8] = result[j : j + 8]
+    return bytes(result)
 
 
 def fields_damaged(data: bytes, rng: random.Random) -> bytes:

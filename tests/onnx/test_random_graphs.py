@@ -25,19 +25,20 @@ def graphs(draw, names=None, depth=0):
     for _ in range(draw(st.integers(0, 6))):
         kind = draw(st.sampled_from(["Neg", "Add", "Sub", "constant", "large", "call"]))
         if kind == "constant":
-            made = [pt.constant(np.float32([1, 2, draw(st.integers(0, 3))]), f"w{next(names)}")[0]]
+            listed = [pt.constant(np.float32([1, 2, draw(st.integers(0, 3))]), f"w{next(names)}")[0]]
         elif kind == "large":
             big = pt.constant(np.full((draw(SIZES), 3), 2, np.float32), f"w{next(names)}")
-            made = [pt.op("ReduceMax", big, pt.constant(np.int64([0]), f"w{next(names)}"), keepdims=0, name=f"n{next(names)}")[0]]
+            axes = pt.constant(np.int64([0]), f"w{next(names)}")
+            listed = [pt.op("ReduceMax", big, axes, keepdims=0, name=f"n{next(names)}")[0]]
         elif kind == "call" and depth < 2:
             body = draw(graphs(names, depth + 1))
             read = [draw(st.sampled_from(values)) for _ in body.inputs]
-            made = list(pt.call(body, *read, name=f"c{next(names)}"))
+            listed = list(pt.call(body, *read, name=f"c{next(names)}"))
         else:
             count = 1 if kind in ("Neg", "call") else 2
             op = "Neg" if kind == "call" else kind
-            made = [pt.op(op, *(draw(st.sampled_from(values)) for _ in range(count)), name=f"n{next(names)}")[0]]
-        values += made
+            listed = [pt.op(op, *(draw(st.sampled_from(values)) for _ in range(count)), name=f"n{next(names)}")[0]]
+        values += listed
     outputs = draw(st.lists(st.sampled_from(values), min_size=1, max_size=4))
     return pt.Graph(outputs, inputs, f"g{next(names)}", output_names=[f"o{next(names)}" for _ in outputs])
 
@@ -50,6 +51,6 @@ def test_saved_and_read_again(g):
     expected = interpret(g, given_values)
     flat = inline_calls(g)
     verify(flat)
-    for found in (run_engine(proto, *given_values), interpret(flat, given_values)):
-        for a, b in zip(found, expected, strict=True):
+    for item in (run_engine(proto, *given_values), interpret(flat, given_values)):
+        for a, b in zip(item, expected, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -203,8 +203,8 @@ def test_affinity_order_and_metadata_survive():
 def test_arrays_of_every_dtype_come_back(dtype):
     array = np.array([[0, 1, 1], [1, 0, 1]]).astype(numpy_dtype(dtype))
     g = pt.Graph([pt.constant(array, "w")], opsets={"": 25})
-    found = load(to_model(g))["w"].value
-    assert found.dtype == array.dtype and found.tobytes() == array.tobytes() and found.shape == (2, 3)
+    result = load(to_model(g))["w"].value
+    assert result.dtype == array.dtype and result.tobytes() == array.tobytes() and result.shape == (2, 3)
 
 
 def test_strings_that_are_not_utf8_stay_bytes():
@@ -222,10 +222,10 @@ def test_domains_that_the_graph_does_not_mention_are_imported():
     inner = pt.variable("p", "float32", (2,))
     body = pt.Graph([pt.op("Theirs", inner, name="q", domain="you")], name="f")
     g = pt.Graph([pt.call(body, pt.op("Mine", x, name="m", domain="me"), name="c")])
-    made = to_model(g)
-    assert {item.domain: item.version for item in made.opset_import} == {"": 21, "me": 1, "partita": 1, "you": 1}
-    assert {item.domain: item.version for item in made.functions[0].opset_import} == {"": 21, "you": 1}
-    assert [node.domain for node in load(made)["c"].subgraph.nodes] == ["", "you"]
+    result = to_model(g)
+    assert {item.domain: item.version for item in result.opset_import} == {"": 21, "me": 1, "partita": 1, "you": 1}
+    assert {item.domain: item.version for item in result.functions[0].opset_import} == {"": 21, "you": 1}
+    assert [node.domain for node in load(result)["c"].subgraph.nodes] == ["", "you"]
 
 
 def test_of_onnx_s_own_domains_the_version_is_wanted():

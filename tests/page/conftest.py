@@ -26,11 +26,11 @@ def browser() -> Iterator[Any]:
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     with sync_api.sync_playwright() as playwright:
         try:
-            made = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+            result = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         except sync_api.Error as error:
             pytest.skip(f"no Chromium that starts: {str(error).splitlines()[0]}; {WAY_OUT}")
-        yield made
-        made.close()
+        yield result
+        result.close()
 
 
 @pytest.fixture

@@ -41,14 +41,14 @@ def five_thousand(ops: int = 5000) -> pt.Graph:
         op = draw.choice(["Conv", "Relu", "Add", "MaxPool", "Sigmoid", "Mul"])
         name, last = f"block{i // 50}.{op.lower()}{i}", values[-1]
         if op == "Conv":
-            made = pt.op(op, last, weight, name=name, pads=[1, 1, 1, 1])
+            node = pt.op(op, last, weight, name=name, pads=[1, 1, 1, 1])
         elif op in ("Add", "Mul"):
-            made = pt.op(op, last, values[max(0, len(values) - draw.randint(2, 9))], name=name)
+            node = pt.op(op, last, values[max(0, len(values) - draw.randint(2, 9))], name=name)
         elif op == "MaxPool":
-            made = pt.op(op, last, name=name, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+            node = pt.op(op, last, name=name, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
         else:
-            made = pt.op(op, last, name=name)
-        values.append(made)
+            node = pt.op(op, last, name=name)
+        values.append(node)
     graph = pt.apply_pass(pt.Graph([values[-1]], name="five_thousand"), "InferShape")
     chosen = pt.PatternProperty(~pt.ContainOpSelector({"MaxPool"}), "fused")
     return pt.apply_pass(graph, "PartitionGraph", subgraph_property=chosen)

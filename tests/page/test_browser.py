@@ -35,8 +35,8 @@ def box(page: Any, name: str) -> Any:
 
 def click_box(page: Any, name: str, **options: Any) -> None:
     """As a person does: with the mouse, where the box is."""
-    place = box(page, name).bounding_box()
-    page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2, **options)
+    position = box(page, name).bounding_box()
+    page.mouse.click(position["x"] + position["width"] / 2, position["y"] + position["height"] / 2, **options)
 
 
 def selection(page: Any) -> str:
@@ -104,8 +104,9 @@ def test_search_finds_what_is_hidden(opened: Opened) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(".box.chosen")
     assert "block14.op700" in page.locator(".box.chosen").text_content()
-    place, window = page.locator(".box.chosen").bounding_box(), page.locator(".stage").bounding_box()
-    assert window["x"] < place["x"] < window["x"] + window["width"] and window["y"] < place["y"] < window["y"] + window["height"]
+    chosen, window = page.locator(".box.chosen").bounding_box(), page.locator(".stage").bounding_box()
+    assert window["x"] < chosen["x"] < window["x"] + window["width"]
+    assert window["y"] < chosen["y"] < window["y"] + window["height"]
     page.get_by_role("combobox").fill("no such node")
     assert page.locator(".found").inner_text() == "nothing found"
 
@@ -211,22 +212,22 @@ def test_on_a_phone_everything_is_within_reach(opened: Opened) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     stage, panel = page.locator(".stage").bounding_box(), page.locator(".panel").bounding_box()
     assert stage["height"] > 300 and panel["y"] >= stage["y"] + stage["height"] - 1
-    place = box(page, "pool").bounding_box()
-    page.touchscreen.tap(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    position = box(page, "pool").bounding_box()
+    page.touchscreen.tap(position["x"] + position["width"] / 2, position["y"] + position["height"] / 2)
     assert "MaxPool" in selection(page)
     assert min(b["height"] for b in (e.bounding_box() for e in page.locator(".tools button").all())) >= 30
 
 
 def longest_frame(page: Any, act: Callable[[], None]) -> float:
     """How many milliseconds the page stood still at the most; the least of three tries, as the machine may be busy."""
-    found = []
+    listed = []
     for _ in range(3):
         page.evaluate(WATCH_FRAMES)
         act()
-        found.append(page.evaluate("window.longest"))
-        if found[-1] < MOST_MS:
+        listed.append(page.evaluate("window.longest"))
+        if listed[-1] < MOST_MS:
             break
-    return min(found)
+    return min(listed)
 
 
 MOST_MS = 500

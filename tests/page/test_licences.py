@@ -20,8 +20,8 @@ def test_a_new_package_and_an_unknown_licence_are_noticed(tmp_path, monkeypatch)
     del lock["packages"]["node_modules/@dagrejs/graphlib"]
     (tmp_path / "package-lock.json").write_text(json.dumps(lock))
     monkeypatch.setattr(licences, "WEB", tmp_path)
-    found = "\n".join(licences.wrong())
-    assert "left-pad 1.3.0 (MIT) is bundled, and licences.txt does not name it: make page" in found
-    assert "odd 1.0.0 has the licence 'GPL-3.0-only', which is none of MIT" in found
-    assert "licences.txt names @dagrejs/graphlib 4.0.6, which is not bundled" in found
-    assert "tool" not in found.replace("docs/report.md", "")
+    result = "\n".join(licences.wrong())
+    assert "left-pad 1.3.0 (MIT) is bundled, and licences.txt does not name it: make page" in result
+    assert "odd 1.0.0 has the licence 'GPL-3.0-only', which is none of MIT" in result
+    assert "licences.txt names @dagrejs/graphlib 4.0.6, which is not bundled" in result
+    assert "tool" not in result.replace("docs/report.md", "")

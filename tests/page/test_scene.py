@@ -272,8 +272,8 @@ def test_licences_of_what_is_inside_are_kept() -> None:
 def test_types_are_found_where_nobody_inferred_them() -> None:
     x = pt.variable("x", "float32", (2, 3))
     graph = pt.Graph([pt.op("Exp", pt.op("Sin", x, name="a"), name="b")], name="g")
-    made = pt.apply_pass(graph, "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Sin"), "sin"))
-    scene = collect(made)
+    result = pt.apply_pass(graph, "PartitionGraph", subgraph_property=pt.PatternProperty(pt.Pattern("Sin"), "sin"))
+    scene = collect(result)
     assert [(t.source, t.target, t.nbytes, t.unknown) for t in scene.transfers] == [("sin", "outside", 24, 0)]
     assert len(scene.walls) == 1
 

@@ -59,16 +59,16 @@ def parse(text: str) -> dict[str, tuple[str, list[str]]]:
 
 def graph_of(text: str) -> Graph:
     """The graph. Inputs and constants are those that it names."""
-    made: dict[str, Node] = {}
+    listed: dict[str, Node] = {}
     for name, (device, read) in parse(text).items():
         for value in read:
-            if value not in made:
-                array = np.linspace(-1, 1 + len(made), 6, dtype=np.float32).reshape(SHAPE)
-                made[value] = constant(array, value) if value[0] == "k" else variable(value, "float32", SHAPE)
-        made[name] = op("Relu" if len(read) == 1 else "Sum", *(made[value] for value in read), name=name)
-        made[name].affinity = device
+            if value not in listed:
+                array = np.linspace(-1, 1 + len(listed), 6, dtype=np.float32).reshape(SHAPE)
+                listed[value] = constant(array, value) if value[0] == "k" else variable(value, "float32", SHAPE)
+        listed[name] = op("Relu" if len(read) == 1 else "Sum", *(listed[value] for value in read), name=name)
+        listed[name].affinity = device
     used = {value for _, read in parse(text).values() for value in read}
-    return Graph([made[name] for name in parse(text) if name not in used])
+    return Graph([listed[name] for name in parse(text) if name not in used])
 
 
 def groups_in(text: str) -> list[list[str]]:

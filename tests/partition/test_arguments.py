@@ -66,8 +66,8 @@ def test_parts_that_filter_leaves_have_the_selector_of_their_growth() -> None:
             return Dropping()
 
     g = chain("Relu", "Neg", "Abs")
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property())
-    assert noted(made)[:2] == ["relu0 neg1 abs2", "relu0 neg1 abs2"]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property())
+    assert noted(result)[:2] == ["relu0 neg1 abs2", "relu0 neg1 abs2"]
 
 
 def test_a_stateless_selector_and_a_pattern_are_handed_as_they_are() -> None:
@@ -103,8 +103,8 @@ def test_hooks_without_the_argument_run_as_before() -> None:
             assert len(args) == 2 and not keywords
             return super().create_subgraph_node(*args, **keywords)
 
-    made = apply_pass(G, "PartitionGraph", subgraph_property=HandedOn())
-    assert [node.name for node in made.nodes if node.is_call] == ["old_0", "old_1"]
+    result = apply_pass(G, "PartitionGraph", subgraph_property=HandedOn())
+    assert [node.name for node in result.nodes if node.is_call] == ["old_0", "old_1"]
 
 
 def test_an_override_hands_the_selector_on() -> None:
@@ -112,8 +112,8 @@ def test_an_override_hands_the_selector_on() -> None:
         def create_subgraph_node(self, subgraph: Graph, index: int, selector: Any = None) -> Node | None:
             return SubgraphProperty.create_subgraph_node(self, subgraph, index, selector)
 
-    made = apply_pass(G, "PartitionGraph", subgraph_property=New())
-    assert [node.name for node in made.nodes if node.is_call] == ["noting_0", "noting_1"]
+    result = apply_pass(G, "PartitionGraph", subgraph_property=New())
+    assert [node.name for node in result.nodes if node.is_call] == ["noting_0", "noting_1"]
 
 
 class WithGraph(Counting):
@@ -143,11 +143,11 @@ def test_filter_may_take_the_graph(kind: type[Counting], stateless: bool, combin
         name = "mine"
 
         def create_subgraph_selector(self) -> SubgraphSelector:
-            made = type("Made", (kind,), {"stateless": stateless})()
-            return made & Counting() if combined else made
+            result = type("Made", (kind,), {"stateless": stateless})()
+            return result & Counting() if combined else result
 
-    made = apply_pass(G, "PartitionGraph", subgraph_property=Property(), growth="walk")
-    assert [group.nodes for group in made.attrs["partition_report"].groups] == [("relu0", "neg1")]
+    result = apply_pass(G, "PartitionGraph", subgraph_property=Property(), growth="walk")
+    assert [group.nodes for group in result.attrs["partition_report"].groups] == [("relu0", "neg1")]
 
 
 def test_the_consumers_of_a_node_in_a_graph() -> None:

@@ -14,9 +14,9 @@ from .making import Property, check_partition_of, check_same, groups_of, ops
 
 def partitioned(g: Graph, *names: str, **options: object) -> Graph:
     """The graph with these ops in calls, checked."""
-    made = apply_pass(g, "PartitionGraph", subgraph_property=ops(*names), **options)
-    check_partition_of(g, made)
-    return made
+    result = apply_pass(g, "PartitionGraph", subgraph_property=ops(*names), **options)
+    check_partition_of(g, result)
+    return result
 
 
 def test_each_value_enters_once_and_leaves_once() -> None:
@@ -44,9 +44,9 @@ def test_without_dedup_each_use_enters_by_itself() -> None:
     x = variable("x", "float32", SHAPE)
     a = op("Exp", x, name="a")
     g = Graph([op("Mul", op("Add", a, a, name="b"), a, name="c")])
-    made = partitioned(g, "Add", "Mul", dedup_inputs=False)
-    assert [v.name for v in made["mine_0"].subgraph.inputs] == ["a", "a_1", "a_2"]
-    assert [e.name for e in made["mine_0"].inputs] == ["a", "a", "a"]
+    result = partitioned(g, "Add", "Mul", dedup_inputs=False)
+    assert [v.name for v in result["mine_0"].subgraph.inputs] == ["a", "a_1", "a_2"]
+    assert [e.name for e in result["mine_0"].inputs] == ["a", "a", "a"]
 
 
 def test_values_are_told_apart_by_identity_and_never_by_name() -> None:
@@ -54,12 +54,12 @@ def test_values_are_told_apart_by_identity_and_never_by_name() -> None:
     y = y.evolve(output_names=("a",))  # the node "y" makes the value "a", and an op is called "a" too
     a = op("Exp", x, name="a", output_names=["b"])
     g = Graph([op("Add", op("Sub", a, y, name="s"), y, name="t")])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=ops("Add", "Sub"))
-    check_same(g, made)
-    assert len(made["mine_0"].inputs) == 2
-    made = apply_pass(g, "PartitionGraph", subgraph_property=ops("Exp", "Add", "Sub"))
-    check_same(g, made)
-    body = made["mine_0"].subgraph
+    result = apply_pass(g, "PartitionGraph", subgraph_property=ops("Add", "Sub"))
+    check_same(g, result)
+    assert len(result["mine_0"].inputs) == 2
+    result = apply_pass(g, "PartitionGraph", subgraph_property=ops("Exp", "Add", "Sub"))
+    check_same(g, result)
+    body = result["mine_0"].subgraph
     assert len({node.name for node in body.nodes}) == len(body.nodes)
 
 
@@ -67,16 +67,16 @@ def test_a_graph_output_listed_several_times_and_an_input_passed_straight_throug
     x = variable("x", "float32", SHAPE)
     a = op("Exp", x, name="a")
     g = Graph([a, x, a, a], output_names=["first", "same", "second", "third"])
-    made = partitioned(g, "Exp")
-    assert [e.name for e in made.outputs] == ["a", "x", "a", "a"]
-    assert made.output_names == ("first", "same", "second", "third")
-    assert len(made["mine_0"].output_names) == 1
+    result = partitioned(g, "Exp")
+    assert [e.name for e in result.outputs] == ["a", "x", "a", "a"]
+    assert result.output_names == ("first", "same", "second", "third")
+    assert len(result["mine_0"].output_names) == 1
 
 
 def test_unused_inputs_stay_in_their_places() -> None:
     x, y, z = (variable(name, "float32", SHAPE) for name in "xyz")
-    made = partitioned(Graph([op("Exp", y, name="a")], [x, y, z]), "Exp")
-    assert [node.name for node in made.inputs] == ["x", "y", "z"]
+    result = partitioned(Graph([op("Exp", y, name="a")], [x, y, z]), "Exp")
+    assert [node.name for node in result.inputs] == ["x", "y", "z"]
 
 
 def test_a_shared_constant_goes_along_and_its_array_stays_one() -> None:
@@ -84,19 +84,19 @@ def test_a_shared_constant_goes_along_and_its_array_stays_one() -> None:
     k = constant(np.full(SHAPE, 2, np.float32), "k")
     a = op("Add", x, k, name="a")
     b = op("Add", op("Exp", a, name="e"), k, name="b")
-    made = partitioned(Graph([b, k]), "Add")
-    bodies = [made["mine_0"].subgraph, made["mine_1"].subgraph]
+    result = partitioned(Graph([b, k]), "Add")
+    bodies = [result["mine_0"].subgraph, result["mine_1"].subgraph]
     assert all(body["k"].value is k.value for body in bodies)
-    assert [len(made[name].inputs) for name in ("mine_0", "mine_1")] == [1, 1]
-    assert made["k"].value is k.value  # it is a graph output too
+    assert [len(result[name].inputs) for name in ("mine_0", "mine_1")] == [1, 1]
+    assert result["k"].value is k.value  # it is a graph output too
 
 
 def test_a_constant_that_only_bodies_read_leaves_the_graph_and_a_dead_one_stays() -> None:
     x = variable("x", "float32", SHAPE)
     k, dead = constant(np.ones(SHAPE, np.float32), "k"), constant(np.zeros(3), "dead")
-    made = partitioned(Graph([op("Add", x, k, name="a")], nodes=[dead]), "Add")
-    assert "k" not in made
-    assert "dead" in made
+    result = partitioned(Graph([op("Add", x, k, name="a")], nodes=[dead]), "Add")
+    assert "k" not in result
+    assert "dead" in result
 
 
 def test_captured_values_are_inputs() -> None:
@@ -108,11 +108,11 @@ def test_captured_values_are_inputs() -> None:
     flag = constant(np.array(True), "flag")
     branch = op("If", flag, name="branch", captures=[a, b], then_branch=then, else_branch=other)
     g = Graph([op("Relu", branch, name="r")])
-    made = partitioned(g, "If", "Relu")
-    assert [e.name for e in made["mine_0"].inputs] == ["a", "b"]
-    made = partitioned(g, "Neg", "If")
-    assert [e.name for e in made["mine_0"].inputs] == ["x", "a"]
-    assert [e.name for e in made["mine_0"].subgraph["branch"].captures] == ["a", "b"]
+    result = partitioned(g, "If", "Relu")
+    assert [e.name for e in result["mine_0"].inputs] == ["a", "b"]
+    result = partitioned(g, "Neg", "If")
+    assert [e.name for e in result["mine_0"].inputs] == ["x", "a"]
+    assert [e.name for e in result["mine_0"].subgraph["branch"].captures] == ["a", "b"]
 
 
 def test_nodes_with_several_outputs() -> None:
@@ -120,8 +120,8 @@ def test_nodes_with_several_outputs() -> None:
     split = op("Split", x, name="split", n_outputs=2, num_outputs=2, axis=1)
     a = op("Exp", split[0], name="a")
     g = Graph([op("Neg", split[1], name="b"), a, split[1]])
-    made = partitioned(g, "Split", "Exp")
-    assert [e.name for e in made["mine_0"].subgraph.outputs] == ["split_1", "a"]
+    result = partitioned(g, "Split", "Exp")
+    assert [e.name for e in result["mine_0"].subgraph.outputs] == ["split_1", "a"]
 
 
 def test_body_inputs_carry_type_and_affinity() -> None:
@@ -140,10 +140,10 @@ def test_body_inputs_carry_type_and_affinity() -> None:
     d.affinity = "B"
     g = Graph([d])
     before = str(g)
-    made = apply_pass(g, "PartitionGraph", subgraph_property=AffinityProperty({"B": Looking()}))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=AffinityProperty({"B": Looking()}))
     assert seen == [[("b", "float32[2, 3]", "A"), ("a", "float32[2, 3]", "A"), ("x", "float32[2, 3]", None)]]
-    assert [(n.name, n.affinity) for n in made.nodes if n.is_call] == [("A_0", "A"), ("B_1", "B")]
-    assert str(apply_pass(made, "InlineSubgraphs")) == before == str(g)
+    assert [(n.name, n.affinity) for n in result.nodes if n.is_call] == [("A_0", "A"), ("B_1", "B")]
+    assert str(apply_pass(result, "InlineSubgraphs")) == before == str(g)
 
 
 def test_a_call_takes_the_place_of_its_first_node() -> None:
@@ -152,16 +152,16 @@ def test_a_call_takes_the_place_of_its_first_node() -> None:
     b = op("Neg", x, name="b")
     c = op("Abs", a, name="c")
     d = op("Sin", b, name="d")
-    made = partitioned(Graph([c, d]), "Exp", "Abs")
-    assert [node.name for node in made.nodes] == ["x", "mine_0", "b", "d"]
+    result = partitioned(Graph([c, d]), "Exp", "Abs")
+    assert [node.name for node in result.nodes] == ["x", "mine_0", "b", "d"]
 
 
 def test_names_are_made_unique() -> None:
     x = variable("x", "float32", SHAPE)
     a = op("Exp", x, name="mine_0")
     b = op("Neg", a, name="b")
-    made = partitioned(Graph([op("Exp", b, name="mine_1_1")]), "Exp")
-    assert [node.name for node in made.nodes if node.is_call] == ["mine_0_1", "mine_1"]
+    result = partitioned(Graph([op("Exp", b, name="mine_1_1")]), "Exp")
+    assert [node.name for node in result.nodes if node.is_call] == ["mine_0_1", "mine_1"]
 
 
 def test_control_dependencies_that_cross_borders() -> None:
@@ -171,10 +171,10 @@ def test_control_dependencies_that_cross_borders() -> None:
     b = op("Exp", a, name="b").evolve(after=(first,))
     last = op("Abs", x, name="last").evolve(after=(a, b))
     g = Graph([b, first, last])
-    made = partitioned(g, "Exp")
-    assert [n.name for n in made["mine_0"].after] == ["first"]
-    assert [n.name for n in made["last"].after] == ["mine_0"]
-    back = apply_pass(made, "InlineSubgraphs")
+    result = partitioned(g, "Exp")
+    assert [n.name for n in result["mine_0"].after] == ["first"]
+    assert [n.name for n in result["last"].after] == ["mine_0"]
+    back = apply_pass(result, "InlineSubgraphs")
     assert [n.name for n in back["last"].after] == ["a", "b"]
     assert [n.name for n in back["b"].after] == ["first"]
     assert back["a"].after == ()
@@ -189,8 +189,8 @@ def test_an_op_that_only_control_needs_is_kept_in_a_call_without_outputs() -> No
     x = variable("x", "float32", SHAPE)
     a = op("Exp", x, name="a")
     b = op("Neg", x, name="b").evolve(after=(a,))
-    made = partitioned(Graph([b]), "Exp")
-    assert made["mine_0"].output_names == ()
+    result = partitioned(Graph([b]), "Exp")
+    assert result["mine_0"].output_names == ()
 
 
 def test_two_calls_of_one_pass_do_not_share_names_with_those_before() -> None:
@@ -206,10 +206,10 @@ def test_two_calls_of_one_pass_do_not_share_names_with_those_before() -> None:
 
 def test_properties_that_take_nothing() -> None:
     g = from_edges({"a": [], "b": ["a"]})
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: ContainOpSelector({"Conv"})))
-    assert str(made) == str(g)
-    assert str(made.attrs["partition_report"]) == (
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: ContainOpSelector({"Conv"})))
+    assert str(result) == str(g)
+    assert str(result.attrs["partition_report"]) == (
         "net: 0 of 2 ops in 0 subgraphs\n  outside: 2 ops, unsupported: 'mine' does not take 'a' (Relu)"
     )
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(), "by affinity"))
-    assert made.attrs["partition_report"].outside[0].text == "'a' has no affinity"
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(), "by affinity"))
+    assert result.attrs["partition_report"].outside[0].text == "'a' has no affinity"

@@ -21,17 +21,17 @@ CASES = json.loads((Path(__file__).parents[1] / "data" / "partition_cases.json")
 def build(case: dict[str, Any]) -> Graph:
     """The case as a graph whose values are all of one shape (a convolution of four by four keeps its size)."""
     shape = (4, 4, 1, 1)
-    made: dict[str, Node] = {}
+    listed: dict[str, Node] = {}
     for row in case["nodes"]:
         name = row["name"]
         if row["op"] == "input":
-            made[name] = variable(name, "float32", shape)
+            listed[name] = variable(name, "float32", shape)
         elif row["op"] == "const":
-            made[name] = constant(np.full(shape, 0.25, np.float32), name)
+            listed[name] = constant(np.full(shape, 0.25, np.float32), name)
         else:
-            made[name] = op(row["op"], *(made[i] for i in row["inputs"]), name=name)
-            made[name].affinity = row.get("affinity")
-    return Graph([made[name] for name in case["outputs"]])
+            listed[name] = op(row["op"], *(listed[i] for i in row["inputs"]), name=name)
+            listed[name].affinity = row.get("affinity")
+    return Graph([listed[name] for name in case["outputs"]])
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
@@ -40,12 +40,12 @@ def test_case(case: dict[str, Any]) -> None:
     options = {"growth": case["growth"]} if "growth" in case else {}
     if case["rule"] != "affinity":
         options["subgraph_property"] = ops(*case["rule"]["ops"])
-    made = apply_pass(g, "PartitionGraph", **options)
-    check_partition_of(g, made)
-    groups = groups_of(made)
+    result = apply_pass(g, "PartitionGraph", **options)
+    check_partition_of(g, result)
+    groups = groups_of(result)
     if "expect" in case:
         assert sorted(map(sorted, groups)) == sorted(map(sorted, case["expect"]))
     assert len(groups) <= case.get("max_groups", len(groups))
     planned = plan(g, **options)
-    assert str(planned.apply(g)) == str(made)
+    assert str(planned.apply(g)) == str(result)
     assert Plan.from_json(planned.to_json()).to_json() == planned.to_json()

@@ -48,11 +48,11 @@ def error_of(g: Graph, make: Create, *ops: str) -> str:
 @pytest.mark.parametrize("infer_types", [True, False])
 def test_the_constants_of_a_fused_node_stay(infer_types: bool) -> None:
     g = scaled()
-    made = partitioned(
+    result = partitioned(
         g, lambda sg, i: op("FMM", sg.inputs[0], sg["k"], domain="acc", name="fmm"), "Mul", infer_types=infer_types
     )
-    assert made["fmm"].inputs[0].node is g["y"]
-    assert made["fmm"].inputs[1].node is g["k"]
+    assert result["fmm"].inputs[0].node is g["y"]
+    assert result["fmm"].inputs[1].node is g["k"]
 
 
 def test_inputs_stand_in_the_nodes_own_order_and_may_be_absent_or_repeated() -> None:
@@ -63,8 +63,8 @@ def test_inputs_stand_in_the_nodes_own_order_and_may_be_absent_or_repeated() -> 
         first, second = subgraph.inputs
         return op("Back", second, None, first, second, domain="acc", name="f")
 
-    made = partitioned(g, back, "Sub")
-    assert [entry and entry.name for entry in made["f"].inputs] == ["eb", None, "ea", "eb"]
+    result = partitioned(g, back, "Sub")
+    assert [entry and entry.name for entry in result["f"].inputs] == ["eb", None, "ea", "eb"]
 
 
 def test_a_constant_that_the_property_brings_along() -> None:
@@ -72,23 +72,23 @@ def test_a_constant_that_the_property_brings_along() -> None:
     x = variable("x", "float32", SHAPE)
     c = op("Relu", op("Exp", op("Relu", x, name="a"), name="b"), name="c")
     g = Graph([c, op("Mul", x, constant(np.float32(3), "k"), name="d")])
-    made = partitioned(g, lambda sg, i: op("Soft", sg.inputs[0], eps, domain="acc", name=f"soft{i}"), "Relu")
-    one, two = made["soft0"].inputs[1], made["soft1"].inputs[1]
+    result = partitioned(g, lambda sg, i: op("Soft", sg.inputs[0], eps, domain="acc", name=f"soft{i}"), "Relu")
+    one, two = result["soft0"].inputs[1], result["soft1"].inputs[1]
     assert (one, one.name, one.node.value) == (two, "k_1", eps.value)
-    assert made["d"].inputs[1].node.value == 3
+    assert result["d"].inputs[1].node.value == 3
 
 
 def test_an_onnx_op_without_inputs_is_connected_as_a_call() -> None:
     g = chain("Exp", "Relu", "Neg")
-    made = partitioned(g, lambda sg, i: op("HardSwish"), "Relu")
-    reads = [(node.op, [entry.name for entry in node.reads]) for node in made.nodes if node.is_op]
+    result = partitioned(g, lambda sg, i: op("HardSwish"), "Relu")
+    reads = [(node.op, [entry.name for entry in node.reads]) for node in result.nodes if node.is_op]
     assert reads == [("Exp", ["x"]), ("HardSwish", ["exp0"]), ("Neg", ["relu1"])]
 
 
 def test_a_call_of_the_subgraph_with_its_own_inputs() -> None:
     g = scaled()
-    made = partitioned(g, lambda sg, i: call(sg, *sg.inputs, name="c"), "Mul")
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
+    result = partitioned(g, lambda sg, i: call(sg, *sg.inputs, name="c"), "Mul")
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
 
 
 def test_connect_subgraph_inputs_gets_the_node_as_it_is_connected() -> None:
@@ -99,27 +99,27 @@ def test_connect_subgraph_inputs_gets_the_node_as_it_is_connected() -> None:
 
     g = scaled()
     make = Swapping(lambda sg, i: op("FMM", sg.inputs[0], sg["k"], domain="acc", name="f"), "Mul")
-    made = apply_pass(g, "PartitionGraph", subgraph_property=make)
-    assert [entry.name for entry in made["f"].inputs] == ["k", "y"]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=make)
+    assert [entry.name for entry in result["f"].inputs] == ["k", "y"]
 
 
 def test_what_does_not_fit_is_an_error() -> None:
     g = scaled()
     both = Graph([op("Add", op("Exp", variable("x", "float32", SHAPE), name="e"), variable("z", "float32", SHAPE), name="m")])
-    found = error_of(g, lambda sg, i: op("Relu", op("Tanh", sg.inputs[0])), "Mul")
-    assert "it returned a node that reads another new op, a Tanh\n  One node replaces the subgraph; to put several" in found
-    found = error_of(both, lambda sg, i: op("HardSwish"), "Add")
-    assert "hook create_subgraph_node, node 'm' (Add): it returned a HardSwish, which takes 1 inputs; connected are 2" in found
-    assert "Return the op with its inputs, read from subgraph.inputs, or a call." in found
-    found = error_of(both, lambda sg, i: op("One", sg.inputs[0], domain="acc"), "Add")
-    assert "it returned a node that reads something, and not the subgraph's inputs z" in found
-    assert "Read each input of the subgraph, or none" in found
-    found = error_of(g, lambda sg, i: op("In", sg.inputs[0], sg["m"], domain="acc"), "Mul")
-    assert "hook create_subgraph_node, node 'm' (Mul): it returned a node that reads its own output: %m" in found
-    found = error_of(g, lambda sg, i: op("In", sg["y"], domain="acc"), "Mul", "Exp")
-    assert "it returned a node that reads %y, which is computed inside the subgraph that the node replaces" in found
-    found = error_of(g, lambda sg, i: op("New", variable("new", "float32", SHAPE), domain="acc"), "Mul")
-    assert "it returned a node that reads %new, which is neither an input of the subgraph nor one of the graph" in found
+    result = error_of(g, lambda sg, i: op("Relu", op("Tanh", sg.inputs[0])), "Mul")
+    assert "it returned a node that reads another new op, a Tanh\n  One node replaces the subgraph; to put several" in result
+    result = error_of(both, lambda sg, i: op("HardSwish"), "Add")
+    assert "hook create_subgraph_node, node 'm' (Add): it returned a HardSwish, which takes 1 inputs; connected are 2" in result
+    assert "Return the op with its inputs, read from subgraph.inputs, or a call." in result
+    result = error_of(both, lambda sg, i: op("One", sg.inputs[0], domain="acc"), "Add")
+    assert "it returned a node that reads something, and not the subgraph's inputs z" in result
+    assert "Read each input of the subgraph, or none" in result
+    result = error_of(g, lambda sg, i: op("In", sg.inputs[0], sg["m"], domain="acc"), "Mul")
+    assert "hook create_subgraph_node, node 'm' (Mul): it returned a node that reads its own output: %m" in result
+    result = error_of(g, lambda sg, i: op("In", sg["y"], domain="acc"), "Mul", "Exp")
+    assert "it returned a node that reads %y, which is computed inside the subgraph that the node replaces" in result
+    result = error_of(g, lambda sg, i: op("New", variable("new", "float32", SHAPE), domain="acc"), "Mul")
+    assert "it returned a node that reads %new, which is neither an input of the subgraph nor one of the graph" in result
 
 
 def test_an_op_that_reads_nothing_is_refused_where_a_graph_is_verified() -> None:

@@ -27,9 +27,9 @@ GROWTHS = ("largest", "walk", "seed", "waves")
 
 def found(g: Graph, **options: Any) -> list[list[str]]:
     """The groups by names, sorted; whatever holds for every partition holds."""
-    made = apply_pass(g, "PartitionGraph", **options)
-    check_partition_of(g, made, unconnected=options.get("growth") == "waves")
-    return sorted(map(sorted, groups_of(made)))
+    result = apply_pass(g, "PartitionGraph", **options)
+    check_partition_of(g, result, unconnected=options.get("growth") == "waves")
+    return sorted(map(sorted, groups_of(result)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -115,8 +115,8 @@ def test_ops_that_read_a_constant_and_more_do_not_join_for_that() -> None:
 
 def test_it_holds_for_affinities_alone() -> None:
     g = graph_of("X@A(x,k) Z@A(k)")
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector({"Relu", "Sum"})))
-    assert groups_of(made) == [{"X"}, {"Z"}]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector({"Relu", "Sum"})))
+    assert groups_of(result) == [{"X"}, {"Z"}]
 
 
 def test_a_smaller_group_than_asked_for_counts_what_joined() -> None:
@@ -155,10 +155,10 @@ def test_ops_that_read_thousands_of_constants() -> None:
     """Each constant is looked at once for each op that reads it."""
     x = variable("x", "float32", SHAPE)
     constants = [constant(np.full(SHAPE, i, np.float32), f"k{i}") for i in range(3000)]
-    made = [op("Sum", *read, name=name) for name, read in {"a": constants, "b": constants, "c": [x, *constants]}.items()]
-    for node in made:
+    listed = [op("Sum", *read, name=name) for name, read in {"a": constants, "b": constants, "c": [x, *constants]}.items()]
+    for node in listed:
         node.affinity = "A"
-    assert [group.nodes for group in plan(Graph(made)).groups] == [("a", "b", "c")]
+    assert [group.nodes for group in plan(Graph(listed)).groups] == [("a", "b", "c")]
 
 
 def groups_of_openvino(text: str) -> list[list[str]]:
@@ -179,9 +179,9 @@ def groups_of_openvino(text: str) -> list[list[str]]:
     for name, (device_name, read) in parse(text).items():
         for value in read:
             if value not in values:
-                made = ops.constant(np.ones(SHAPE, np.float32)) if value[0] == "k" else ops.parameter(SHAPE, np.float32)
-                values[value] = named(made, value, device_name)
-                parameters += [] if value[0] == "k" else [made]
+                result = ops.constant(np.ones(SHAPE, np.float32)) if value[0] == "k" else ops.parameter(SHAPE, np.float32)
+                values[value] = named(result, value, device_name)
+                parameters += [] if value[0] == "k" else [result]
         total = values[read[0]] if len(read) > 1 else ops.relu(values[read[0]])
         for value in read[1:]:
             total = named(ops.add(total, values[value]), f"part of {name}", device_name)

@@ -85,7 +85,7 @@ def test_reset_is_called_before_a_second_growth() -> None:
     c = op("Cos", s, name="c")
     a = op("Add", e, c, name="a")
     log: list[str] = []
-    made = apply_pass(
+    result = apply_pass(
         Graph([a]), "PartitionGraph", subgraph_property=Property(lambda: Eager(log, {"Exp", "Sin", "Add"}))
     )
     assert log == [
@@ -106,8 +106,8 @@ def test_reset_is_called_before_a_second_growth() -> None:
         "input a c",
         "filter a",
     ]
-    assert groups_of(made) == [{"e", "s"}, {"a"}]
-    dropped = [b for b in made.attrs["partition_report"].borders if (b.producer, b.consumer) == ("e", "a")]
+    assert groups_of(result) == [{"e", "s"}, {"a"}]
+    dropped = [b for b in result.attrs["partition_report"].borders if (b.producer, b.consumer) == ("e", "a")]
     assert [(b.rule, b.text) for b in dropped] == [("cycle", "the growth from 'e' dropped it, since it closed a cycle")]
 
 
@@ -133,9 +133,9 @@ def test_filter_splits_what_it_leaves_and_there_is_no_regrowth() -> None:
         def filter(self, candidates: list[Node]) -> list[Node]:
             return [node for node in candidates if node.name != "neg1"][::-1]
 
-    made = apply_pass(chain("Relu", "Neg", "Abs", "Exp"), "PartitionGraph", subgraph_property=Property(Middleless))
-    assert groups_of(made) == [{"relu0"}, {"abs2", "exp3"}]
-    report = made.attrs["partition_report"]
+    result = apply_pass(chain("Relu", "Neg", "Abs", "Exp"), "PartitionGraph", subgraph_property=Property(Middleless))
+    assert groups_of(result) == [{"relu0"}, {"abs2", "exp3"}]
+    report = result.attrs["partition_report"]
     assert report.explain("neg1") == (
         "neg1 is in no subgraph: filter: filter of 'mine' removed 'neg1'\n"
         "  relu0 -> neg1: filter: filter of 'mine' removed 'neg1'\n"

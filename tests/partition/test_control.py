@@ -42,20 +42,20 @@ class Willing(SubgraphSelector):
 
 def test_the_walk_does_not_ask_about_them() -> None:
     g, log = side_by_side(), []
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Recorder(log, {"Relu", "Neg"})))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Recorder(log, {"Relu", "Neg"})))
     assert [entry for entry in log if entry.startswith(("input", "output"))] == ["output a b", "output c d"]
-    assert groups_of(made) == [{"a", "b"}, {"c", "d"}]
-    check_partition_of(g, made)
+    assert groups_of(result) == [{"a", "b"}, {"c", "d"}]
+    check_partition_of(g, result)
 
 
 @pytest.mark.parametrize(("growth", "groups"), [("largest", 2), ("seed", 2), ("waves", 1)])
 def test_nor_do_the_growths_of_stateless_selectors(growth: str, groups: int) -> None:
     g = side_by_side()
     asked: list[tuple[str, str]] = []
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Willing(asked)), growth=growth)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Willing(asked)), growth=growth)
     assert set(asked) == {("a", "b"), ("c", "d")}
-    assert len(groups_of(made)) == groups
-    check_partition_of(g, made, unconnected=growth == "waves")
+    assert len(groups_of(result)) == groups
+    check_partition_of(g, result, unconnected=growth == "waves")
 
 
 @pytest.mark.parametrize("growth", ["largest", "seed", "walk"])
@@ -63,9 +63,9 @@ def test_equal_affinities_are_not_joined_by_them(growth: str) -> None:
     g = side_by_side()
     for node in g.nodes:
         node.affinity = "gpu" if node.is_op else None
-    made = apply_pass(g, "PartitionGraph", growth=growth)
-    assert groups_of(made) == [{"a", "b"}, {"c", "d"}]
-    (border,) = [border for border in made.attrs["partition_report"].borders if border.rule != "input"]
+    result = apply_pass(g, "PartitionGraph", growth=growth)
+    assert groups_of(result) == [{"a", "b"}, {"c", "d"}]
+    (border,) = [border for border in result.attrs["partition_report"].borders if border.rule != "input"]
     assert (border.producer, border.consumer, border.rule) == ("b", "c", "control")
     assert border.text == "'c' comes after 'b' and reads nothing of it: subgraphs follow values"
 
@@ -79,9 +79,9 @@ def test_they_close_cycles(growth: str) -> None:
     h = op("Exp", x, name="h").evolve(after=(c,))
     e = op("Relu", op("Relu", a, name="d"), name="e").evolve(after=(h,))
     g = Graph([c, h, e])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: ContainOpSelector({"Relu"})), growth=growth)
-    check_partition_of(g, made, unconnected=growth == "waves")
-    assert not any({"c", "e"} <= group for group in groups_of(made))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: ContainOpSelector({"Relu"})), growth=growth)
+    check_partition_of(g, result, unconnected=growth == "waves")
+    assert not any({"c", "e"} <= group for group in groups_of(result))
 
 
 def test_patterns_follow_values() -> None:
@@ -91,8 +91,8 @@ def test_patterns_follow_values() -> None:
         shown.append(node.name)
         return node.op == "Relu"
 
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Neg", relu)))
-    assert groups_of(made) == []
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Neg", relu)))
+    assert groups_of(result) == []
     assert "c" not in shown
 
 
@@ -101,6 +101,6 @@ def test_what_only_comes_after_an_inner_value_does_not_use_it() -> None:
     a = op("Relu", x, name="a")
     after = op("Exp", x, name="h").evolve(after=(a,))
     g = Graph([op("Neg", a, name="b"), after])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Relu", "Neg")))
-    assert groups_of(made) == [{"a", "b"}]
-    check_partition_of(g, made)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Relu", "Neg")))
+    assert groups_of(result) == [{"a", "b"}]
+    check_partition_of(g, result)

@@ -24,9 +24,9 @@ from .making import check_same, ops
 def inside(g: Graph, *names: str, **options: Any) -> Graph:
     """The bodies partitioned by these ops, and the whole verified."""
     options = {"inside": True, **options}
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(set(names)), "in"), **options)
-    verify(made)
-    return made
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(set(names)), "in"), **options)
+    verify(result)
+    return result
 
 
 def row(value: Node, prefix: str, *kinds: str) -> Node:
@@ -83,33 +83,33 @@ def feeds() -> list[dict[str, np.ndarray]]:
 @pytest.mark.parametrize("make", [with_if, with_loop])
 def test_the_original_without_calls_comes_back(make: Any) -> None:
     g = make()
-    made = inside(g, "Neg", "Relu")
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
-    assert str(pt.parse(str(made))) == str(made)
+    result = inside(g, "Neg", "Relu")
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
+    assert str(pt.parse(str(result))) == str(result)
 
 
 def test_in_the_branches_of_an_if() -> None:
-    made = inside(with_if(), "Neg", "Relu")
-    assert calls_in(made) == {"in_0": ["t1", "t2"], "in_0_1": ["e0", "e1"]}
-    assert [node.name for node in made.nodes if node.is_op] == ["pre", "choice", "post"]
-    report = made["choice"].attrs["then_branch"].attrs["partition_report"]
+    result = inside(with_if(), "Neg", "Relu")
+    assert calls_in(result) == {"in_0": ["t1", "t2"], "in_0_1": ["e0", "e1"]}
+    assert [node.name for node in result.nodes if node.is_op] == ["pre", "choice", "post"]
+    report = result["choice"].attrs["then_branch"].attrs["partition_report"]
     assert report.explain("t1") == "t1 is in in_0\n  t0 -> t1: unsupported: 'in' does not take 't0' (Exp)"
 
 
 def test_in_a_loop_an_if_within_it_and_a_scan() -> None:
-    made = inside(with_loop(), "Neg", "Relu")
-    assert sorted(map(tuple, calls_in(made).values())) == [("e0",), ("m0", "m1"), ("s0", "s1"), ("t0", "t1")]
-    names = [node.name for inner in graphs_in(made) for node in inner.nodes if node.is_op]
+    result = inside(with_loop(), "Neg", "Relu")
+    assert sorted(map(tuple, calls_in(result).values())) == [("e0",), ("m0", "m1"), ("s0", "s1"), ("t0", "t1")]
+    names = [node.name for inner in graphs_in(result) for node in inner.nodes if node.is_op]
     assert len(names) == len(set(names))
 
 
 def test_in_control_flow_within_a_call() -> None:
     outer = apply_pass(with_loop(), "PartitionGraph", subgraph_property=ops("Loop", "Abs"))
     assert calls_in(outer) == {"mine_0": ["outer", "loop"]}
-    made = inside(outer, "Neg", "Relu", "Abs")
-    loop = made["mine_0"].subgraph["loop"]  # type: ignore[index]
+    result = inside(outer, "Neg", "Relu", "Abs")
+    loop = result["mine_0"].subgraph["loop"]  # type: ignore[index]
     assert [n.op for n in loop.attrs["body"].nodes if n.is_op] == ["Sub", "Call", "If", "Identity"]
-    assert ["outer"] in calls_in(made).values()
+    assert ["outer"] in calls_in(result).values()
 
 
 @pytest.mark.parametrize("engine", ["", "cpu", "onnxruntime", "openvino"])
@@ -118,13 +118,13 @@ def test_it_runs_on_devices_and_after_a_file(make: Any, engine: str, tmp_path: A
     if engine not in ("", "cpu"):
         pytest.importorskip(engine)
     g = make()
-    made = inside(g, "Neg", "Relu")
+    result = inside(g, "Neg", "Relu")
     path = tmp_path / "inside.onnx"
-    pt.save(made, path)
+    pt.save(result, path)
     loaded = pt.load(path)
-    assert calls_in(loaded) == calls_in(made)
+    assert calls_in(loaded) == calls_in(result)
     wanted = pt.compile(g, "reference")
-    for which in (made, loaded):
+    for which in (result, loaded):
         model = pt.compile(which, f"HETERO:{engine},reference" if engine else "reference")
         for feed in feeds():
             for value, expected in zip(model(feed), wanted(feed), strict=True):
@@ -135,8 +135,8 @@ def test_affinities_within_bodies() -> None:
     g = with_if()
     for name, device in {"t0": "gpu", "t1": "gpu", "t2": "cpu"}.items():
         g["choice"].attrs["then_branch"][name].affinity = device
-    made = apply_pass(g, "PartitionGraph", inside=True)
-    assert calls_in(made) == {"gpu_0": ["t0", "t1"], "cpu_1": ["t2"]}
+    result = apply_pass(g, "PartitionGraph", inside=True)
+    assert calls_in(result) == {"gpu_0": ["t0", "t1"], "cpu_1": ["t2"]}
 
 
 def test_a_predicate_is_asked_of_each_node_with_a_body_at_any_depth() -> None:
@@ -146,24 +146,24 @@ def test_a_predicate_is_asked_of_each_node_with_a_body_at_any_depth() -> None:
         asked.append(node.name)
         return node.name == "choice"
 
-    made = inside(with_loop(), "Neg", "Relu", inside=choice)
+    result = inside(with_loop(), "Neg", "Relu", inside=choice)
     assert sorted(asked) == ["choice", "loop", "scan"]
-    assert sorted(map(tuple, calls_in(made).values())) == [("e0",), ("t0", "t1")]
+    assert sorted(map(tuple, calls_in(result).values())) == [("e0",), ("t0", "t1")]
 
 
 def test_a_body_that_is_shared_is_partitioned_once() -> None:
     x, shared = variable("x", "float32", SHAPE), body("b", "Neg", "Relu")
     g = Graph([call(shared, call(shared, x, name="first"), name="second")])
-    made = inside(g, "Neg")
-    assert made["first"].subgraph is made["second"].subgraph
-    assert [n.is_call for n in made["first"].subgraph.nodes if n.is_op] == [True, False]
+    result = inside(g, "Neg")
+    assert result["first"].subgraph is result["second"].subgraph
+    assert [n.is_call for n in result["first"].subgraph.nodes if n.is_op] == [True, False]
     one = inside(g, "Neg", inside=lambda node: node.name == "first")
-    assert str(one) == str(made) and one["first"].subgraph is one["second"].subgraph
+    assert str(one) == str(result) and one["first"].subgraph is one["second"].subgraph
 
 
 def test_the_report_of_the_whole_notes_what_happened_inside() -> None:
-    made = inside(with_if(), "Neg", "Relu", "Convolution")
-    first, second = made.attrs["partition_report"].notes
+    result = inside(with_if(), "Neg", "Relu", "Convolution")
+    first, second = result.attrs["partition_report"].notes
     assert first == "Inside, 2 bodies got 2 subgraphs; each body has its own report"
     assert "did you mean Conv?" in second
     outer = apply_pass(with_if(), "PartitionGraph", subgraph_property=ops("Relu"))
@@ -174,12 +174,12 @@ def test_the_report_of_the_whole_notes_what_happened_inside() -> None:
 
 def test_inside_that_reaches_nothing_is_noted() -> None:
     x = variable("x", "float32", SHAPE)
-    made = inside(Graph([op("Relu", x)]), "Relu")
-    assert made.attrs["partition_report"].notes == (
+    result = inside(Graph([op("Relu", x)]), "Relu")
+    assert result.attrs["partition_report"].notes == (
         "Nothing was partitioned: inside= looks for calls, If, Loop and Scan, and the graph has none",
     )
-    made = inside(with_if(), "Relu", inside=lambda node: node.is_call)
-    assert made.attrs["partition_report"].notes == (
+    result = inside(with_if(), "Relu", inside=lambda node: node.is_call)
+    assert result.attrs["partition_report"].notes == (
         "Nothing was partitioned: inside= said no to 1 node with a body ('choice'), and there is no other",
     )
 
@@ -211,9 +211,9 @@ def test_a_plan_is_of_one_graph() -> None:
 @settings(max_examples=60, deadline=None)
 @given(g=graphs(devices=[None]), first=st.sets(st.sampled_from(["Add", "Sub", "Neg", "If", "Relu"])))
 def test_on_random_graphs(g: Graph, first: set[str]) -> None:
-    made = apply_pass(g, "PartitionGraph", subgraph_property=ops(*first)) if first else g
-    made = inside(made, "Add", "Sub", "Relu")
-    check_same(g, made)
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
-    names = [node.name for inner in graphs_in(made) for node in inner.nodes if node.is_op]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=ops(*first)) if first else g
+    result = inside(result, "Add", "Sub", "Relu")
+    check_same(g, result)
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
+    names = [node.name for inner in graphs_in(result) for node in inner.nodes if node.is_op]
     assert len(names) == len(set(names))

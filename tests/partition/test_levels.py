@@ -53,18 +53,18 @@ def levels(least: int = 2) -> st.SearchStrategy[list[set[str]]]:
 @settings(max_examples=50, deadline=None)
 @given(with_control(), levels())
 def test_partition_and_inline_is_the_identity_over_levels(g: Graph, wanted: list[set[str]]) -> None:
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Nested(wanted))
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Nested(wanted))
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
 
 
 @settings(max_examples=30, deadline=None)
 @given(with_control(), levels())
 def test_partition_again_outside_the_calls_and_inline_is_the_identity(g: Graph, wanted: list[set[str]]) -> None:
-    made = g
+    result = g
     for ops in wanted:
-        made = apply_pass(made, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(ops), "p"))
-        made = apply_pass(made, "PartitionGraph", inside=True, subgraph_property=PatternProperty(ContainOpSelector(ops), "q"))
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
+        result = apply_pass(result, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(ops), "p"))
+        result = apply_pass(result, "PartitionGraph", inside=True, subgraph_property=PatternProperty(ContainOpSelector(ops), "q"))
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
 
 
 @settings(max_examples=30, deadline=None)
@@ -79,11 +79,11 @@ def test_functions_of_the_model_that_are_called_twice(g: Graph, function: Graph,
     two = one.evolve(name="two", output_names=("two",), inputs=one.outputs[:1], after=(g.nodes[1],))
     whole = Graph([two, *g.outputs], g.inputs, nodes=[*g.nodes, one, two], opsets=opsets)
     kinds = {*wanted[0], "mine::f"}
-    made = apply_pass(whole, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(kinds), "p"))
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(apply_pass(whole, "InlineSubgraphs"))
+    result = apply_pass(whole, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(kinds), "p"))
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(apply_pass(whole, "InlineSubgraphs"))
     inner = PatternProperty(ContainOpSelector(wanted[0]), "q")
-    made = apply_pass(whole, "PartitionGraph", inside=lambda node: node.op == "f", subgraph_property=inner)
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(apply_pass(whole, "InlineSubgraphs"))
+    result = apply_pass(whole, "PartitionGraph", inside=lambda node: node.op == "f", subgraph_property=inner)
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(apply_pass(whole, "InlineSubgraphs"))
 
 
 def test_the_second_level_keeps_the_note_of_the_first() -> None:
@@ -92,7 +92,7 @@ def test_the_second_level_keeps_the_note_of_the_first() -> None:
     a = op("Relu", x, name="a")
     b = op("Neg", a, name="b").evolve(after=(e, a))
     g = Graph([op("Relu", b, name="c"), e])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector({"Relu", "Neg"}), "p"))
-    made = apply_pass(made, "PartitionGraph", inside=True, subgraph_property=PatternProperty(ContainOpSelector({"Neg"}), "q"))
-    assert made["p_0"].subgraph["q_0"].subgraph["b"].metadata["partita.after"] == '["e", "a"]'
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector({"Relu", "Neg"}), "p"))
+    result = apply_pass(result, "PartitionGraph", inside=True, subgraph_property=PatternProperty(ContainOpSelector({"Neg"}), "q"))
+    assert result["p_0"].subgraph["q_0"].subgraph["b"].metadata["partita.after"] == '["e", "a"]'
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)

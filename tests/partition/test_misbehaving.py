@@ -219,8 +219,8 @@ def test_a_filter_that_is_a_generator() -> None:
     where = "property 'mine', hook filter, node 'relu0' (Relu)"
     assert f"{where}: it raised KeyError: 'oops'" in error_of(selector(filter=lambda self, candidates: raising()))
     fine = selector(filter=lambda self, candidates: (node for node in candidates))
-    made = apply_pass(chain("Relu", "Neg"), "PartitionGraph", subgraph_property=fine)
-    assert [node.name for node in made.nodes] == ["x", "mine_0"]
+    result = apply_pass(chain("Relu", "Neg"), "PartitionGraph", subgraph_property=fine)
+    assert [node.name for node in result.nodes] == ["x", "mine_0"]
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
@@ -287,7 +287,7 @@ def test_a_body_of_the_property_s_own_may_have_any_names() -> None:
 
     g = chain("Relu", "Exp", "Relu")
     subject = type("Own", (Property,), {"create_subgraph_node": create})(lambda: ContainOpSelector({"Relu"}))
-    made = apply_pass(g, "PartitionGraph", subgraph_property=subject)
-    bodies = [node.subgraph for node in made.nodes if node.subgraph is not None]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=subject)
+    bodies = [node.subgraph for node in result.nodes if node.subgraph is not None]
     names = [[node.name for node in body.nodes if node.is_op] for body in bodies]
     assert names == [["exp1_1", "relu0"], ["exp1_2", "relu0_1"]]

@@ -29,8 +29,8 @@ def taking(*names: str) -> PatternProperty:
 
 def test_a_backend_that_is_a_device_gives_its_own_reason() -> None:
     with device("mynumpy", "Relu"):
-        made = apply_pass(chain("Relu", "Tanh", "Relu"), "PartitionGraph", backend="mynumpy")
-    report = made.attrs["partition_report"]
+        result = apply_pass(chain("Relu", "Tanh", "Relu"), "PartitionGraph", backend="mynumpy")
+    report = result.attrs["partition_report"]
     assert report.outside[0].text == "'mynumpy' does not run 'tanh1': mynumpy has no Tanh"
     assert {(b.producer, b.consumer): b.text for b in report.borders if b.rule == "unsupported"} == {
         ("relu0", "tanh1"): "'mynumpy' does not run 'tanh1': mynumpy has no Tanh",

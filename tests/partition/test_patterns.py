@@ -18,18 +18,18 @@ from .making import check_partition_of, groups_of
 
 def matches(g: Graph, pattern: Pattern) -> list[set[str]]:
     """What the pattern takes."""
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(pattern, "p"))
-    check_partition_of(g, made, unconnected=False)
-    return groups_of(made)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(pattern, "p"))
+    check_partition_of(g, result, unconnected=False)
+    return groups_of(result)
 
 
 def line(*names: str, outputs: tuple[str, ...] = ()) -> Graph:
     """Unary ops by name: "Relu" makes relu0, and so on."""
     value: Node = variable("x", "float32", SHAPE)
-    made = {}
+    listed = {}
     for i, name in enumerate(names):
-        value = made[f"{name.lower()}{i}"] = op(name, value, name=f"{name.lower()}{i}")
-    return Graph([*(made[name] for name in outputs), value])
+        value = listed[f"{name.lower()}{i}"] = op(name, value, name=f"{name.lower()}{i}")
+    return Graph([*(listed[name] for name in outputs), value])
 
 
 def test_a_sequence() -> None:
@@ -78,8 +78,8 @@ def test_a_used_inner_value_is_explained() -> None:
     x = variable("x", "float32", SHAPE)
     a = op("Exp", x, name="a")
     g = Graph([op("Relu", a, name="b"), op("Abs", a, name="c")])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Exp", "Relu"), "p"))
-    outside = {out.node: out.text for out in made.attrs["partition_report"].outside}
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Exp", "Relu"), "p"))
+    outside = {out.node: out.text for out in result.attrs["partition_report"].outside}
     assert outside["a"] == "an inner value of the match of 2 ops from 'a' is used outside, by 'c'"
     assert outside["c"] == "no match of Pattern('Exp', 'Relu') has 'c'"
 
@@ -91,8 +91,8 @@ def test_a_match_that_would_close_a_cycle_is_refused() -> None:
     g = Graph([op("Add", a, b, name="c")])
     pattern = Pattern("Exp", "Add", shared=True)
     assert matches(g, pattern) == []
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(pattern, "p"))
-    outside = {out.node: (out.rule, out.text) for out in made.attrs["partition_report"].outside}
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(pattern, "p"))
+    outside = {out.node: (out.rule, out.text) for out in result.attrs["partition_report"].outside}
     assert outside["a"] == ("cycle", "a match of 2 ops from 'a' would close a cycle through 'b'")
 
 
@@ -105,9 +105,9 @@ def test_cycles_with_groups_of_earlier_properties_are_refused() -> None:
     g = Graph([a2, op("Mul", b1, b2, name="b3")])
     first = PatternProperty(ContainOpSelector({"Sin", "Mul"}), "first")
     second = PatternProperty(Pattern("Exp", "Add", shared=True), "second")
-    made = apply_pass(g, "PartitionGraph", subgraph_property=[first, second])
-    check_partition_of(g, made)
-    assert groups_of(made) == [{"b1", "b2", "b3"}]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=[first, second])
+    check_partition_of(g, result)
+    assert groups_of(result) == [{"b1", "b2", "b3"}]
 
 
 def matmul(commuted: bool) -> Graph:

@@ -53,9 +53,9 @@ def test_a_plan_read_from_json_does_the_same() -> None:
     read = Plan.from_json(text)
     assert read == planned
     assert read.to_json() == text == plan(from_edges(EDGES, DEVICE)).to_json()
-    made = apply_pass(g, "PartitionGraph")
-    assert str(read.apply(g)) == str(planned.apply(g)) == str(made)
-    assert read.apply(g).attrs["partition_report"].to_dict() == made.attrs["partition_report"].to_dict()
+    result = apply_pass(g, "PartitionGraph")
+    assert str(read.apply(g)) == str(planned.apply(g)) == str(result)
+    assert read.apply(g).attrs["partition_report"].to_dict() == result.attrs["partition_report"].to_dict()
 
 
 def test_a_plan_for_another_graph_is_refused() -> None:
@@ -97,17 +97,17 @@ def test_what_is_no_plan(text: str, message: str) -> None:
 
 
 def test_a_plan_calls_the_hooks_that_make_calls_only_when_applied() -> None:
-    made: list[int] = []
+    listed: list[int] = []
 
     class Counting(Property):
         def create_subgraph_node(self, subgraph: Graph, index: int) -> None:
-            made.append(index)
+            listed.append(index)
 
     g = chain("Relu", "Exp", "Relu")
     planned = plan(g, subgraph_property=Counting(lambda: ContainOpSelector({"Relu"})))
-    assert made == []
+    assert listed == []
     done = planned.apply(g)
-    assert made == [0, 1]
+    assert listed == [0, 1]
     assert str(done) == str(g)
     assert done.attrs["partition_report"].notes == (
         "create_subgraph_node of 'mine' left the ops of mine_0 as they were",
@@ -125,17 +125,17 @@ def test_properties_may_be_given_anew() -> None:
         def review_subgraph(self, subgraph: Graph, index: int) -> dict[str, int]:
             return {"index": index}
 
-    made = Plan.from_json(text).apply(g, Own(lambda: None))
-    assert made["mine_1"].attrs["index"] == 1
+    result = Plan.from_json(text).apply(g, Own(lambda: None))
+    assert result["mine_1"].attrs["index"] == 1
     with pytest.raises(PartitaError, match="the plan has subgraphs of a property 'mine', which is not among those given"):
         Plan.from_json(text).apply(g, Property(lambda: None, "other"))
 
 
 def test_the_report_finds_the_path_of_a_cycle_when_asked() -> None:
-    made = apply_pass(from_edges(EDGES, DEVICE), "PartitionGraph")
-    rows = made.attrs["partition_report"].to_dict(paths=True)["borders"]
+    result = apply_pass(from_edges(EDGES, DEVICE), "PartitionGraph")
+    rows = result.attrs["partition_report"].to_dict(paths=True)["borders"]
     assert [row["path"] for row in rows] == [None, ["A_0", "B_2", "A_1"], None, None]
-    assert "path" not in made.attrs["partition_report"].to_dict()["borders"][0]
+    assert "path" not in result.attrs["partition_report"].to_dict()["borders"][0]
 
 
 def test_the_report_in_words_and_as_a_table() -> None:
@@ -168,20 +168,20 @@ def test_the_repairs_of_growth_seed_are_told() -> None:
     g = Graph([op("Add", b1, b2, name="b3"), op("Add", a1, a2, name="a3")])
     for name, where in device.items():
         g[name].affinity = where
-    made = apply_pass(g, "PartitionGraph", growth="seed")
-    check_partition_of(g, made)
-    assert made.attrs["partition_report"].notes == (
+    result = apply_pass(g, "PartitionGraph", growth="seed")
+    check_partition_of(g, result)
+    assert result.attrs["partition_report"].notes == (
         "Growth seed chose {b2, b1, b3}, which would have closed a cycle with a subgraph chosen before: it became {b2}, {b1, b3}",
     )
-    assert len(groups_of(made)) == 3
+    assert len(groups_of(result)) == 3
 
 
 def test_waves_may_be_unconnected() -> None:
     x = variable("x", "float32", SHAPE)
     g = Graph([op("Exp", op("Relu", x, name="a"), name="b"), op("Neg", op("Relu", x, name="c"), name="d")])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu"), growth="waves")
-    check_partition_of(g, made, unconnected=True)
-    assert groups_of(made) == [{"a", "c"}]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu"), growth="waves")
+    check_partition_of(g, result, unconnected=True)
+    assert groups_of(result) == [{"a", "c"}]
 
 
 def name(v: int) -> str:

@@ -100,11 +100,11 @@ def test_none_leaves_the_nodes_as_they_were() -> None:
             return None if index == 0 else super().create_subgraph_node(subgraph, index)
 
     g = two_runs()
-    made = made_with(Choosy(takes), g)
-    check_partition_of(g, made)
-    assert groups_of(made) == [{"relu3", "neg4", "neg5"}]
-    assert [n.name for n in made.nodes] == ["x", "relu0", "neg1", "exp2", "mine_1"]
-    reason = made.attrs["partition_report"].outside[0]
+    result = made_with(Choosy(takes), g)
+    check_partition_of(g, result)
+    assert groups_of(result) == [{"relu3", "neg4", "neg5"}]
+    assert [n.name for n in result.nodes] == ["x", "relu0", "neg1", "exp2", "mine_1"]
+    reason = result.attrs["partition_report"].outside[0]
     assert (reason.rule, reason.text) == ("hook", "create_subgraph_node returned None for its subgraph, by 'mine'")
 
 
@@ -114,9 +114,9 @@ def test_a_later_property_may_take_what_an_earlier_one_gave_back() -> None:
             return index > 0
 
     g = two_runs()
-    made = made_with([No(takes, "no"), ops("Neg")], g)
-    check_partition_of(g, made)
-    assert [(n.name, len(n.subgraph.nodes)) for n in made.nodes if n.is_call] == [("mine_0", 2), ("no_1", 4)]
+    result = made_with([No(takes, "no"), ops("Neg")], g)
+    check_partition_of(g, result)
+    assert [(n.name, len(n.subgraph.nodes)) for n in result.nodes if n.is_call] == [("mine_0", 2), ("no_1", 4)]
 
 
 def test_a_review_adds_attributes() -> None:
@@ -137,9 +137,9 @@ def test_nodes_may_be_adjusted_in_place_of_a_call() -> None:
 
     x = variable("x", "float32", SHAPE)
     g = Graph([op("Neg", op("LeakyRelu", x, name="a"), name="b")])
-    made = made_with(Slope(lambda: ContainOpSelector({"LeakyRelu"})), g)
-    assert made["a"].attrs["alpha"] == 0.5
-    assert [e.node is made["a"] for e in made["b"].inputs] == [True]
+    result = made_with(Slope(lambda: ContainOpSelector({"LeakyRelu"})), g)
+    assert result["a"].attrs["alpha"] == 0.5
+    assert [e.node is result["a"] for e in result["b"].inputs] == [True]
 
 
 def test_an_op_of_ones_own_and_outputs_in_another_order() -> None:
@@ -156,11 +156,11 @@ def test_an_op_of_ones_own_and_outputs_in_another_order() -> None:
     x, y = variable("x", "float32", SHAPE), variable("y", "float32", SHAPE)
     a = op("Relu", op("Add", x, y, name="s"), name="a")
     g = Graph([op("Exp", op("Neg", a, name="b"), name="c"), op("Abs", a, name="d")])
-    made = made_with(Swapped(lambda: ContainOpSelector({"Add", "Relu", "Neg"})), g, verify=False)
-    both = made["both"]
+    result = made_with(Swapped(lambda: ContainOpSelector({"Add", "Relu", "Neg"})), g, verify=False)
+    both = result["both"]
     assert [e.name for e in both.inputs] == ["y", "x"]
     assert both.output_names == ("b", "both_1", "a")
-    assert (made["c"].inputs[0].index, made["d"].inputs[0].index) == (0, 2)
+    assert (result["c"].inputs[0].index, result["d"].inputs[0].index) == (0, 2)
 
 
 def test_outputs_that_stand_for_no_value_of_the_subgraph_get_names_that_are_free() -> None:
@@ -174,8 +174,8 @@ def test_outputs_that_stand_for_no_value_of_the_subgraph_get_names_that_are_free
     x = variable("x", "float32", SHAPE)
     a = op("Tanh", op("Relu", x, name="a"), name="both_1")
     g = Graph([op("Neg", op("Relu", op("Tanh", op("Relu", a, name="b"), name="t"), name="c"), name="d")])
-    made = made_with(First(lambda: ContainOpSelector({"Relu"})), g, verify=False)
-    names = [node.output_names for node in made.nodes if node.op == "Both"]
+    result = made_with(First(lambda: ContainOpSelector({"Relu"})), g, verify=False)
+    names = [node.output_names for node in result.nodes if node.op == "Both"]
     assert names == [("a", "both_1_1"), ("b", "both_1_3"), ("c", "both_1_4")]
 
 
@@ -185,20 +185,21 @@ def test_inputs_may_be_replaced() -> None:
             return [variable(f"in{i}", "float32", SHAPE) for i in range(len(variables))]
 
     g = two_runs()
-    made = made_with(Renamed(takes), g)
-    check_same(g, made)
-    assert [n.name for n in made["mine_1"].subgraph.inputs] == ["in0"]
+    result = made_with(Renamed(takes), g)
+    check_same(g, result)
+    assert [n.name for n in result["mine_1"].subgraph.inputs] == ["in0"]
 
 
 def test_limits() -> None:
     assert groups_of(made_with(ops("Relu", "Neg"), min_subgraph_size=3)) == [{"relu3", "neg4", "neg5"}]
     assert groups_of(made_with(ops("Relu", "Neg"), max_subgraphs=1)) == [{"relu3", "neg4", "neg5"}]
     assert groups_of(made_with(ops("Relu", "Neg"), max_subgraphs=0)) == []
-    made = made_with(Property(takes, min_subgraph_size=3, max_subgraphs=None))
-    assert made.attrs["partition_report"].outside[0].text == "'relu0' was in a subgraph of 2 ops, fewer than min_subgraph_size=3"
-    border = made.attrs["partition_report"].borders[0]
+    result = made_with(Property(takes, min_subgraph_size=3, max_subgraphs=None))
+    outside = result.attrs["partition_report"].outside[0]
+    assert outside.text == "'relu0' was in a subgraph of 2 ops, fewer than min_subgraph_size=3"
+    border = result.attrs["partition_report"].borders[0]
     assert (border.producer, border.consumer, border.rule) == ("exp2", "relu3", "unsupported")
-    assert [n.name for n in made.nodes if n.is_call] == ["mine_0"]
+    assert [n.name for n in result.nodes if n.is_call] == ["mine_0"]
 
 
 @pytest.mark.parametrize("option", ["min_subgraph_size", "max_subgraphs"])
@@ -244,7 +245,7 @@ def test_the_order_of_precedence_and_consumption() -> None:
     assert groups_of(by_backend) == [{"exp2"}]
     assert groups_of(by_attribute) == [{"neg1"}, {"neg4", "neg5"}]
     assert groups_of(by_affinity) == [{"exp2"}]
-    assert all("subgraph_property" not in made.attrs for made in (by_option, by_backend, by_attribute))
+    assert all("subgraph_property" not in item.attrs for item in (by_option, by_backend, by_attribute))
     assert "subgraph_property" in g.attrs
 
 
@@ -286,19 +287,19 @@ def test_a_growth_asked_for_by_name_takes_the_selector_for_stateless() -> None:
     class Stateful(ContainOpSelector):
         stateless = False
 
-    made = made_with(Property(lambda: Stateful({"Relu"})), growth="largest")
-    assert groups_of(made) == groups_of(made_with(ops("Relu")))
-    assert made.attrs["partition_report"].notes == (
+    result = made_with(Property(lambda: Stateful({"Relu"})), growth="largest")
+    assert groups_of(result) == groups_of(made_with(ops("Relu")))
+    assert result.attrs["partition_report"].notes == (
         "Growth largest took Stateful for stateless, which it does not claim to be",
     )
 
 
 def test_backends() -> None:
-    made: list[SubgraphProperty] = []
+    listed: list[SubgraphProperty] = []
 
     def factory() -> SubgraphProperty:
-        made.append(ops("Relu"))
-        return made[-1]
+        listed.append(ops("Relu"))
+        return listed[-1]
 
     def second() -> SubgraphProperty:
         return PatternProperty(ContainOpSelector({"Exp"}), "second")
@@ -310,7 +311,7 @@ def test_backends() -> None:
         assert list_properties("mine") == (factory, second)
         assert [n.name for n in optimize_for(two_runs(), "mine").nodes if n.is_call] == ["mine_0", "second_0", "mine_1"]
         optimize_for(two_runs(), "mine", growth="walk")
-        assert len({id(subject) for subject in made}) == 2
+        assert len({id(subject) for subject in listed}) == 2
         with pytest.raises(PartitaError, match=r"there is no backend 'mime'; known are: [\s\S]*'mine'"):
             optimize_for(two_runs(), "mime")
         unregister_property("mine", factory)
@@ -341,9 +342,10 @@ def test_each_device_has_its_own_hooks() -> None:
             return call(subgraph, name=f"on_gpu_{index}")
 
     g = from_edges({"a": [], "b": ["a"], "c": ["b"]}, {"a": "gpu", "b": "cpu", "c": "gpu"})
-    made = apply_pass(g, "PartitionGraph", subgraph_property=AffinityProperty({"gpu": Gpu()}))
-    check_partition_of(g, made)
-    assert [(n.name, n.affinity) for n in made.nodes if n.is_call] == [("on_gpu_0", "gpu"), ("cpu_1", "cpu"), ("on_gpu_2", "gpu")]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=AffinityProperty({"gpu": Gpu()}))
+    check_partition_of(g, result)
+    calls = [(node.name, node.affinity) for node in result.nodes if node.is_call]
+    assert calls == [("on_gpu_0", "gpu"), ("cpu_1", "cpu"), ("on_gpu_2", "gpu")]
 
 
 def test_two_levels() -> None:
@@ -366,18 +368,18 @@ def test_a_property_may_partition_its_body_itself() -> None:
             return call(apply_pass(subgraph, "PartitionGraph", subgraph_property=ops("Neg")))
 
     g = two_runs()
-    made = made_with(Nested(takes), g)
-    check_same(g, made)
-    assert [n.name for n in made["mine_0"].subgraph.nodes] == ["x", "relu0", "mine_0_1"]
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
+    result = made_with(Nested(takes), g)
+    check_same(g, result)
+    assert [n.name for n in result["mine_0"].subgraph.nodes] == ["x", "relu0", "mine_0_1"]
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
 
 
 def test_inlining_some_calls() -> None:
-    made = made_with(ops("Relu", "Neg"))
-    some = apply_pass(made, "InlineSubgraphs", calls=["mine_0"])
+    result = made_with(ops("Relu", "Neg"))
+    some = apply_pass(result, "InlineSubgraphs", calls=["mine_0"])
     assert [n.name for n in some.nodes] == ["x", "relu0", "neg1", "exp2", "mine_1"]
     with pytest.raises(PartitaError, match="there is no call 'exp2'"):
-        apply_pass(made, "InlineSubgraphs", calls=["exp2"])
+        apply_pass(result, "InlineSubgraphs", calls=["exp2"])
 
 
 def test_a_property_of_one_selector_takes_none_that_keeps_state() -> None:

@@ -75,13 +75,13 @@ class VetoingWithFilter(Vetoing):
 def test_by_affinity(g: Graph, growth: str | None) -> None:
     if all(node.affinity is None for node in g.nodes):
         return
-    made = apply_pass(g, "PartitionGraph", growth=growth)
-    check_partition_of(g, made, unconnected=growth == "waves")
+    result = apply_pass(g, "PartitionGraph", growth=growth)
+    check_partition_of(g, result, unconnected=growth == "waves")
     device = {node.name: node.affinity for node in g.nodes}
-    assert all(len({device[name] for name in group}) == 1 for group in groups_of(made))
+    assert all(len({device[name] for name in group}) == 1 for group in groups_of(result))
     planned = plan(g, growth=growth)
     assert planned.to_json() == plan(g, growth=growth).to_json()
-    assert str(Plan.from_json(planned.to_json()).apply(g)) == str(made)
+    assert str(Plan.from_json(planned.to_json()).apply(g)) == str(result)
 
 
 @EXAMPLES
@@ -92,11 +92,11 @@ def test_by_affinity(g: Graph, growth: str | None) -> None:
     growth=st.sampled_from(["walk", "largest", "seed", "waves"]),
 )
 def test_stateless_selectors(g: Graph, kind: type[Vetoing], seed: int, growth: str) -> None:
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: kind(seed)), growth=growth)
-    check_partition_of(g, made, unconnected=growth == "waves")
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: kind(seed)), growth=growth)
+    check_partition_of(g, result, unconnected=growth == "waves")
     if growth != "walk":
         selector = kind(seed)
-        assert all(selector.select(g[name]) for group in groups_of(made) for name in group)
+        assert all(selector.select(g[name]) for group in groups_of(result) for name in group)
 
 
 @EXAMPLES
@@ -104,9 +104,9 @@ def test_stateless_selectors(g: Graph, kind: type[Vetoing], seed: int, growth: s
 def test_stateful_selectors_with_filters(g: Graph, seed: int, least: int) -> None:
     rng = random.Random(seed)
     subject = Property(lambda: Moody(rng.randrange(10**6)), min_subgraph_size=least)
-    made = apply_pass(g, "PartitionGraph", subgraph_property=subject)
-    check_partition_of(g, made)
-    assert all(len(group) >= least for group in groups_of(made))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=subject)
+    check_partition_of(g, result)
+    assert all(len(group) >= least for group in groups_of(result))
 
 
 @EXAMPLES
@@ -114,8 +114,8 @@ def test_stateful_selectors_with_filters(g: Graph, seed: int, least: int) -> Non
 def test_several_properties(g: Graph, seed: int, dedup: bool) -> None:
     makers = {"first": lambda: Moody(seed), "second": lambda: Vetoing(seed), "third": lambda: Moody(7)}
     properties = [Property(make, name) for name, make in makers.items()]
-    made = apply_pass(g, "PartitionGraph", subgraph_property=properties, dedup_inputs=dedup)
-    check_partition_of(g, made)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=properties, dedup_inputs=dedup)
+    check_partition_of(g, result)
 
 
 @EXAMPLES
@@ -123,8 +123,8 @@ def test_several_properties(g: Graph, seed: int, dedup: bool) -> None:
 def test_every_border_has_a_reason(g: Graph) -> None:
     if all(node.affinity is None for node in g.nodes):
         return
-    made = apply_pass(g, "PartitionGraph")
-    report = made.attrs["partition_report"]
+    result = apply_pass(g, "PartitionGraph")
+    report = result.attrs["partition_report"]
     home = {name: group.name for group in report.groups for name in group.nodes}
     edges = {
         (source.name, node.name)
@@ -142,8 +142,8 @@ def test_every_border_has_a_reason(g: Graph) -> None:
 @EXAMPLES
 @given(g=graphs(devices=["A", "B"]))
 def test_largest_leaves_no_edge_to_contract(g: Graph) -> None:
-    made = apply_pass(g, "PartitionGraph", growth="largest")
-    groups = groups_of(made)
+    result = apply_pass(g, "PartitionGraph", growth="largest")
+    groups = groups_of(result)
     home = {name: i for i, group in enumerate(groups) for name in group}
     for node in g.nodes:
         for source in [e.node for e in node.reads]:

@@ -84,13 +84,13 @@ def test_an_affinity_and_a_set_of_ops() -> None:
 def test_every_part_that_keeps_state_sees_every_question() -> None:
     left: list[str] = []
     right: list[str] = []
-    made = apply_pass(
+    result = apply_pass(
         chain("Relu", "Neg", "Abs"),
         "PartitionGraph",
         subgraph_property=Property(lambda: Recorder(left, {"Relu", "Neg"}) | Recorder(right, {"Neg", "Abs"})),
     )
     assert left == right == ["new", "select relu0", "output relu0 neg1", "output neg1 abs2", "filter relu0 neg1 abs2"]
-    assert groups_of(made) == [{"relu0", "neg1", "abs2"}]
+    assert groups_of(result) == [{"relu0", "neg1", "abs2"}]
 
 
 @settings(max_examples=40, deadline=None)

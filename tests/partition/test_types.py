@@ -66,11 +66,11 @@ def typed_entries(g: Graph) -> list[Any]:
 def test_selectors_see_types_and_the_graph_stays_as_it_was() -> None:
     g, seen = chain("Exp", "Relu", "Neg"), []
     before = str(g), typed_entries(g), g.nodes
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)))
     assert seen == [("exp0", FLOAT, FLOAT), ("relu1", FLOAT, FLOAT), ("neg2", FLOAT, FLOAT)]
     assert (str(g), typed_entries(g), g.nodes) == before
-    assert groups_of(made) == [{"exp0", "relu1", "neg2"}]
-    check_partition_of(g, made)
+    assert groups_of(result) == [{"exp0", "relu1", "neg2"}]
+    check_partition_of(g, result)
 
 
 def test_the_inference_runs_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +90,11 @@ def test_it_can_be_switched_off() -> None:
     untyped = [("exp0", FLOAT, None), ("relu1", None, None)]  # the type of x is declared
     apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)), infer_types=False)
     assert seen[:2] == untyped
-    made = plan(g, subgraph_property=Property(lambda: Seeing([])), infer_types=False)
-    assert '"infer_types": false' in made.to_json()
+    planned = plan(g, subgraph_property=Property(lambda: Seeing([])), infer_types=False)
+    assert '"infer_types": false' in planned.to_json()
     shown = Fusing({"Exp", "Relu"})
     shown.name = "mine"
-    Plan.from_json(made.to_json()).apply(g, shown)
+    Plan.from_json(planned.to_json()).apply(g, shown)
     assert [body.outputs[0].type for body in shown.bodies] == [None]
 
 
@@ -113,22 +113,22 @@ def test_what_has_types_already_is_taken_as_it_is() -> None:
     g = apply_pass(chain("Exp", "Relu"), "InferType")
     shown: list[Node] = []
     selector = ContainOpSelector(lambda node: bool(shown.append(node)) or node is g["relu1"])
-    made = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(selector))
+    result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(selector))
     assert shown == [g["exp0"], g["relu1"]]
-    assert groups_of(made) == [{"relu1"}]
-    assert made["exp0"] is g["exp0"]
+    assert groups_of(result) == [{"relu1"}]
+    assert result["exp0"] is g["exp0"]
 
 
 def test_bodies_have_typed_inputs_and_outputs_and_the_fused_op_keeps_the_types() -> None:
     g = chain("Exp", "Relu", "Neg", "Abs")
     subject = Fusing({"Relu", "Neg"})
-    made = apply_pass(g, "PartitionGraph", subgraph_property=subject)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=subject)
     (body,) = subject.bodies
     assert (body.inputs[0][0].type, body.outputs[0].type) == (FLOAT, FLOAT)
-    assert made["fused_0"].output_types == (FLOAT,)
-    assert made["fused_0"].output_names == ("neg2",)
-    assert [made[name][0].type for name in ("exp0", "abs3")] == [None, None]
-    assert made["exp0"] is g["exp0"]  # what did not change is shared
+    assert result["fused_0"].output_types == (FLOAT,)
+    assert result["fused_0"].output_names == ("neg2",)
+    assert [result[name][0].type for name in ("exp0", "abs3")] == [None, None]
+    assert result["exp0"] is g["exp0"]  # what did not change is shared
 
 
 def test_a_hook_that_returns_a_call_leaves_no_types_behind() -> None:
@@ -151,9 +151,9 @@ def test_changed_copies_read_the_values_of_the_graph_that_was_given() -> None:
             return [node.evolve(metadata={"seen": "yes"}) for node in nodes]
 
     g = chain("Exp", "Relu", "Neg")
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Adjusts({"Relu", "Neg"}))
-    assert made["relu1"].inputs[0].node is g["exp0"]
-    assert [(node.name, node[0].type) for node in made.nodes if node.metadata] == [("relu1", None), ("neg2", None)]
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Adjusts({"Relu", "Neg"}))
+    assert result["relu1"].inputs[0].node is g["exp0"]
+    assert [(node.name, node[0].type) for node in result.nodes if node.metadata] == [("relu1", None), ("neg2", None)]
 
 
 def test_affinities_are_those_of_now() -> None:
@@ -174,8 +174,8 @@ def test_a_graph_whose_types_contradict_is_partitioned_with_a_note() -> None:
     wrong = op("Relu", a, name="b").evolve(output_types=(TensorType("float32", (7,)),))
     g = Graph([op("Neg", wrong, name="c")])
     seen: list[Any] = []
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)), verify=False)
-    (note,) = made.attrs["partition_report"].notes
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)), verify=False)
+    (note,) = result.attrs["partition_report"].notes
     assert note.startswith("The types of some values could not be inferred: pass 'InferType', node 'b' (Relu): ")
     assert " follows. Correct the declared type" in note
     assert ("a", FLOAT, FLOAT) in seen
@@ -186,9 +186,9 @@ def test_bodies_of_calls_are_seen_with_types_too() -> None:
     g = chain("Exp", "Relu", "Neg")
     first = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector({"Relu", "Neg"}), "p"))
     seen: list[Any] = []
-    made = apply_pass(first, "PartitionGraph", inside=True, subgraph_property=Property(lambda: Seeing(seen)))
+    result = apply_pass(first, "PartitionGraph", inside=True, subgraph_property=Property(lambda: Seeing(seen)))
     assert seen == [("relu1", FLOAT, FLOAT), ("neg2", FLOAT, FLOAT)]
-    assert str(apply_pass(made, "InlineSubgraphs")) == str(g)
+    assert str(apply_pass(result, "InlineSubgraphs")) == str(g)
 
 
 def test_a_plan_is_the_same_whether_the_graph_was_inferred_before() -> None:
@@ -217,6 +217,6 @@ def test_a_hook_that_changes_the_graph_that_was_given_is_caught() -> None:
 @given(graphs())
 def test_random_graphs_come_back_as_they_were(g: Graph) -> None:
     seen: list[Any] = []
-    made = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)))
-    check_partition_of(g, made)
+    result = apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing(seen)))
+    check_partition_of(g, result)
     assert all(known is not None for row in seen for known in row[1:])

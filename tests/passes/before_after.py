@@ -29,20 +29,20 @@ def check(
     """The passes turn the one text into the other; run again they change nothing."""
     g = text(before, opset)
     shown = print_graph(g)
-    made = apply_pass(g, passes, **options)
-    assert print_graph(made) == print_graph(text(after, opset))
+    result = apply_pass(g, passes, **options)
+    assert print_graph(result) == print_graph(text(after, opset))
     assert print_graph(g) == shown, "the graph given has changed"
-    assert print_graph(apply_pass(made, passes, **options)) == print_graph(made), "a second run changes it again"
-    return made
+    assert print_graph(apply_pass(result, passes, **options)) == print_graph(result), "a second run changes it again"
+    return result
 
 
 def unchanged(passes: str | Sequence[str], before: str, opset: int | str = 21, **options: Any) -> Graph:
     """The passes find nothing to do and return the graph itself."""
     g = text(before, opset)
-    made = apply_pass(g, passes, **options)
-    assert print_graph(made) == print_graph(g)
-    assert made.nodes == g.nodes
-    return made
+    result = apply_pass(g, passes, **options)
+    assert print_graph(result) == print_graph(g)
+    assert result.nodes == g.nodes
+    return result
 
 
 def same_values(a: Graph, b: Graph, inputs: Sequence[Any], tolerance: float = 0.0) -> None:

@@ -35,9 +35,9 @@ def error_of(case: Any, g: Graph) -> str | None:
     for inputs, outputs in case.data_sets:
         expected = [from_proto(value) for value in outputs]
         try:
-            found = interpret(g, [from_proto(value) for value in inputs])
-            if not (len(expected) == len(found) == 1 and expected[0] is found[0] is None):
-                Runner.assert_similar_outputs(expected, found, rtol=case.rtol, atol=case.atol)
+            result = interpret(g, [from_proto(value) for value in inputs])
+            if not (len(expected) == len(result) == 1 and expected[0] is result[0] is None):
+                Runner.assert_similar_outputs(expected, result, rtol=case.rtol, atol=case.atol)
         except (AssertionError, PartitaError, AttributeError, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
     return None
@@ -59,23 +59,23 @@ def sweep(change: Change, cases: list[Any]) -> Iterator[tuple[str, str]]:
             yield case.name, "not computed before"
             continue
         try:
-            made = change(g)
+            result = change(g)
         except PartitaError as error:
             yield case.name, str(error)
             continue
-        yield case.name, "border changed" if not same_border(g, made) else error_of(case, made) or "equal"
+        yield case.name, "border changed" if not same_border(g, result) else error_of(case, result) or "equal"
 
 
 def main() -> None:
     """Print the count, and every test that is not equal."""
     names = sys.argv[1:]
     change: Change = (lambda g: apply_pass(g, names)) if names else optimize
-    found = dict(sweep(change, node_tests()))
-    counts = Counter(what if what in ("equal", "not computed before") else "wrong" for what in found.values())
-    for name, what in sorted(found.items()):
+    listed = dict(sweep(change, node_tests()))
+    counts = Counter(what if what in ("equal", "not computed before") else "wrong" for what in listed.values())
+    for name, what in sorted(listed.items()):
         if what != "equal":
             print(f"{name}: {what}"[:400])
-    print(f"{len(found)} models: {dict(counts)}")
+    print(f"{len(listed)} models: {dict(counts)}")
 
 
 if __name__ == "__main__":

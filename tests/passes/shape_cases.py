@@ -49,17 +49,17 @@ def _ints(*values: int) -> Fixed:
 
 def _window(r: Random, n: int) -> dict[str, Any]:
     """Strides, dilations and padding, some of them left out."""
-    found: dict[str, Any] = {}
+    listed: dict[str, Any] = {}
     if r.random() < 0.7:
-        found["strides"] = [r.randint(1, 4) for _ in range(n)]
+        listed["strides"] = [r.randint(1, 4) for _ in range(n)]
     if r.random() < 0.4:
-        found["dilations"] = [r.randint(1, 3) for _ in range(n)]
+        listed["dilations"] = [r.randint(1, 3) for _ in range(n)]
     which = r.random()
     if which < 0.6:
-        found["pads"] = [r.randint(0, 2) for _ in range(2 * n)]
+        listed["pads"] = [r.randint(0, 2) for _ in range(2 * n)]
     elif which < 0.8:
-        found["auto_pad"] = r.choice(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
-    return found
+        listed["auto_pad"] = r.choice(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
+    return listed
 
 
 def _pool(r: Random, version: int) -> Made:
@@ -354,11 +354,11 @@ def outcome(seed: int) -> str:
     graph, arrays = random_case(seed)
     try:
         with np.errstate(all="ignore"):
-            found = interpret(graph, arrays)
+            outputs = interpret(graph, arrays)
     except (PartitaError, ValueError, IndexError):
         return "refused"
     node = next(node for node in graph.nodes if node.is_op)
-    for entry, array in zip(infer(graph, strict=False).outputs, found, strict=True):
+    for entry, array in zip(infer(graph, strict=False).outputs, outputs, strict=True):
         kind = entry.type
         if not isinstance(kind, TensorType) or kind.shape is None:
             continue
@@ -371,11 +371,11 @@ def outcome(seed: int) -> str:
 def main() -> None:
     """Print what differs."""
     first, count = (int(text) for text in (*sys.argv[1:], "0", "2000")[:2])
-    found = [outcome(seed) for seed in range(first, first + count)]
-    for seed, said in enumerate(found, first):
+    listed = [outcome(seed) for seed in range(first, first + count)]
+    for seed, said in enumerate(listed, first):
         if said not in ("right", "refused"):
             print(seed, said)
-    print(f"{count} cases: {found.count('right')} right, {found.count('refused')} refused")
+    print(f"{count} cases: {listed.count('right')} right, {listed.count('refused')} refused")
 
 
 if __name__ == "__main__":

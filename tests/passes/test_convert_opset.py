@@ -33,14 +33,14 @@ def test_bodies_of_calls_and_ifs_are_converted_by_themselves() -> None:
         """,
         11,
     )
-    made = apply_pass(g, "ConvertOpset", opset=18)
-    assert made.opsets == {"": 18} and made["a"].subgraph.opsets == {"": 18}
-    assert made["a"].subgraph is made["b"].subgraph
-    assert {node.name for node in g.nodes if node.is_op} <= {node.name for node in made.nodes}
-    assert len(made["a"].subgraph["sum"].inputs) == 2, "the axes are an input from opset 13 on"
-    assert made["h"].affinity == "cuda"
+    result = apply_pass(g, "ConvertOpset", opset=18)
+    assert result.opsets == {"": 18} and result["a"].subgraph.opsets == {"": 18}
+    assert result["a"].subgraph is result["b"].subgraph
+    assert {node.name for node in g.nodes if node.is_op} <= {node.name for node in result.nodes}
+    assert len(result["a"].subgraph["sum"].inputs) == 2, "the axes are an input from opset 13 on"
+    assert result["h"].affinity == "cuda"
     for condition in (True, False):
-        same_values(g, made, [np.arange(6, dtype=np.float32).reshape(2, 3) - 2, np.array(condition)])
+        same_values(g, result, [np.arange(6, dtype=np.float32).reshape(2, 3) - 2, np.array(condition)])
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_values_stay(old: int, new: int, statement: str) -> None:
         """,
         old,
     )
-    made = apply_pass(g, "ConvertOpset", opset=new)
-    assert made.opsets == {"": new}
-    same_values(g, made, [np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7 - 1, np.ones((1, 2), np.float32)], 1e-6)
+    result = apply_pass(g, "ConvertOpset", opset=new)
+    assert result.opsets == {"": new}
+    same_values(g, result, [np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7 - 1, np.ones((1, 2), np.float32)], 1e-6)
 
 
 def test_names_stay_and_constants_are_shared() -> None:
     big = np.arange(200_000, dtype=np.float32).reshape(2, 100_000)
     y = op("MatMul", variable("x", "float32", (3, 2)), constant(big, "w"), name="y", opset=9)
     g = Graph([y], opsets={"": 9}, output_names=["out"])
-    made = apply_pass(g, "ConvertOpset", opset=21)
-    assert made["w"].value is big and made.inputs == g.inputs and made.output_names == ("out",)
-    assert [node.name for node in made.nodes] == [node.name for node in g.nodes]
+    result = apply_pass(g, "ConvertOpset", opset=21)
+    assert result["w"].value is big and result.inputs == g.inputs and result.output_names == ("out",)
+    assert [node.name for node in result.nodes] == [node.name for node in g.nodes]
 
 
 def test_nothing_to_do() -> None:
@@ -129,8 +129,8 @@ def test_a_large_constant_that_the_file_lists_among_its_inputs() -> None:
 
 def test_ops_at_which_onnx_would_crash() -> None:
     g = text('graph net(x: float32[2]) -> (y) { a = me::V(x)\n y = RegexFullMatch(a) {pattern="a"} }', "21, me 1")
-    made = apply_pass(g, "ConvertOpset", opset=22)
-    assert made.opsets[""] == 22 and made["y"].attrs == {"pattern": "a"}
+    result = apply_pass(g, "ConvertOpset", opset=22)
+    assert result.opsets[""] == 22 and result["y"].attrs == {"pattern": "a"}
     with pytest.raises(PassError, match="RegexFullMatch has no conversion from opset 21 to 13"):
         apply_pass(g, "ConvertOpset", opset=13)
 

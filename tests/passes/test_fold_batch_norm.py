@@ -55,20 +55,20 @@ CASES = {
 def test_folds(case: str) -> None:
     multiply = CASES[case]()
     g = Graph([op("Relu", norm(multiply, 6), name="y")])
-    made = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
-    assert [node.op for node in made.nodes if node.is_op] == ["Gemm" if multiply.op == "MatMul" else multiply.op, "Relu"]
-    assert made["mul"].output_names == ("bn",), "the op keeps its name, the value the batch norm's"
+    result = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
+    assert [node.op for node in result.nodes if node.is_op] == ["Gemm" if multiply.op == "MatMul" else multiply.op, "Relu"]
+    assert result["mul"].output_names == ("bn",), "the op keeps its name, the value the batch norm's"
     x = g.inputs[0][0].type
-    same_values(g, made, [draw(*x.shape)], 1e-5)
+    same_values(g, result, [draw(*x.shape)], 1e-5)
 
 
 def test_a_chain_folds_link_by_link() -> None:
     first = norm(op("Conv", image(), weight("w", 6, 4, 3, 3), name="c1"), 6, "bn1")
     second = norm(op("Conv", op("Relu", first, name="r"), weight("w2", 3, 6, 1, 1), name="c2"), 3, "bn2")
     g = Graph([second], output_names=["y"])
-    made = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
-    assert [node.op for node in made.nodes if node.is_op] == ["Conv", "Relu", "Conv"] and made.output_names == ("y",)
-    same_values(g, made, [draw(2, 4, 6, 6)], 1e-5)
+    result = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
+    assert [node.op for node in result.nodes if node.is_op] == ["Conv", "Relu", "Conv"] and result.output_names == ("y",)
+    same_values(g, result, [draw(2, 4, 6, 6)], 1e-5)
 
 
 def conv(**changes: Any) -> Node:
@@ -119,6 +119,6 @@ def test_stays(case: str) -> None:
 @pytest.mark.parametrize(("opset", "attributes"), [(6, {"is_test": 1}), (8, {}), (9, {}), (14, {"training_mode": 0})])
 def test_inference_by_opset(opset: int, attributes: dict[str, int]) -> None:
     g = Graph([norm(conv(), 6, opset=opset, **attributes)], opsets={"": opset})
-    made = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
-    assert [node.op for node in made.nodes if node.is_op] == ["Conv"]
-    same_values(g, made, [draw(2, 4, 6, 6)], 1e-5)
+    result = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
+    assert [node.op for node in result.nodes if node.is_op] == ["Conv"]
+    same_values(g, result, [draw(2, 4, 6, 6)], 1e-5)

@@ -159,8 +159,8 @@ def test_the_size_limits() -> None:
     }
     """
     unchanged("FoldConstants", before)
-    made = apply_pass(text(before), "FoldConstants", growth=5_000_000)
-    assert all(made[name].is_constant and made[name].value.shape == (1000000,) for name in "yz")
+    result = apply_pass(text(before), "FoldConstants", growth=5_000_000)
+    assert all(result[name].is_constant and result[name].value.shape == (1000000,) for name in "yz")
     assert not apply_pass(text(before), "FoldConstants", growth=5_000_000, limit=3_999_999)["y"].is_constant
 
 
@@ -182,8 +182,8 @@ def test_huge_results_are_never_computed() -> None:
 
 def test_a_large_constant_folds_where_it_does_not_grow() -> None:
     g = Graph([op("Add", op("Transpose", constant(np.ones((1000, 1000), np.float32), "w"), name="t"), variable("x"), name="y")])
-    made = apply_pass(g, FOLD)
-    assert made["t"].is_constant and made["t"].value.flags.c_contiguous and len(made) == 3
+    result = apply_pass(g, FOLD)
+    assert result["t"].is_constant and result["t"].value.flags.c_contiguous and len(result) == 3
 
 
 def test_a_constant_condition_decides_an_if() -> None:
@@ -280,9 +280,9 @@ def test_old_opsets_fold_by_their_own_rules() -> None:
     before = text(
         "graph net(x: float32[2, 2]) -> (y) { a = const float32[2, 2] [1, 2, 3, 4]\n s = Softmax(a) {axis=0}\n y = Add(s, x) }", 9
     )
-    made = apply_pass(before, FOLD)
-    assert made["s"].is_constant and abs(made["s"].value.sum() - 1) < 1e-6
-    same_values(before, made, [np.zeros((2, 2), np.float32)])
+    result = apply_pass(before, FOLD)
+    assert result["s"].is_constant and abs(result["s"].value.sum() - 1) < 1e-6
+    same_values(before, result, [np.zeros((2, 2), np.float32)])
 
 
 def test_sizes_beyond_int64_stay() -> None:

@@ -22,7 +22,7 @@ def swish() -> Iterator[None]:
 
 
 def test_types_follow_from_the_inputs_and_symbols_stay() -> None:
-    made = check(
+    result = check(
         ["InferShape", "InferType"],
         """
         graph net(x: float32[N, 3, 8, 8]) -> (y, s) {
@@ -40,7 +40,7 @@ def test_types_follow_from_the_inputs_and_symbols_stay() -> None:
         }
         """,
     )
-    assert made.attrs["shape"]["c"] == ("N", 4, 8, 8) and made.attrs["dtype"]["s"] == "int64"
+    assert result.attrs["shape"]["c"] == ("N", 4, 8, 8) and result.attrs["dtype"]["s"] == "int64"
 
 
 def test_values_propagate_into_shapes() -> None:
@@ -122,7 +122,7 @@ def test_bodies_get_their_types() -> None:
 
 
 def test_calls_in_and_out() -> None:
-    made = check(
+    result = check(
         "InferShape",
         """
         func inner(p: float32) -> (q) { q = Relu(p) }
@@ -152,25 +152,25 @@ def test_calls_in_and_out() -> None:
         }
         """,
     )
-    assert made["a"].subgraph is made["b"].subgraph
+    assert result["a"].subgraph is result["b"].subgraph
 
 
 def test_calls_of_one_body_with_different_types() -> None:
     body = Graph([op("Relu", variable("z", shape=None), name="r")], name="body")
     x, y = variable("x", "float32", (2,)), variable("y", "float32", (3,))
-    made = apply_pass(Graph([call(body, x, name="a"), call(body, y, name="b")]), "InferShape")
-    assert made.attrs["shape"]["a"] == (2,) and made.attrs["shape"]["b"] == (3,)
-    body = made["a"].subgraph
-    assert body is made["b"].subgraph and body["r"][0].type == TensorType("float32", (None,)), "what is true of both"
+    result = apply_pass(Graph([call(body, x, name="a"), call(body, y, name="b")]), "InferShape")
+    assert result.attrs["shape"]["a"] == (2,) and result.attrs["shape"]["b"] == (3,)
+    body = result["a"].subgraph
+    assert body is result["b"].subgraph and body["r"][0].type == TensorType("float32", (None,)), "what is true of both"
 
 
 def test_sizes_that_onnx_made_up_stay_in_their_graph() -> None:
     body = Graph([op("NonZero", variable("z"), name="nz")], name="body")
     x = variable("x", "float32", (4,))
     g = Graph([op("NonZero", x, name="mine"), call(body, x, name="k")])
-    made = apply_pass(g, "InferShape")
-    assert made.attrs["shape"]["mine"] != made.attrs["shape"]["k"], "two unknown sizes are not the same size"
-    assert made["k"].subgraph["nz"][0].type == TensorType("int64", (1, None))
+    result = apply_pass(g, "InferShape")
+    assert result.attrs["shape"]["mine"] != result.attrs["shape"]["k"], "two unknown sizes are not the same size"
+    assert result["k"].subgraph["nz"][0].type == TensorType("int64", (1, None))
 
 
 def test_ops_of_the_users_take_part(swish: None) -> None:
@@ -187,8 +187,8 @@ def test_a_thousand_of_them_in_a_row(swish: None) -> None:
     y = variable("x", "float32", (2,))
     for i in range(1000):
         y = op("Swish", y, domain="my", name=f"s{i}")
-    made = apply_pass(Graph([y], opsets={"": 21, "my": 1}), "InferShape")
-    assert made.attrs["shape"]["s999"] == (2,)
+    result = apply_pass(Graph([y], opsets={"": 21, "my": 1}), "InferShape")
+    assert result.attrs["shape"]["s999"] == (2,)
 
 
 def test_what_nobody_knows_stays_as_declared() -> None:

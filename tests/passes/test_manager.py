@@ -61,15 +61,15 @@ def test_the_default_pipeline_is_one_tuple() -> None:
 def test_a_pass_of_the_users_is_like_ours(g: Graph) -> None:
     @register_pass("Rename", provides=("renamed",), keeps=("kept",))
     def rename(g: Graph, *, suffix: str = "_") -> Graph:
-        made = rewrite(g, lambda node, rewriter: rewriter.keep(node, rewriter.rebuilt(node).evolve(name=node.name + suffix)))
-        made.attrs["renamed"] = True
-        return made
+        graph = rewrite(g, lambda node, rewriter: rewriter.keep(node, rewriter.rebuilt(node).evolve(name=node.name + suffix)))
+        graph.attrs["renamed"] = True
+        return graph
 
     g.attrs.update(kept=1, stale=2)
     trace = PassTrace()
-    made = apply_pass(g, "Rename", suffix="!", trace=trace)
-    assert [node.name for node in made.nodes] == ["x!", "a!", "b!", "dead!", "c!"]
-    assert made.attrs == {"kept": 1, "renamed": True}
+    result = apply_pass(g, "Rename", suffix="!", trace=trace)
+    assert [node.name for node in result.nodes] == ["x!", "a!", "b!", "dead!", "c!"]
+    assert result.attrs == {"kept": 1, "renamed": True}
     assert g.attrs == {"kept": 1, "stale": 2}
     assert trace.records[0].dropped == ("stale",)
     assert pass_info("Rename").options == {"suffix"}
@@ -90,11 +90,11 @@ def test_wishes_survive_our_passes(g: Graph) -> None:
 
 
 def test_kept_views_show_the_new_graph(g: Graph) -> None:
-    made = apply_pass(g, ["InferShape", "EliminateDead"])
-    assert list(made.attrs["shape"]) == ["x", "a", "b", "c"]
-    assert made.attrs["shape"]["c"] == (2, 3) == made.attrs["shape"][made["c"][0]]
+    result = apply_pass(g, ["InferShape", "EliminateDead"])
+    assert list(result.attrs["shape"]) == ["x", "a", "b", "c"]
+    assert result.attrs["shape"]["c"] == (2, 3) == result.attrs["shape"][result["c"][0]]
     with pytest.raises(GraphError, match="there is no value 'dead'"):
-        made.attrs["shape"]["dead"]
+        result.attrs["shape"]["dead"]
 
 
 def test_needs_name_their_provider(g: Graph) -> None:
@@ -255,7 +255,7 @@ def test_names_are_taken_once() -> None:
 def test_callback_trace_and_dumps(g: Graph, tmp_path: Path) -> None:
     seen: list[Any] = []
     trace = PassTrace()
-    made = apply_pass(
+    result = apply_pass(
         g,
         ["EliminateDead", "MergeCommon"],
         on_pass=lambda record, before, after: seen.append((record.name, len(before), len(after))),
@@ -270,7 +270,7 @@ def test_callback_trace_and_dumps(g: Graph, tmp_path: Path) -> None:
     assert trace.seconds > 0 and "EliminateDead" in str(trace) and trace.table().row_count == 2
     files = sorted(path.name for path in (tmp_path / "dumps").iterdir())
     assert files == ["00-input.txt", "01-EliminateDead.txt", "02-MergeCommon.txt"]
-    assert (tmp_path / "dumps" / "02-MergeCommon.txt").read_text("utf-8") == str(made)
+    assert (tmp_path / "dumps" / "02-MergeCommon.txt").read_text("utf-8") == str(result)
 
 
 def test_dumps_go_to_a_function_too_and_names_are_safe(g: Graph, tmp_path: Path) -> None:

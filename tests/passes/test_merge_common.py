@@ -75,8 +75,8 @@ def test_large_constants_are_compared_in_full() -> None:
     y = x
     for i, array in enumerate(arrays):
         y = op("Add", y, constant(array, f"c{i}"), name=f"y{i}")
-    made = apply_pass(Graph([y]), "MergeCommon")
-    assert [node.name for node in made.nodes if node.is_constant] == ["c0", "c1"]
+    result = apply_pass(Graph([y]), "MergeCommon")
+    assert [node.name for node in result.nodes if node.is_constant] == ["c0", "c1"]
 
 
 def test_calls_of_one_body_merge() -> None:
@@ -84,6 +84,6 @@ def test_calls_of_one_body_merge() -> None:
     other = Graph([op("Relu", variable("z"), name="r2")], name="other")
     x = variable("x")
     calls = [call(body, x, name="a"), call(body, x, name="b"), call(other, x, name="c")]
-    made = apply_pass(Graph(calls, output_names=["p", "q", "r"]), "MergeCommon")
-    assert [node.name for node in made.nodes] == ["x", "a", "c"]
-    assert made.output_names == ("p", "q", "r") and made.outputs[0] == made.outputs[1]
+    result = apply_pass(Graph(calls, output_names=["p", "q", "r"]), "MergeCommon")
+    assert [node.name for node in result.nodes] == ["x", "a", "c"]
+    assert result.output_names == ("p", "q", "r") and result.outputs[0] == result.outputs[1]

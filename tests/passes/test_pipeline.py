@@ -28,10 +28,10 @@ REASONS = {
 def test_it_reads_as_a_sentence() -> None:
     trace = PassTrace()
     g = text("graph net(x: float32[2, 3]) -> (y) { i = Identity(x)\n s = Shape(i)\n r = Reshape(i, s)\n y = Relu(r) }")
-    made = optimize(g, trace=trace)
+    result = optimize(g, trace=trace)
     assert [record.name for record in trace] == list(DEFAULT)
-    assert [node.name for node in made.nodes] == ["x", "y"]
-    assert made.attrs["shape"]["y"] == (2, 3) and made.attrs["dtype"]["y"] == "float32"
+    assert [node.name for node in result.nodes] == ["x", "y"]
+    assert result.attrs["shape"]["y"] == (2, 3) and result.attrs["dtype"]["y"] == "float32"
 
 
 UNARY = ["Relu", "Neg", "Abs", "Identity", "Dropout", "Sigmoid"]
@@ -89,13 +89,13 @@ def graphs(draw: st.DrawFn, depth: int = 1) -> Graph:
 @settings(max_examples=60, deadline=None)
 @given(graphs(), st.booleans())
 def test_random_graphs_give_what_they_gave(g: Graph, asked: bool) -> None:
-    made = optimize(g)
+    result = optimize(g)
     inputs: list[Any] = [np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3), np.ones((2, 3), np.float32), np.array(asked)]
-    assert [n.name for n in made.inputs] == [n.name for n in g.inputs] and made.output_names == g.output_names
-    for a, b in zip(interpret(g, inputs), interpret(made, inputs), strict=True):
+    assert [n.name for n in result.inputs] == [n.name for n in g.inputs] and result.output_names == g.output_names
+    for a, b in zip(interpret(g, inputs), interpret(result, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
-    again = optimize(made)
-    assert str(again) == str(made), "a second run finds more to do"
+    again = optimize(result)
+    assert str(again) == str(result), "a second run finds more to do"
 
 
 @settings(max_examples=20, deadline=None)
@@ -105,11 +105,11 @@ def test_the_same_graph_gives_the_same_result(g: Graph) -> None:
 
 
 def assert_equal_after(cases: list[Any]) -> None:
-    found = dict(sweep(optimize, cases))
-    wrong = {name: what for name, what in found.items() if what not in ("equal", "not computed before")}
+    listed = dict(sweep(optimize, cases))
+    wrong = {name: what for name, what in listed.items() if what not in ("equal", "not computed before")}
     assert not wrong
     unexplained = [
-        name for name, what in found.items() if what != "equal" and not any(part in name for part in REASONS)
+        name for name, what in listed.items() if what != "equal" and not any(part in name for part in REASONS)
     ]
     assert not unexplained, "these originals are not computed, and no reason is written down"
 

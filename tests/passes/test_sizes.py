@@ -55,11 +55,11 @@ def says(kind: TensorType, value: np.ndarray[Any, Any]) -> bool:
 
 
 def check(first: int, count: int) -> None:
-    found = [outcome(seed) for seed in range(first, first + count)]
+    listed = [outcome(seed) for seed in range(first, first + count)]
     wrong = [
-        f"seed {seed}: {said}" for seed, said in enumerate(found, first) if said not in ("right", "refused")
+        f"seed {seed}: {said}" for seed, said in enumerate(listed, first) if said not in ("right", "refused")
     ]
-    assert not wrong and found.count("right") > 0.95 * count
+    assert not wrong and listed.count("right") > 0.95 * count
 
 
 def test_random_attributes() -> None:
@@ -104,8 +104,8 @@ def test_no_window_of_a_pool_begins_in_the_padding(name: str, version: int) -> N
 def test_a_pool_of_unknown_sizes() -> None:
     x = variable("x", "float32", ("N", 2, "H", 7))
     y = op("MaxPool", x, n_outputs=2, opset=18, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
-    made = infer(Graph(list(y.outputs), opsets={"": 18}))
-    for entry, dtype in zip(made.outputs, ("float32", "int64"), strict=True):
+    graph = infer(Graph(list(y.outputs), opsets={"": 18}))
+    for entry, dtype in zip(graph.outputs, ("float32", "int64"), strict=True):
         kind = entry.type
         assert isinstance(kind, TensorType) and kind.dtype == dtype and kind.shape is not None
         assert (kind.shape[:2], kind.shape[3]) == (("N", 2), 4) and not isinstance(kind.shape[2], int)
@@ -148,8 +148,8 @@ def test_a_spectrum_is_one_sided_unless_it_says_otherwise(onesided: int | None) 
     x = variable("x", "float32", (1, 16, 1))
     given = {} if onesided is None else {"onesided": onesided}
     step, length = constant(np.array(4), "step"), constant(np.array(8), "length")
-    made = sizes(Graph([op("STFT", x, step, None, length, **given)]), np.zeros((1, 16, 1), np.float32))
-    assert made == ((1, 3, 8 if onesided == 0 else 5, 2),) * 2
+    result = sizes(Graph([op("STFT", x, step, None, length, **given)]), np.zeros((1, 16, 1), np.float32))
+    assert result == ((1, 3, 8 if onesided == 0 else 5, 2),) * 2
 
 
 @pytest.mark.parametrize("wanted", [[2, 9], [14, 9], [1, 2, 2, 9]])

@@ -21,19 +21,19 @@ def boxes(svg: str) -> dict[str, tuple[float, float, float, float]]:
     """Each box's second line, or only one, and its left, top, right and bottom."""
     root = ElementTree.fromstring(svg)
     texts = [(float(t.get("x")), float(t.get("y")), t.text) for t in root.iter(SVG + "text")]
-    found = {}
+    listed = {}
     for rect in root.iter(SVG + "rect"):
         left, top, width, height = (float(rect.get(key)) for key in ("x", "y", "width", "height"))
         inside = [t for x, y, t in texts if left < x < left + width and top < y < top + height]
-        found[inside[-1]] = (left, top, left + width, top + height)
-    return found
+        listed[inside[-1]] = (left, top, left + width, top + height)
+    return listed
 
 
 def test_boxes_stand_below_what_they_read_and_do_not_overlap() -> None:
-    found = boxes(layered_svg(skipping()))
-    tops = [found[name][1] for name in ("float32[4]", "a", "mid", "low", '<s>&"')]
+    result = boxes(layered_svg(skipping()))
+    tops = [result[name][1] for name in ("float32[4]", "a", "mid", "low", '<s>&"')]
     assert tops == sorted(set(tops))
-    placed = list(found.values())
+    placed = list(result.values())
     for i, (left, top, right, bottom) in enumerate(placed):
         for left2, top2, right2, bottom2 in placed[i + 1 :]:
             assert right < left2 or right2 < left or bottom < top2 or bottom2 < top
@@ -41,12 +41,12 @@ def test_boxes_stand_below_what_they_read_and_do_not_overlap() -> None:
 
 def test_an_edge_over_several_layers_passes_beside_the_boxes() -> None:
     svg = layered_svg(skipping())
-    found = boxes(svg)
+    result = boxes(svg)
     passages = [p.get("d") for p in ElementTree.fromstring(svg).iter(SVG + "path") if " v" in p.get("d", "")]
     assert len(passages) == 2
     for passage, name in zip(passages, ("mid", "low"), strict=True):
         x = float(passage[1:].split()[0])
-        assert not found[name][0] <= x <= found[name][2]
+        assert not result[name][0] <= x <= result[name][2]
 
 
 def test_a_call_lists_what_is_inside_and_has_a_colour() -> None:

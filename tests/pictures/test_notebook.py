@@ -44,10 +44,10 @@ class Html(HTMLParser):
 
 def shown(subject: Any) -> Html:
     """The HTML that it shows, if its bundle is as it should be."""
-    made = subject._repr_mimebundle_()
-    assert set(made) == {"text/plain", "text/html"}
-    assert made["text/plain"] and len(made["text/html"]) < LARGEST
-    html = Html(made["text/html"])
+    result = subject._repr_mimebundle_()
+    assert set(result) == {"text/plain", "text/html"}
+    assert result["text/plain"] and len(result["text/html"]) < LARGEST
+    html = Html(result["text/html"])
     assert set(html.tags) <= {"table", "caption", "tr", "th", "td", "div", "img", "p", "br"}
     for image in html.images:
         ElementTree.fromstring(base64.b64decode(image.removeprefix("data:image/svg+xml;base64,")))
@@ -71,14 +71,14 @@ def everything(hostile: bool = False) -> dict[str, Any]:
 
 
 def test_what_they_show() -> None:
-    found = {name: shown(subject) for name, subject in everything().items()}
-    assert found["report"].cells[:8] == ["subgraph", "device", "ops", "nodes", "conv_0", "", "2", "conv1, relu1"]
-    assert "'conv' does not take 'pool' (MaxPool)" in found["report"].cells
-    assert found["placement"].cells[-6:] == ["not on", "ops", "because", "onnxruntime", "1", "placed by hand"]
-    assert "reference_1" in found["compile report"].cells
-    assert {"MaxPool", "reference", "pool"} <= set(found["profile"].cells)
-    assert found["model"].cells[:2] == ["devices", "onnxruntime, reference"]
-    assert {name for name, html in found.items() if html.images} == {"plan", "placement", "profile", "model"}
+    listed = {name: shown(subject) for name, subject in everything().items()}
+    assert listed["report"].cells[:8] == ["subgraph", "device", "ops", "nodes", "conv_0", "", "2", "conv1, relu1"]
+    assert "'conv' does not take 'pool' (MaxPool)" in listed["report"].cells
+    assert listed["placement"].cells[-6:] == ["not on", "ops", "because", "onnxruntime", "1", "placed by hand"]
+    assert "reference_1" in listed["compile report"].cells
+    assert {"MaxPool", "reference", "pool"} <= set(listed["profile"].cells)
+    assert listed["model"].cells[:2] == ["devices", "onnxruntime, reference"]
+    assert {name for name, html in listed.items() if html.images} == {"plan", "placement", "profile", "model"}
 
 
 @pytest.mark.parametrize("without_dot", [False, True], ids=["dot", "ours"])
@@ -95,9 +95,9 @@ def test_no_name_makes_an_element(without_dot: bool, monkeypatch: pytest.MonkeyP
 
 def test_large_graphs_are_told_in_numbers() -> None:
     graph = long(1000)
-    made = graph._repr_mimebundle_()
-    assert set(made) == {"text/plain"}
-    assert "Relu" in made["text/plain"] and "partita.report_page(" in made["text/plain"]
+    result = graph._repr_mimebundle_()
+    assert set(result) == {"text/plain"}
+    assert "Relu" in result["text/plain"] and "partita.report_page(" in result["text/plain"]
     assert not shown(graph.attrs["partition_report"]).images
     assert "… " in graph.attrs["partition_report"]._repr_mimebundle_()["text/html"]
 

@@ -19,14 +19,14 @@ def network() -> Graph:
 
 
 def test_bodies_and_shared_arrays_count_once() -> None:
-    found = summarize(network())
-    assert found.ops == {"Add": 2, "partita::Call": 2, "Mul": 1}
-    assert (found.calls, found.bodies) == (2, 1)
-    assert (found.constants, found.parameters, found.bytes) == (1, 1024, 4096)
-    assert found.inputs == (("x", TensorType("float32", ("batch", "N"))),)
-    assert found.outputs == (("out", None),)
-    assert found.symbols == ("batch", "N")
-    assert found.opsets == {"": 21}
+    result = summarize(network())
+    assert result.ops == {"Add": 2, "partita::Call": 2, "Mul": 1}
+    assert (result.calls, result.bodies) == (2, 1)
+    assert (result.constants, result.parameters, result.bytes) == (1, 1024, 4096)
+    assert result.inputs == (("x", TensorType("float32", ("batch", "N"))),)
+    assert result.outputs == (("out", None),)
+    assert result.symbols == ("batch", "N")
+    assert result.opsets == {"": 21}
 
 
 def test_the_table() -> None:

@@ -42,12 +42,12 @@ def main() -> None:
     arguments = parser.parse_args()
     print("attack".ljust(12) + "".join(title.rjust(13) for title in (*COLUMNS, "seconds")), flush=True)
     share = arguments.minutes * 60 / len(arguments.only)
-    made = {name: run(name, share, arguments.seed) for name in arguments.only}
+    listed = {name: run(name, share, arguments.seed) for name in arguments.only}
     if arguments.publish:
-        publish(PAGE, made, share, arguments.seed)
+        publish(PAGE, listed, share, arguments.seed)
     if arguments.json:
-        arguments.json.write_text(json.dumps({name: attrs.asdict(figures) for name, figures in made.items()}, indent=1))
-    sys.exit(not all(figures.clean for figures in made.values()))
+        arguments.json.write_text(json.dumps({name: attrs.asdict(figures) for name, figures in listed.items()}, indent=1))
+    sys.exit(not all(figures.clean for figures in listed.values()))
 
 
 def publish(page: Path, made: Mapping[str, Figures], seconds: float, seed: int) -> None:

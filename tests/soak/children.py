@@ -90,9 +90,9 @@ def ended(child: Child, kill_after: float | None = None, seconds: float = HANG) 
             os.killpg(child.number, signal.SIGKILL) if _has_session(child.number) else os.kill(child.number, signal.SIGKILL)
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
-    told = child.log.read_text(errors="replace")[-2000:] if child.log.exists() else ""
+    result = child.log.read_text(errors="replace")[-2000:] if child.log.exists() else ""
     child.log.unlink(missing_ok=True)
-    return End(os.waitstatus_to_exitcode(raw), hung, killed, told)
+    return End(os.waitstatus_to_exitcode(raw), hung, killed, result)
 
 
 def _has_session(number: int) -> bool:

@@ -37,12 +37,12 @@ def _one(figures: Figures, way: str, chance: random.Random) -> None:
 
     def run(self: Any, inputs: Any, out: Any = None) -> Any:
         calls[0] += 1
-        made = interpret(self.graph, inputs)
+        outputs = interpret(self.graph, inputs)
         if way == "raises" or (way == "third" and calls[0] % 3 == 0):
             raise ValueError("boo")
         if way == "hangs":
             released.wait(30)
-        return _changed(way, made)
+        return _changed(way, outputs)
 
     members: dict[str, Any] = {"run": run, "concurrent": chance.random() < 0.5}
     breaks = "Relu" if way == "compile" else ""

@@ -164,21 +164,21 @@ def _something_in_the_way(folder: Path, chance: random.Random, figures: Figures)
     if chance.random() < 0.7:
         _note(figures, forked(_in(folder, lambda: _right(net)), folder), "to fill the cache")
     places = [folder / "home", folder / "home" / "partita", *(folder / "home").rglob("*")]
-    place, kind = chance.choice(places), chance.choice(("file", "folder", "link", "pipe"))
-    if place.is_dir():
-        shutil.rmtree(place)
+    position, kind = chance.choice(places), chance.choice(("file", "folder", "link", "pipe"))
+    if position.is_dir():
+        shutil.rmtree(position)
     else:
-        place.unlink(missing_ok=True)
-    place.parent.mkdir(parents=True, exist_ok=True)
+        position.unlink(missing_ok=True)
+    position.parent.mkdir(parents=True, exist_ok=True)
     if kind == "file":
-        place.write_bytes(b"in the way")
+        position.write_bytes(b"in the way")
     elif kind == "folder":
-        (place / "inner").mkdir(parents=True)
+        (position / "inner").mkdir(parents=True)
     elif kind == "link":
-        place.symlink_to(folder / "nothing" / "there")
+        position.symlink_to(folder / "nothing" / "there")
     else:
-        os.mkfifo(place)
-    _note(figures, forked(_in(folder, lambda: _right(net)), folder), f"a {kind} in the place of {place.relative_to(folder)}")
+        os.mkfifo(position)
+    _note(figures, forked(_in(folder, lambda: _right(net)), folder), f"a {kind} in the place of {position.relative_to(folder)}")
 
 
 def _bytes_are_changed(folder: Path, chance: random.Random, figures: Figures) -> None:

@@ -54,9 +54,9 @@ def _broken(figures: Figures, stage: str, way: str) -> None:
     figures.tried += 1
     start = time.monotonic()
     try:
-        made = _model(f"{stage}:{way}", 0.3 if way in ("sleep", "hang") else 60.0)(X)[0]
-        if way or not np.array_equal(made, X + 1):
-            figures.failed("differences", f"a device that breaks ({way} in {stage}) gives {made}")
+        result = _model(f"{stage}:{way}", 0.3 if way in ("sleep", "hang") else 60.0)(X)[0]
+        if way or not np.array_equal(result, X + 1):
+            figures.failed("differences", f"a device that breaks ({way} in {stage}) gives {result}")
     except pt.AcceleratorError as error:
         if not way or "'fragile'" not in str(error):
             figures.failed("differences", f"{way} in {stage} is told as: {error}")

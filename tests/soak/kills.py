@@ -88,11 +88,11 @@ def _while_writing(folder: Path, chance: random.Random, figures: Figures) -> Non
         store = Store(where)
         for name in store.names():
             try:
-                found = store.read(name)
+                entry = store.read(name)
             except Damaged as error:
                 raise AssertionError(f"a half-written entry is there: {error}") from None
             i = int(name[:2], 16)
-            if found is not None and (found.code != bytes([i]) * 200_000 or found.weights[0][0] != i + found.meta["round"] % 3):
+            if entry is not None and (entry.code != bytes([i]) * 200_000 or entry.weights[0][0] != i + entry.meta["round"] % 3):
                 return False
         return True
 

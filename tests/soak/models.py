@@ -20,7 +20,7 @@ def attack(seconds: float, seed: int) -> Figures:
         campaign.close()
     figures = Figures(tried=campaign.tally.models, calls=campaign.tally.runs)
     kinds = {"crashed": "crashes", "hung": "hangs"}
-    for number, found in campaign.tally.unknown:
-        again = f"python -m tests.fuzz.models --start {number} --count 1 --settings {found.setting}"
-        figures.failed(kinds.get(found.what, "differences"), f"{found.what}: {found.detail[:200]!r}; again: {again}")
+    for number, item in campaign.tally.unknown:
+        again = f"python -m tests.fuzz.models --start {number} --count 1 --settings {item.setting}"
+        figures.failed(kinds.get(item.what, "differences"), f"{item.what}: {item.detail[:200]!r}; again: {again}")
     return figures

@@ -73,7 +73,7 @@ def _one(figures: Figures, device: str, way: str, pause: float) -> None:
     figures.tried += 1
     what = f"python -c CODE {device} {way} {pause}"
     try:
-        _, told = process.communicate(timeout=HANG)
+        _, result = process.communicate(timeout=HANG)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -81,5 +81,5 @@ def _one(figures: Figures, device: str, way: str, pause: float) -> None:
         return
     status = process.returncode
     expected = (-signal.SIGINT, 1, 130) if way == "interrupt" else (0,)
-    if status not in expected or (way == "interrupt" and "KeyboardInterrupt" not in told):
-        figures.failed("crashes" if status < 0 else "differences", f"{what}: status {status}: {told[-300:]}")
+    if status not in expected or (way == "interrupt" and "KeyboardInterrupt" not in result):
+        figures.failed("crashes" if status < 0 else "differences", f"{what}: status {status}: {result[-300:]}")

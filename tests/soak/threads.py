@@ -67,8 +67,8 @@ def _call(figures: Figures, name: str, net: Net, model: pt.CompiledModel, thread
         wanted = np.maximum(x @ net.weight, 0)
         right = wrong = 0
         for i in range(calls):
-            made = model.start(x).result(60)[0] if i % 16 == 0 else model(x)[0]
-            if np.array_equal(made, wanted):
+            result = model.start(x).result(60)[0] if i % 16 == 0 else model(x)[0]
+            if np.array_equal(result, wanted):
                 right += 1
             else:
                 wrong += 1

@@ -51,9 +51,9 @@ class Judge:
             return f"{at}: after or metadata"
         if list(a.attrs) != list(b.attrs):
             return f"{at}: attributes {list(a.attrs)} != {list(b.attrs)}"
-        found = (self.values(a.attrs[key], b.attrs[key], f"{at}.{key}") for key in a.attrs)
+        result = (self.values(a.attrs[key], b.attrs[key], f"{at}.{key}") for key in a.attrs)
         return next(
-            filter(None, [*found, self.values(a.value, b.value, at), self.values(a.subgraph, b.subgraph, f"{at}()")]), None
+            filter(None, [*result, self.values(a.value, b.value, at), self.values(a.subgraph, b.subgraph, f"{at}()")]), None
         )
 
     def values(self, a: Any, b: Any, at: str) -> str | None:

@@ -11,8 +11,8 @@ from passes.infer import infer
 
 
 def compiled(device: str, graph: Graph, **config: Any) -> CompiledSubgraph:
-    made = accelerator(device)
-    return made.compile(infer(graph), made.full_config(config))
+    result = accelerator(device)
+    return result.compile(infer(graph), result.full_config(config))
 
 
 def run(device: str, graph: Graph, *inputs: Any, **config: Any) -> list[Any]:

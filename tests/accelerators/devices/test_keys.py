@@ -38,20 +38,20 @@ def usable(name: str) -> Accelerator:
     ],
 )
 def test_a_value_that_no_device_can_have(name: str, key: str, value: Any) -> None:
-    made = usable(name)
-    before = made.get_config(key)
+    result = usable(name)
+    before = result.get_config(key)
     message = rf"device '{name}': {key} cannot be {re.escape(repr(value))}\n  \w"
     if key == "DEVICE_ID" and isinstance(value, int):
         message = message.replace("be 7", "be '7'")
     if key == "CACHE_DIR":
         message = f'CACHE_DIR: it is a folder, or "off", not {re.escape(repr(value))}'
     for attempt in (
-        lambda: made.set_config({"PERF_COUNT": True, key: value}),
+        lambda: result.set_config({"PERF_COUNT": True, key: value}),
         lambda: pt.compile(relu(), name, config={key: value}),
     ):
         with pytest.raises(pt.BadConfig, match=message):
             attempt()
-    assert made.get_config(key) == before and made.get_config("PERF_COUNT") is False
+    assert result.get_config(key) == before and result.get_config("PERF_COUNT") is False
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -72,17 +72,17 @@ def test_every_key_of_every_device_has_a_check(name: str) -> None:
     ],
 )
 def test_a_value_of_a_device_s_own_key(name: str, key: str, value: Any) -> None:
-    made = usable(name)
-    for attempt in (lambda: made.set_config({key: value}), lambda: pt.compile(relu(), name, config={key: value})):
+    result = usable(name)
+    for attempt in (lambda: result.set_config({key: value}), lambda: pt.compile(relu(), name, config={key: value})):
         with pytest.raises(pt.BadConfig, match=rf"device '{name}': {key} cannot be {re.escape(repr(value))}"):
             attempt()
 
 
 def test_values_come_as_the_device_reads_them() -> None:
-    made = accelerator("cpu") if "cpu" in _usable_names() else None
-    if made is None:
+    result = accelerator("cpu") if "cpu" in _usable_names() else None
+    if result is None:
         pytest.skip("no TVM here")
-    config = made.full_config({"NUM_THREADS": "2", "KEY_PERF_COUNT": "YES", "DEVICE_ID": 0, "ISOLATE_SECONDS": "3"})
+    config = result.full_config({"NUM_THREADS": "2", "KEY_PERF_COUNT": "YES", "DEVICE_ID": 0, "ISOLATE_SECONDS": "3"})
     assert (config["NUM_THREADS"], config["PERF_COUNT"], config["DEVICE_ID"], config["ISOLATE_SECONDS"]) == (2, True, "0", 3.0)
 
 
@@ -106,9 +106,9 @@ def test_a_device_that_is_not_there(label: str, there: str) -> None:
 
 def test_a_plugin_lists_its_devices() -> None:
     two = {"metrics": lambda self: {**Accelerator.metrics(self), "AVAILABLE_DEVICES": ["0", "1"]}}
-    with device("pair", **two) as made:
+    with device("pair", **two) as plugin:
         pt.compile(relu(), "pair.1")(X)
-        assert made.configs[-1]["DEVICE_ID"] == "1"
+        assert plugin.configs[-1]["DEVICE_ID"] == "1"
         with pytest.raises(pt.BadConfig, match=r"device 'pair': DEVICE_ID cannot be '2'\n  It can be 0, 1"):
             pt.compile(relu(), "pair.2")
         pt.compile(relu(), "pair.1", config={"DEVICE_ID": 1})
@@ -134,13 +134,13 @@ def test_precision_is_offered_where_it_does_something() -> None:
 
 def test_a_plugin_that_offers_precisions_gets_them() -> None:
     able = {"metrics": lambda self: {**Accelerator.metrics(self), "OPTIMIZATION_CAPABILITIES": ["FP32", "FP16"]}}
-    with device("half", config_keys={"PRECISION": "f32"}, **able) as made:
+    with device("half", config_keys={"PRECISION": "f32"}, **able) as plugin:
         pt.compile(relu(), "half", config={"PRECISION": "f16"})
-        assert made.configs[-1]["PRECISION"] == "f16"
+        assert plugin.configs[-1]["PRECISION"] == "f16"
         with pytest.raises(pt.NotSupported, match=r"the device cannot compute in bf16\n  Its capabilities are FP32, FP16"):
             pt.compile(relu(), "half", config={"PRECISION": "bf16"})
         with pytest.raises(pt.BadConfig, match="PRECISION cannot be 'banana'\n  It can be f32, f16, bf16"):
-            made.set_config({"PRECISION": "banana"})
+            plugin.set_config({"PRECISION": "banana"})
     with device("whole", **able), pytest.raises(pt.NotSupported, match="it computes in the types of the model"):
         pt.compile(relu(), "whole", config={"PRECISION": "f16"})
 
@@ -153,18 +153,18 @@ def _even(value: Any) -> int:
 
 def test_a_plugin_declares_its_keys_or_leaves_them_plain() -> None:
     keys = {"SCALE": Key(1.0, float), "EVEN": Key(2, _even), "PLAIN": 5, "DEVICE_ID": "left"}
-    with device("keyed", config_keys=keys) as made:
-        made.set_config({"SCALE": "2.5", "PLAIN": object})
-        assert (made.get_config("SCALE"), made.get_config("PLAIN"), made.get_config("DEVICE_ID")) == (2.5, object, "left")
+    with device("keyed", config_keys=keys) as plugin:
+        plugin.set_config({"SCALE": "2.5", "PLAIN": object})
+        assert (plugin.get_config("SCALE"), plugin.get_config("PLAIN"), plugin.get_config("DEVICE_ID")) == (2.5, object, "left")
         with pytest.raises(pt.BadConfig, match="device 'keyed': SCALE cannot be 'x': could not convert string to float"):
             pt.compile(relu(), "keyed", config={"SCALE": "x"})
         with pytest.raises(pt.BadConfig, match="EVEN cannot be 3\n  Give an even number"):
-            made.set_config({"EVEN": 3})
+            plugin.set_config({"EVEN": 3})
         with pytest.raises(pt.BadConfig, match="EVEN cannot be 'x': not all arguments converted"):
-            made.set_config({"EVEN": "x"})
+            plugin.set_config({"EVEN": "x"})
         with pytest.raises(pt.BadConfig, match="DEVICE_ID cannot be 1.5\n  Give a string"):
-            made.set_config({"DEVICE_ID": 1.5})
-        files = {name for name, key in made.keys().items() if key.names_files}
+            plugin.set_config({"DEVICE_ID": 1.5})
+        files = {name for name, key in plugin.keys().items() if key.names_files}
     assert files == {"PLAIN", "CACHE_DIR", "ISOLATE", "ISOLATE_SECONDS"}
 
 
@@ -228,9 +228,9 @@ def test_a_precision_is_held_against_the_device_that_is_asked_for() -> None:
         able = ["FP32", "FP16"] if self.get_config("DEVICE_ID") == "1" else ["FP32"]
         return {**Accelerator.metrics(self), "AVAILABLE_DEVICES": ["0", "1"], "OPTIMIZATION_CAPABILITIES": able}
 
-    with device("uneven", metrics=metrics, config_keys={"PRECISION": "f32"}) as made:
+    with device("uneven", metrics=metrics, config_keys={"PRECISION": "f32"}) as plugin:
         pt.compile(relu(), "uneven.1", config={"PRECISION": "f16"})
-        made.full_config({"DEVICE_ID": "1", "PRECISION": "f16"})
+        plugin.full_config({"DEVICE_ID": "1", "PRECISION": "f16"})
         with pytest.raises(pt.NotSupported, match="the device cannot compute in f16"):
             pt.compile(relu(), "uneven.0", config={"PRECISION": "f16"})
 
@@ -242,20 +242,20 @@ def test_a_configuration_that_is_no_dictionary(values: Any) -> None:
 
 
 def test_metrics_that_tell_no_devices() -> None:
-    with device("brief", metrics=lambda self: {"FULL_DEVICE_NAME": "brief"}) as made:
+    with device("brief", metrics=lambda self: {"FULL_DEVICE_NAME": "brief"}) as plugin:
         pt.compile(relu(), "brief.3")(X)
-        assert made.configs[-1]["DEVICE_ID"] == "3"
+        assert plugin.configs[-1]["DEVICE_ID"] == "3"
 
 
 def test_providers_whose_devices_onnxruntime_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = usable("onnxruntime")
-    engine: Any = made._engine  # type: ignore[attr-defined]
+    result = usable("onnxruntime")
+    engine: Any = result._engine  # type: ignore[attr-defined]
     monkeypatch.setattr(engine, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    made.check_device_id("3")
+    result.check_device_id("3")
     with pytest.raises(pt.BadConfig, match="DEVICE_ID cannot be 'x'\n  It can be 0"):
-        made.check_device_id("x")
+        result.check_device_id("x")
     monkeypatch.delattr(engine, "get_ep_devices", raising=False)
-    assert made.get_metric("AVAILABLE_DEVICES") == ["0"]
+    assert result.get_metric("AVAILABLE_DEVICES") == ["0"]
     monkeypatch.setattr(engine, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(pt.BadConfig, match="DEVICE_ID cannot be '3'\n  It can be 0"):
-        made.check_device_id("3")
+        result.check_device_id("3")

@@ -53,8 +53,8 @@ def test_run_model_by_position_and_by_name() -> None:
 def test_run_node() -> None:
     from accelerators import onnx_backend as backend
 
-    made = backend.run_node(helper.make_node("Relu", ["x"], ["y"]), [np.array([-1, 2], np.float32)], device="reference")
-    assert made.y.tolist() == [0, 2]
+    result = backend.run_node(helper.make_node("Relu", ["x"], ["y"]), [np.array([-1, 2], np.float32)], device="reference")
+    assert result.y.tolist() == [0, 2]
 
 
 def test_supports_device() -> None:

@@ -109,10 +109,10 @@ def test_narrow_types_go_in_and_out() -> None:
     x = pt.variable("x", "float32", (3,))
     narrow = pt.op("Cast", x, name="n", to=16)
     g = pt.Graph([narrow])
-    (made,) = run("onnxruntime", g, np.array([1.5, -2, 3.140625], np.float32))
-    assert made.dtype == ml_dtypes.bfloat16
+    (output,) = run("onnxruntime", g, np.array([1.5, -2, 3.140625], np.float32))
+    assert output.dtype == ml_dtypes.bfloat16
     back = pt.Graph([pt.op("Cast", pt.variable("y", "bfloat16", (3,)), to=1)])
-    assert run("onnxruntime", back, made)[0].tolist() == [1.5, -2, 3.140625]
+    assert run("onnxruntime", back, output)[0].tolist() == [1.5, -2, 3.140625]
 
 
 def test_int4_goes_in_and_out() -> None:
@@ -127,16 +127,16 @@ def test_strings_and_sequences() -> None:
     words = np.array(["a", "ü"], object)
     g = pt.Graph([pt.op("Identity", pt.variable("s", "string", (2,)))])
     assert run("onnxruntime", g, words)[0].tolist() == ["a", "ü"]
-    made = pt.op("SequenceConstruct", pt.variable("x", "float32", (2,)), pt.variable("y", "float32", (2,)))
-    (pair,) = run("onnxruntime", pt.Graph([made]), np.zeros(2, np.float32), np.ones(2, np.float32))
+    result = pt.op("SequenceConstruct", pt.variable("x", "float32", (2,)), pt.variable("y", "float32", (2,)))
+    (pair,) = run("onnxruntime", pt.Graph([result]), np.zeros(2, np.float32), np.ones(2, np.float32))
     assert [array.tolist() for array in pair] == [[0, 0], [1, 1]]
 
 
 def test_hostile_names() -> None:
     x = pt.variable("y0", "float32", (2,))
     g = pt.Graph([pt.op("Relu", x, name="x0\n\"'\\", output_names=["n0"]), x], output_names=["x0", "y1"])
-    made = run("onnxruntime", g, np.array([-1, 1], np.float32))
-    assert [value.tolist() for value in made] == [[0, 1], [-1, 1]]
+    outputs = run("onnxruntime", g, np.array([-1, 1], np.float32))
+    assert [value.tolist() for value in outputs] == [[0, 1], [-1, 1]]
 
 
 def test_large_weights_are_shared_not_copied() -> None:
@@ -150,8 +150,8 @@ def test_large_weights_are_shared_not_copied() -> None:
 
 def test_out_takes_a_large_output() -> None:
     target = np.empty((1024, 512), np.float32)
-    made = compiled("onnxruntime", one_op("Relu", ("float32", (1024, 512)))).run([np.ones((1024, 512), np.float32)], [target])
-    assert made[0] is target
+    outputs = compiled("onnxruntime", one_op("Relu", ("float32", (1024, 512)))).run([np.ones((1024, 512), np.float32)], [target])
+    assert outputs[0] is target
     assert target.min() == 1
 
 

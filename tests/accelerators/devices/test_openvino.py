@@ -117,8 +117,8 @@ def test_both_of_numpys_wide_integers(kind: type, size: tuple[int, int]) -> None
     x, shape = pt.variable("x", "float32", (1, 1)), pt.variable("shape", "int64", (2,))
     wide = pt.op("Expand", x, shape, name="wide")
     model = compiled("openvino", pt.Graph([wide, pt.op("Shape", wide, name="sizes")]))
-    made, sizes = model.run([np.ones((1, 1), np.float32), np.array(size, kind)])
-    assert made.shape == size
+    output, sizes = model.run([np.ones((1, 1), np.float32), np.array(size, kind)])
+    assert output.shape == size
     np.testing.assert_array_equal(sizes, size)
 
 
@@ -132,8 +132,8 @@ def test_inputs_changed_in_place_are_read_again() -> None:
 def test_unused_inputs_and_outputs_that_are_inputs() -> None:
     x, y = pt.variable("x", "float32", (2,)), pt.variable("y", "float32", (3,))
     g = pt.Graph([pt.op("Relu", y, name="r"), y], inputs=[x, y], output_names=["a", "b"])
-    made = run("openvino", g, np.zeros(2, np.float32), np.array([-1, 0, 1], np.float32))
-    assert [value.tolist() for value in made] == [[0, 0, 1], [-1, 0, 1]]
+    outputs = run("openvino", g, np.zeros(2, np.float32), np.array([-1, 0, 1], np.float32))
+    assert [value.tolist() for value in outputs] == [[0, 0, 1], [-1, 0, 1]]
 
 
 def test_many_threads() -> None:
@@ -177,8 +177,8 @@ from accelerators.interface.registry import accelerator
 accelerator("openvino")
 print([name for name in sys.modules if name.startswith("openvino_telemetry")])
 """
-    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert made.stdout == "[]\n"
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(site: Path, code: str) -> str:
     """What a fresh interpreter prints that sees Partita and the installed packages."""
     path = os.pathsep.join([str(ROOT), str(site)])
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stderr
-    return made.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_found_partitioned_to_and_run(site: Path) -> None:

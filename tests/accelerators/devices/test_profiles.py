@@ -113,15 +113,15 @@ def info(real: int) -> Any:
 def test_openvino_s_means_are_taken_apart() -> None:
     from accelerators.openvino.profile import KEPT, Times
 
-    times, spent, found = Times(), 0, []
+    times, spent, listed = Times(), 0, []
     for run in range(1, 2 * KEPT):
         spent += 900 if run == 1 else 10 + run
         mean = info(spent // run)
         times = times.after([mean])
-        found.append(times.of(mean)[0])
-    assert found[0] == 900
-    assert all(abs(value - 10 - run) <= run for run, value in enumerate(found[1:KEPT], 2))
-    assert max(found[1:]) < 2 * KEPT + 20, "the first run is in none of them"
+        listed.append(times.of(mean)[0])
+    assert listed[0] == 900
+    assert all(abs(value - 10 - run) <= run for run, value in enumerate(listed[1:KEPT], 2))
+    assert max(listed[1:]) < 2 * KEPT + 20, "the first run is in none of them"
     assert times.of(SimpleNamespace(**{**vars(info(7)), "node_name": "new"})) == (7.0, 7.0)
 
 

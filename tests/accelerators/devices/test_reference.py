@@ -53,17 +53,17 @@ def test_outputs_share_no_memory_with_anything() -> None:
     g = pt.Graph([same, same, fixed, flat, x, c], output_names=list("abcdef"))
     model = compiled("reference", g)
     array = np.zeros((2, 3), np.float32)
-    made = list(model.run([array]))
-    for i, value in enumerate(made):
+    listed = list(model.run([array]))
+    for i, value in enumerate(listed):
         assert not np.shares_memory(value, array)
         assert not np.shares_memory(value, c.value)
-        assert not any(np.shares_memory(value, other) for other in made[i + 1 :])
+        assert not any(np.shares_memory(value, other) for other in listed[i + 1 :])
 
 
 def test_out_is_written_to() -> None:
     target = np.empty((2,), np.float32)
-    made = compiled("reference", one_op("Relu", ("float32", (2,)))).run([np.array([-1, 3], np.float32)], [target])
-    assert made[0] is target
+    outputs = compiled("reference", one_op("Relu", ("float32", (2,)))).run([np.array([-1, 3], np.float32)], [target])
+    assert outputs[0] is target
     assert target.tolist() == [0, 3]
 
 

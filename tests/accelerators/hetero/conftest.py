@@ -9,11 +9,11 @@ from tests.accelerators.hetero.small_devices import device
 
 @pytest.fixture
 def alpha():
-    with device("alpha", "Relu Add Exp") as made:
-        yield made
+    with device("alpha", "Relu Add Exp") as plugin:
+        yield plugin
 
 
 @pytest.fixture
 def beta():
-    with device("beta") as made:
-        yield made
+    with device("beta") as plugin:
+        yield plugin

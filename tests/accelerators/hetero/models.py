@@ -52,9 +52,9 @@ def load(name: str) -> pt.Graph:
 def exported(name: str) -> Path:
     """The file of a real transformer: where the benchmarks keep theirs, else exported here if what does it is installed."""
     kept = [Path(os.environ.get("PARTITA_BENCH_CACHE", "")), Path("~/.cache/partita-bench").expanduser()]
-    found = [path for folder in kept for path in sorted((folder / "models").glob(f"{name}-1-*.onnx"))]
-    if found:
-        return found[-1]
+    listed = [path for folder in kept for path in sorted((folder / "models").glob(f"{name}-1-*.onnx"))]
+    if listed:
+        return listed[-1]
     pytest.importorskip("transformers", reason="neither the exported model nor what exports it is here")
     path = Path(tempfile.mkdtemp(prefix="partita-tests-")) / f"{name}.onnx"
     subprocess.run([sys.executable, "-m", "benchmarks.models.transformer", name, "1", str(path)], check=True)
@@ -99,9 +99,9 @@ def compiled(graph: pt.Graph, setting: str) -> pt.CompiledModel:
     placement = pt.query(graph, where)
     for name in list(placement)[::7]:
         placement[name] = other
-    made = pt.compile(placement.apply(graph), where)
-    assert len(made.units) > 2 and not made.report.moves
-    return made
+    result = pt.compile(placement.apply(graph), where)
+    assert len(result.units) > 2 and not result.report.moves
+    return result
 
 
 def error(mine: np.ndarray, wanted: np.ndarray) -> float:

@@ -142,9 +142,9 @@ class RandomAccelerator(Accelerator):
                 first = node.inputs[0].node
                 origin = self.origins.pop(first.name) | self.origins[node.name]
                 self.origins[node.name] = origin
-                made = pt.op(MERGED, *map(rewriter.value, first.inputs), domain="acc", name=node.name)
+                result = pt.op(MERGED, *map(rewriter.value, first.inputs), domain="acc", name=node.name)
                 says = {"partita.fused": "\n".join(sorted(origin))} if self.merges == "listed" else {}
-                rewriter.replace(node[0], made.evolve(metadata=says)[0])
+                rewriter.replace(node[0], result.evolve(metadata=says)[0])
             elif not swallowed(node):
                 rewriter.keep(node)
 
@@ -152,12 +152,12 @@ class RandomAccelerator(Accelerator):
 
     def _called(self, graph):
         merged = pt.PatternProperty(pt.Pattern("Add", "Relu"), "merged")
-        made = pt.apply_pass(graph.evolve(attrs={}), "PartitionGraph", subgraph_property=merged)
-        for node in made.nodes:
+        result = pt.apply_pass(graph.evolve(attrs={}), "PartitionGraph", subgraph_property=merged)
+        for node in result.nodes:
             if node.is_call and node.name.startswith("merged_"):
                 inner = [n.name for n in node.subgraph.nodes if n.is_op]
                 self.origins[node.name] = set().union(*(self.origins.pop(name) for name in inner))
-        return made
+        return result
 
     def _renamed(self, graph):
         def visit(node, rewriter):
@@ -190,14 +190,14 @@ class Nonsense(CompiledSubgraph):
                 continue
             read = [values[entry] for entry in node.inputs]
             if self.device.supports(node, graph) is not True:
-                made = [np.full(SHAPE, -1, np.float32) for _ in node.outputs]
+                listed = [np.full(SHAPE, -1, np.float32) for _ in node.outputs]
             elif node.is_call:
-                made = self._plain(node.subgraph, read)
+                listed = self._plain(node.subgraph, read)
             elif node.op == MERGED:
-                made = [np.maximum(read[0] + read[1], 0)]
+                listed = [np.maximum(read[0] + read[1], 0)]
             else:
-                made = evaluate_node(node, read, graph.opsets)
-            values.update(zip(node.outputs, made, strict=True))
+                listed = evaluate_node(node, read, graph.opsets)
+            values.update(zip(node.outputs, listed, strict=True))
         return [values[entry] for entry in graph.outputs]
 
     @staticmethod
@@ -205,6 +205,6 @@ class Nonsense(CompiledSubgraph):
         values = dict(zip((node[0] for node in body.inputs), inputs, strict=True))
         for node in body.nodes:
             if node.is_op:
-                made = evaluate_node(node, [values[entry] for entry in node.inputs], body.opsets)
-                values.update(zip(node.outputs, made, strict=True))
+                result = evaluate_node(node, [values[entry] for entry in node.inputs], body.opsets)
+                values.update(zip(node.outputs, result, strict=True))
         return [values[entry] for entry in body.outputs]

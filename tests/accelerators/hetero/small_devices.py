@@ -32,9 +32,9 @@ class Ran(CompiledSubgraph):
         self.inside += 1
         assert self.inside == 1 or self.concurrent, "two threads are in one subgraph"
         self.seen.append([x.__array_interface__["data"][0] for x in inputs if isinstance(x, np.ndarray)])
-        made = interpret(self.graph, inputs)
+        outputs = interpret(self.graph, inputs)
         self.inside -= 1
-        return made
+        return outputs
 
     def profile_rows(self):
         if not self.perf_count:

@@ -138,8 +138,8 @@ def test_functions_of_the_model_are_asked_in_their_places():
     body = pt.Graph([pt.op("Tanh", inner, name="t")], name="Twice", inputs=[inner])
 
     def function(x, name):
-        made = pt.call(body, x, name=name)
-        return made.evolve(op="Twice", domain="mine", output_names=(f"{name}_out",))
+        result = pt.call(body, x, name=name)
+        return result.evolve(op="Twice", domain="mine", output_names=(f"{name}_out",))
 
     g = pt.Graph([pt.op("Relu", function(function(variable(), "f1"), "f2"), name="r")])
     with device("alpha", "Relu", transform=inlining):
@@ -178,8 +178,8 @@ def test_tvm_is_asked_about_what_is_inside_calls(ratio):
         g = pt.Graph([pt.op("BatchNormalization", x, *c, training_mode=1, n_outputs=3, name="n")[0]])
     else:
         x = pt.variable("x", "float32", (2, 3, 4, 4))
-        made = pt.op("Dropout", x, pt.constant(np.float32(ratio)), n_outputs=2, name="n")
-        g = pt.Graph([made[0], made[1]])
+        result = pt.op("Dropout", x, pt.constant(np.float32(ratio)), n_outputs=2, name="n")
+        g = pt.Graph([result[0], result[1]])
     called = in_call(g)
     assert called["mine_0"].is_call
     array = np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32)
@@ -278,8 +278,8 @@ def test_only_the_first_of_many_notes_are_printed():
 
 
 def own(**members):
-    made = type("Own", (pt.SubgraphProperty,), {"name": "own", **members})
-    return lambda self: made()
+    cls = type("Own", (pt.SubgraphProperty,), {"name": "own", **members})
+    return lambda self: cls()
 
 
 def gives_back(**members):

@@ -19,9 +19,9 @@ X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
 
 def right(m: pt.CompiledModel, g: pt.Graph, *inputs) -> None:
     """The model gives what the interpreter gives, under the graph's output names."""
-    made = m(*inputs)
-    for name, mine, wanted in zip(g.output_names, made, interpret(g, list(inputs)), strict=True):
-        assert mine is made[name]
+    outputs = m(*inputs)
+    for name, mine, wanted in zip(g.output_names, outputs, interpret(g, list(inputs)), strict=True):
+        assert mine is outputs[name]
         assert mine.dtype == wanted.dtype and mine.shape == wanted.shape
         np.testing.assert_allclose(mine, wanted, rtol=1e-6)
 

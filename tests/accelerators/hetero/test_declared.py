@@ -51,7 +51,7 @@ def lies(shape: tuple[int, ...]) -> list[str]:
     """Larger, much larger, smaller, a rank more, a rank less, another element type, and a size beside a symbol."""
     *front, last = shape
     shapes = [(*front, last + 1), (*front, 4000 * last), (*front, last - 1), (1, *shape), shape[1:]]
-    typed = [f"float{list(made)}" for made in shapes] + [f"double{list(shape)}"]
+    typed = [f"float{list(item)}" for item in shapes] + [f"double{list(shape)}"]
     return [*typed, f"float[{', '.join(['N'] * len(front))}, {last + 7}]"]
 
 

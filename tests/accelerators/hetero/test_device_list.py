@@ -10,7 +10,7 @@ from tests.accelerators.hetero.small_devices import device
 
 
 def labels(text) -> list[str]:
-    return [made.label for made in parse_devices(text)]
+    return [item.label for item in parse_devices(text)]
 
 
 def test_one_device_and_several(alpha, beta):
@@ -19,8 +19,8 @@ def test_one_device_and_several(alpha, beta):
 
 
 def test_what_follows_the_dot_is_the_device_id(alpha):
-    (made,) = parse_devices("alpha.GPU.0")
-    assert (made.label, made.accelerator.name, made.device_id) == ("alpha.GPU.0", "alpha", "GPU.0")
+    (result,) = parse_devices("alpha.GPU.0")
+    assert (result.label, result.accelerator.name, result.device_id) == ("alpha.GPU.0", "alpha", "GPU.0")
 
 
 @pytest.mark.parametrize(

@@ -60,17 +60,17 @@ def test_outputs_that_are_not_what_the_body_states(beta, change, message):
 )
 def test_outputs_in_another_guise(beta, change):
     with device("odd", "Softmax", made=returning(change)):
-        made = pt.compile(alternating(), "HETERO:odd,beta")(X)[0]
-    np.testing.assert_array_equal(made, interpret(alternating(), [X])[0])
-    assert type(made) is np.ndarray
+        result = pt.compile(alternating(), "HETERO:odd,beta")(X)[0]
+    np.testing.assert_array_equal(result, interpret(alternating(), [X])[0])
+    assert type(result) is np.ndarray
 
 
 def test_numpy_scalars_are_arrays_without_dimensions():
     x = pt.variable("x", "float32", ())
     g = pt.Graph([pt.op("Exp", x, name="y")])
     with device("odd", made=returning(lambda made: [made[0][()]])):
-        made = pt.compile(g, "odd")(np.float32(0))[0]
-    assert type(made) is np.ndarray and made.shape == () and made == 1
+        result = pt.compile(g, "odd")(np.float32(0))[0]
+    assert type(result) is np.ndarray and result.shape == () and result == 1
 
 
 def test_a_size_that_the_model_states_wrongly_is_an_error_that_blames_the_model(beta):

@@ -37,16 +37,16 @@ class OnOne(Ran):
 @pytest.fixture
 def pair():
     """An accelerator with two devices; -> a function that sets what their runs do."""
-    made = type("OnOne", (OnOne,), {})
+    cls = type("OnOne", (OnOne,), {})
     members = {
-        "compile": lambda self, graph, config: made(graph, config["DEVICE_ID"], config["PERF_COUNT"]),
+        "compile": lambda self, graph, config: cls(graph, config["DEVICE_ID"], config["PERF_COUNT"]),
         "metrics": lambda self: {**Accelerator.metrics(self), "AVAILABLE_DEVICES": ["0", "1"]},
         "config_keys": {"LEVEL": 1},
     }
     with device("pair", **members):
 
         def does(action):
-            made.action = staticmethod(action)
+            cls.action = staticmethod(action)
 
         yield does
 
@@ -66,8 +66,8 @@ def test_two_calls_at_once_are_on_two_devices(pair, wanted):
 
     pair(meet)
     with pt.compile(alternating(), wanted) as m, ThreadPoolExecutor(2) as threads:
-        for made in [*threads.map(m, [X] * 2), *(future.result() for future in [m.start(X), m.start(X)])]:
-            np.testing.assert_array_equal(made[0], expected())
+        for item in [*threads.map(m, [X] * 2), *(future.result() for future in [m.start(X), m.start(X)])]:
+            np.testing.assert_array_equal(item[0], expected())
     assert Counter(seen) == {"0": 2, "1": 2}
 
 
@@ -98,10 +98,10 @@ def test_many_threads_get_their_own_numbers(alpha, beta):
     wanted = [expected(x) for x in inputs]
     with device("gamma"), pt.compile(alternating(), "MULTI:beta,gamma", {"HETERO": {"NUM_REQUESTS": 5}}) as m:
         with ThreadPoolExecutor(16) as threads:
-            found = list(threads.map(m, inputs * 5))
+            listed = list(threads.map(m, inputs * 5))
         futures = [m.start(x) for x in inputs]
-        for made, right in zip([*found, *(future.result() for future in futures)], wanted * 6, strict=True):
-            np.testing.assert_array_equal(made["d"], right)
+        for item, right in zip([*listed, *(future.result() for future in futures)], wanted * 6, strict=True):
+            np.testing.assert_array_equal(item["d"], right)
         out = np.empty_like(X)
         assert m({"x": X}, out=out)[0] is out
         np.testing.assert_array_equal(out, expected())

@@ -44,10 +44,10 @@ def test_the_manual_fix_after_the_automatic_start(alpha, beta):
     g = alternating()
     placement = pt.query(g, "HETERO:alpha,beta")
     placement["c"] = "beta"
-    made = placement.apply(g)
-    assert [node.affinity for node in made.nodes] == [None, "alpha", "beta", "beta", "beta"]
+    result = placement.apply(g)
+    assert [node.affinity for node in result.nodes] == [None, "alpha", "beta", "beta", "beta"]
     assert all(node.affinity is None for node in g.nodes), "the graph given stays as it was"
-    assert len(pt.compile(made, "HETERO:alpha,beta").units) == 2
+    assert len(pt.compile(result, "HETERO:alpha,beta").units) == 2
 
 
 def test_a_placement_knows_its_nodes_and_devices(alpha, beta):

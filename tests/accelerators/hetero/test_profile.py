@@ -47,8 +47,8 @@ def test_a_device_that_tells_nothing_has_one_row():
 
 
 def test_rows_that_the_device_did_not_run():
-    told = (ProfileRow("a", "Relu", "NOT_RUN", 0.0, 0.0, "unknown"),)
-    with device("lazy", made=type("Lazy", (Ran,), {"profile_rows": lambda self: told})):
+    result = (ProfileRow("a", "Relu", "NOT_RUN", 0.0, 0.0, "unknown"),)
+    with device("lazy", made=type("Lazy", (Ran,), {"profile_rows": lambda self: result})):
         assert pt.compile(alternating(), "lazy").profile(X).rows[0].status == "NOT_RUN"
 
 

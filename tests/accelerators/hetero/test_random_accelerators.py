@@ -69,16 +69,16 @@ def check_reasons(that: RandomAccelerator, m: pt.CompiledModel) -> None:
         if reason is None:
             continue
         if "gave it back" in reason:
-            told = reason.removeprefix("its property 'own' gave it back: ")
-            size = SIZE.fullmatch(told)
+            result = reason.removeprefix("its property 'own' gave it back: ")
+            size = SIZE.fullmatch(result)
             if size is not None:
                 small = size[2] == "fewer than min"
                 assert int(size[3]) == (own.min_subgraph_size if small else own.max_subgraphs)
                 assert not small or int(size[1]) < own.min_subgraph_size
-            elif told.startswith("review_subgraph"):
+            elif result.startswith("review_subgraph"):
                 assert name in own.reviewed
             else:
-                assert told == "create_subgraph_node returned None for its subgraph" and name in own.uncreated
+                assert result == "create_subgraph_node returned None for its subgraph" and name in own.uncreated
         elif "leaves nothing of it" in reason:
             assert that.hides
         elif "its body holds" in reason:

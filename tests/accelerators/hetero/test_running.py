@@ -22,26 +22,26 @@ def two_inputs() -> pt.Graph:
 
 @pytest.fixture
 def model(beta):
-    with pt.compile(two_inputs(), "beta") as made:
-        yield made
+    with pt.compile(two_inputs(), "beta") as result:
+        yield result
 
 
 A, B = np.ones((3, 2), np.float32), np.full((3, 2), 2, np.float32)
 
 
 def test_inputs_by_position_by_name_and_mixed(model):
-    for made in (model(A, B), model({"b": B, "a": A}), model(b=B, a=A), model(A, b=B)):
-        np.testing.assert_array_equal(made["sum"], A + B)
+    for item in (model(A, B), model({"b": B, "a": A}), model(b=B, a=A), model(A, b=B)):
+        np.testing.assert_array_equal(item["sum"], A + B)
 
 
 def test_outputs_are_a_sequence_that_indexes_by_name(model):
-    made = model(A, B)
-    total, exp = made
-    assert made[0] is made["sum"] is total and made[-1] is exp and made[:1] == [total]
-    assert len(made) == 2 and made.names == ("sum", "exp") and made.to_dict() == {"sum": total, "exp": exp}
-    assert repr(made) == "<Outputs sum: float32[3, 2], exp: float32[3, 2]>"
+    outputs = model(A, B)
+    total, exp = outputs
+    assert outputs[0] is outputs["sum"] is total and outputs[-1] is exp and outputs[:1] == [total]
+    assert len(outputs) == 2 and outputs.names == ("sum", "exp") and outputs.to_dict() == {"sum": total, "exp": exp}
+    assert repr(outputs) == "<Outputs sum: float32[3, 2], exp: float32[3, 2]>"
     with pytest.raises(KeyError, match="there is no output 'summ'\n  Did you mean 'sum'"):
-        made["summ"]
+        outputs["summ"]
 
 
 class Unreadable:
@@ -112,8 +112,8 @@ def test_python_numbers_out_of_range(beta, dtype, number, message):
 def test_an_input_may_be_called_self(beta):
     x = pt.variable("self", "float32", (4,))
     m = pt.compile(pt.Graph([pt.op("Neg", x, name="n")]), "beta")
-    for made in (m(self=X), m.start(self=X).result()):
-        np.testing.assert_array_equal(made[0], -X)
+    for item in (m(self=X), m.start(self=X).result()):
+        np.testing.assert_array_equal(item[0], -X)
     assert m.profile(self=X).inputs == "the inputs given"
 
 
@@ -151,9 +151,9 @@ def test_arrays_laid_out_badly(alpha, beta, where):
     strided = np.ones((6, 4), np.float32)[::2, ::2]
     flipped, column = A[::-1], np.asfortranarray(A)
     for odd in (misaligned, read_only, strided, flipped, column, np.broadcast_to(np.float32(1), (3, 2))):
-        for made in (m(odd, B), m.start(odd, B).result()):
-            np.testing.assert_allclose(made["sum"], A + B)
-            np.testing.assert_allclose(made["exp"], np.exp(A), rtol=1e-5)
+        for item in (m(odd, B), m.start(odd, B).result()):
+            np.testing.assert_allclose(item["sum"], A + B)
+            np.testing.assert_allclose(item["exp"], np.exp(A), rtol=1e-5)
 
 
 def test_empty_arrays(model):
@@ -166,8 +166,8 @@ def test_empty_arrays(model):
 def test_no_later_call_overwrites_what_was_returned(alpha, beta):
     m = pt.compile(alternating(), "HETERO:alpha,beta")
     inputs = [X * i for i in range(5)]
-    made = [m(x)[0] for x in inputs]
-    for x, y in zip(inputs, made, strict=True):
+    listed = [m(x)[0] for x in inputs]
+    for x, y in zip(inputs, listed, strict=True):
         np.testing.assert_array_equal(y, interpret(alternating(), [x])[0])
 
 
@@ -175,21 +175,21 @@ class Views(Ran):
     """Returns views of what it was given wherever it can: the worst that a device may do."""
 
     def run(self, inputs, out=None):
-        made = super().run(inputs, out)
-        return [next((x[...] for x in inputs if x.shape == y.shape and np.array_equal(x, y)), y) for y in made]
+        outputs = super().run(inputs, out)
+        return [next((x[...] for x in inputs if x.shape == y.shape and np.array_equal(x, y)), y) for y in outputs]
 
 
 class WritesOut(Ran):
     """Writes to the buffers that it is offered."""
 
     def run(self, inputs, out=None):
-        made = super().run(inputs, out)
+        outputs = super().run(inputs, out)
         if out is None:
-            return made
-        for target, value in zip(out, made, strict=True):
+            return outputs
+        for target, value in zip(out, outputs, strict=True):
             if target is not None:
                 target[...] = value
-        return [value if target is None else target for target, value in zip(out, made, strict=True)]
+        return [value if target is None else target for target, value in zip(out, outputs, strict=True)]
 
 
 @pytest.mark.parametrize("parallel", [True, False])
@@ -201,17 +201,17 @@ def test_buffers_between_subgraphs_are_never_shared_by_living_values(seed, paral
     for i in range(14):
         op = random.choice(["Identity", "Relu", "Neg", "Add"])
         reads = random.choice(len(values), 2 if op == "Add" else 1)
-        made = pt.op(str(op), *[values[r] for r in reads], name=f"n{i}")
-        made.affinity = str(random.choice(["writes", "views"]))
-        values.append(made)
+        item = pt.op(str(op), *[values[r] for r in reads], name=f"n{i}")
+        item.affinity = str(random.choice(["writes", "views"]))
+        values.append(item)
     g = pt.Graph([values[i] for i in random.choice(len(values), 4)] + values[-1:], [values[0]])
     with device("writes", made=WritesOut), device("views", made=Views):
         m = pt.compile(g, "HETERO:writes,views", {"PARALLEL": parallel})
         kept = [(x, m(x)) for x in (X, X * 2, X * 3)]
-        everything = [array for x, made in kept for array in (x, *made)]
+        everything = [array for x, item in kept for array in (x, *item)]
         assert not any(np.shares_memory(a, b) for i, a in enumerate(everything) for b in everything[:i])
-        for x, made in kept:
-            for mine, wanted in zip(made, interpret(g, [x]), strict=True):
+        for x, item in kept:
+            for mine, wanted in zip(item, interpret(g, [x]), strict=True):
                 np.testing.assert_array_equal(mine, wanted)
 
 
@@ -228,11 +228,11 @@ def test_out(beta, alpha):
     g = two_inputs()
     m = pt.compile(g, "HETERO:alpha,beta", shapes={"a": (3, 2), "b": (3, 2)})
     total, exp = np.empty((3, 2), np.float32), np.empty((3, 2), np.float32)
-    made = m(A, B, out=[total, exp])
-    assert made[0] is total and made[1] is exp
+    outputs = m(A, B, out=[total, exp])
+    assert outputs[0] is total and outputs[1] is exp
     np.testing.assert_array_equal(total, A + B)
-    made = m(A, B, out={"exp": exp})
-    assert made["exp"] is exp and made["sum"] is not total
+    outputs = m(A, B, out={"exp": exp})
+    assert outputs["exp"] is exp and outputs["sum"] is not total
     strided = np.zeros((6, 4), np.float32)[::2, ::2]
     np.testing.assert_array_equal(m(A, B, out=[strided, None])[0], A + B)
     x = A.copy()
@@ -321,8 +321,8 @@ def test_start_checks_inputs_at_once_and_waits_while_the_queue_is_full():
         assert third.is_alive() and len(futures) == 2 and not futures[0].done()
         gate.set()
         third.join(20)
-        made = [future.result(20)[0] for future in futures]
-        for i, y in enumerate(made, 1):
+        listed = [future.result(20)[0] for future in futures]
+        for i, y in enumerate(listed, 1):
             np.testing.assert_array_equal(y, interpret(alternating(), [X * i])[0])
         m.close()
 

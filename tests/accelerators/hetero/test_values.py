@@ -16,18 +16,18 @@ def test_sequences_between_devices_and_as_outputs(beta, alpha):
     at = pt.op("SequenceAt", split, pt.constant(np.int64(2)), name="at")
     g = pt.Graph([at, split, split], output_names=["at", "seq", "again"])
     m = pt.compile(g, "HETERO:beta,reference", pin={"at": "reference"})
-    made = m(X)
-    assert made["at"].item() == 2 and [v.item() for v in made["seq"]] == list(range(6))
-    made["seq"][0][...] = 9
-    assert made["again"][0].item() == 0, "the second list has arrays of its own"
+    outputs = m(X)
+    assert outputs["at"].item() == 2 and [v.item() for v in outputs["seq"]] == list(range(6))
+    outputs["seq"][0][...] = 9
+    assert outputs["again"][0].item() == 0, "the second list has arrays of its own"
 
 
 def test_a_sequence_given_and_returned_is_copied(beta):
     s = pt.variable("s", type=pt.SequenceType(pt.TensorType("float32", (2,))))
     m = pt.compile(pt.Graph([s, pt.op("SequenceLength", s, name="n")]), "beta")
     given = [np.ones(2, np.float32)]
-    made = m(given)
-    assert made[0] is not given and made[0][0] is not given[0] and made[1] == 1
+    outputs = m(given)
+    assert outputs[0] is not given and outputs[0][0] is not given[0] and outputs[1] == 1
 
 
 def test_strings(beta):

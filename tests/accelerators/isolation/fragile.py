@@ -17,8 +17,8 @@ from accelerators.interface.keys import Key, text
 
 def breaking(config: Mapping[str, Any], stage: str) -> None:
     """Does what "stage:how" says, at that stage; with a file behind it ("stage:how:path"), only where that file is."""
-    told, how, *path = (*str(config["BREAKS"]).split(":"), "")
-    if told != stage or (path[0] and not os.path.exists(path[0])):
+    result, how, *path = (*str(config["BREAKS"]).split(":"), "")
+    if result != stage or (path[0] and not os.path.exists(path[0])):
         return
     if how == "abort":
         os.abort()

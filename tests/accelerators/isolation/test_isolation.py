@@ -101,9 +101,9 @@ def test_every_element_type(dtype: str) -> None:
 
     with compiled(graph=net("Identity", (5,), dtype)) as model:
         given = np.array([0, 1, 0, 1, 1]).astype(numpy_dtype(dtype))
-        made = model(given)[0]
-    assert made.dtype == given.dtype
-    np.testing.assert_array_equal(made, given + np.ones((), given.dtype))
+        result = model(given)[0]
+    assert result.dtype == given.dtype
+    np.testing.assert_array_equal(result, given + np.ones((), given.dtype))
 
 
 @pytest.mark.parametrize("words", [["a", "é", ""], [b"\xff\0", b"", b"x"], ["\udcff", "b", "c"]])
@@ -264,8 +264,8 @@ def test_a_class_that_no_other_process_finds() -> None:
 
     pt.register_accelerator(Local)
     try:
-        told = r"its class .*Local cannot be found by another process\n  Define the class at the top level of a module"
-        with pytest.raises(pt.AcceleratorError, match=told):
+        result = r"its class .*Local cannot be found by another process\n  Define the class at the top level of a module"
+        with pytest.raises(pt.AcceleratorError, match=result):
             pt.compile(net(), "local", config={"ISOLATE": True})
     finally:
         pt.unregister_accelerator("local")
@@ -358,30 +358,30 @@ if sys.argv[1]:
 
 def started(breaks: str, then: str) -> tuple[subprocess.Popen[str], int]:
     """A process that uses a device in a child, and the child's number."""
-    made = subprocess.Popen(
+    completed = subprocess.Popen(
         [sys.executable, "-c", ENDING + then, breaks], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": ROOT},
     )
-    assert made.stdout is not None
-    return made, int(made.stdout.readline())
+    assert completed.stdout is not None
+    return completed, int(completed.stdout.readline())
 
 
 @pytest.mark.parametrize("breaks", ["", "run:sleep", "run:hang"])
 @pytest.mark.parametrize("then", ["os._exit(0)", "os.kill(os.getpid(), 9)", "time.sleep(600)"])
 def test_no_child_is_left_behind(breaks: str, then: str) -> None:
     """However the process ends, and whatever the device is doing: a hang that keeps the interpreter's lock too."""
-    made, child = started(breaks, then)
+    result, child = started(breaks, then)
     if "sleep" in then:
         time.sleep(0.4)
-        made.send_signal(signal.SIGKILL)
-    made.communicate(timeout=60)
+        result.send_signal(signal.SIGKILL)
+    result.communicate(timeout=60)
     assert until(lambda: not is_running(child))
 
 
 def test_the_end_of_the_interpreter_ends_the_child() -> None:
-    made, child = started("", "m(a); print('done')")
-    out, err = made.communicate(timeout=60)
-    assert (out, err, made.returncode) == ("done\n", "", 0) and not is_running(child)
+    result, child = started("", "m(a); print('done')")
+    out, err = result.communicate(timeout=60)
+    assert (out, err, result.returncode) == ("done\n", "", 0) and not is_running(child)
 
 
 def test_an_interrupt_ends_the_child_and_the_next_call_is_right() -> None:
@@ -399,11 +399,11 @@ except KeyboardInterrupt:
     n = pt.compile(g, "fragile", config={"ISOLATE": True})
     print("interrupted", n(a)[0].tolist(), flush=True)
 """
-    made, child = started("", then)
-    assert made.stdout is not None and made.stdout.readline() == "calling\n"
+    result, child = started("", then)
+    assert result.stdout is not None and result.stdout.readline() == "calling\n"
     time.sleep(0.3)
-    made.send_signal(signal.SIGINT)
-    out, _ = made.communicate(timeout=60)
+    result.send_signal(signal.SIGINT)
+    out, _ = result.communicate(timeout=60)
     assert out == "interrupted [1.0, 1.0, 1.0]\n"
     assert until(lambda: not is_running(child))
 

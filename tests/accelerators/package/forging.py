@@ -14,8 +14,8 @@ def forge(source: Path, target: Path, change=lambda manifest: None, members=None
     data = {name: bytes(package.member(name)) for name in manifest.pop("members") if name != "manifest.json"}
     manifest.pop("format")
     change(manifest)
-    with writing(target) as made:
+    with writing(target) as result:
         for name, content in {**data, **given}.items():
-            made.add(name, content)
-        made.finish(manifest, None)
+            result.add(name, content)
+        result.finish(manifest, None)
     return target

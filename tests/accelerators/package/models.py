@@ -27,8 +27,8 @@ np.savez(args[2], *model(np.load(args[1])))
 
 def imported_elsewhere(path: Path, x):
     """What the exported model makes of x in a fresh process."""
-    given, made = path.with_suffix(".npy"), path.with_suffix(".npz")
+    given, result = path.with_suffix(".npy"), path.with_suffix(".npz")
     np.save(given, x)
-    in_new_process(RUN_IT, path, given, made)
-    with np.load(made) as found:
-        return [found[name] for name in found.files]
+    in_new_process(RUN_IT, path, given, result)
+    with np.load(result) as array:
+        return [array[name] for name in array.files]

@@ -135,9 +135,9 @@ def test_damaged_entries_are_made_anew(part, at, tmp_path):
         store.read("ab" * 32)
     store.remove("ab" * 32)
     store.write("ab" * 32, {"names": []}, b"code", weights)
-    found = store.read("ab" * 32)
-    assert found.code == b"code"
-    np.testing.assert_array_equal(found.weights[0], weights[0])
+    loaded = store.read("ab" * 32)
+    assert loaded.code == b"code"
+    np.testing.assert_array_equal(loaded.weights[0], weights[0])
 
 
 def test_each_large_array_is_on_disk_once_and_in_memory_once(tmp_path):
@@ -190,10 +190,10 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path, compiles):
         run(small_net(), CACHE_DIR=str(folder))
     default_folder().mkdir(parents=True)
     default_folder().chmod(0o770)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run(small_net())
-    assert any("nothing is cached" in str(warning.message) for warning in told)
+    assert any("nothing is cached" in str(warning.message) for warning in caught)
 
 
 def test_sizes_of_a_dynamic_model_are_cached_each(compiles):

@@ -32,8 +32,8 @@ def longer_bert(tokens):
     def visit(node, rewriter):
         value = grown.get(node.name) if node.is_constant else None
         if value is not None:
-            made = TensorType(dtype_name(value.dtype), value.shape)
-            rewriter.keep(node, node.evolve(value=value, output_types=(made,)))
+            value_type = TensorType(dtype_name(value.dtype), value.shape)
+            rewriter.keep(node, node.evolve(value=value, output_types=(value_type,)))
         else:
             rewriter.keep(node)
 
@@ -63,7 +63,7 @@ def check_lengths(graph, devices, lengths, tmp_path, forbid=None):
             assert np.abs(a - b).max() <= 1e-5 * np.abs(b).max(), f"{n} tokens"
     print(f"{devices}: {len(seen)} lengths in {sum(times):.1f} s, slowest {max(times):.2f} s, median {np.median(times):.4f} s")
     specialized_units = [unit.compiled for unit in model.units if isinstance(unit.compiled, SpecializedSubgraph)]
-    assert all(len(made.sizes) == min(len(seen), KEPT) for made in specialized_units)
+    assert all(len(item.sizes) == min(len(seen), KEPT) for item in specialized_units)
     return model
 
 
@@ -185,11 +185,11 @@ def test_a_size_that_does_not_compile_is_served_and_takes_no_place(fussy, slow):
         model(inputs_of(graph, n=n))
     sizes = model.units[0].compiled.sizes
     for n in (3, 5, 3, 3):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             np.testing.assert_array_equal(model(inputs_of(graph, n=n))[0], wanted(inputs_of(graph, n=n))[0])
     assert model.units[0].compiled.sizes == sizes and model.units[0].compiled.stood_in == 4
-    assert not told, "said once for a size"
+    assert not caught, "said once for a size"
     model = pt.compile(graph, "fussy")
     with pytest.warns(UserWarning, match=r"does not compile for \[3, 16\] and runs otherwise: odd sizes are beyond it"):
         model(inputs_of(graph, n=3))

@@ -38,9 +38,9 @@ def test_another_process_gets_the_same_numbers(devices, tmp_path):
     model = compiled(devices, forbid=forbid)
     model.export(tmp_path / "net.partita")
     x = inputs_of(model.graph)
-    found = imported_elsewhere(tmp_path / "net.partita", x)
-    assert len(found) == 2
-    for a, b in zip(model(x), found):
+    result = imported_elsewhere(tmp_path / "net.partita", x)
+    assert len(result) == 2
+    for a, b in zip(model(x), result):
         np.testing.assert_array_equal(a, b)
 
 
@@ -104,9 +104,9 @@ def test_names_duplicates_and_the_report_travel(tmp_path):
     assert again.graph.output_names == ("a", "b", "c")
     assert again.report.why("y") == "y is on reference"
     data = np.array([[1, -2], [3, -4]], np.float32)
-    made = again(data, np.zeros(3, np.int64))
-    np.testing.assert_array_equal(made["b"], np.maximum(data, 0))
-    np.testing.assert_array_equal(made["c"], data)
+    outputs = again(data, np.zeros(3, np.int64))
+    np.testing.assert_array_equal(outputs["b"], np.maximum(data, 0))
+    np.testing.assert_array_equal(outputs["c"], data)
     assert again.profile(data, np.zeros(3, np.int64)).rows
 
 
@@ -127,9 +127,9 @@ def test_another_library_version_is_refused_or_compiled_anew(tmp_path, monkeypat
     real = kind.identity
     monkeypatch.setattr(kind, "identity", lambda self, config: {**real(self, config), "library": "apache-tvm 9.9"})
     differs = r"'cpu_0' does not fit device 'cpu' here: .*compiled by apache-tvm 0.*here is apache-tvm 9.9"
-    with pytest.raises(pt.AcceleratorError, match=differs) as told:
+    with pytest.raises(pt.AcceleratorError, match=differs) as caught:
         pt.import_model(tmp_path / "net.partita")
-    assert "recompile=True" in told.value.remedy
+    assert "recompile=True" in caught.value.remedy
     x = inputs_of(model.graph)
     for recompile in (True, "reference"):
         again = pt.import_model(tmp_path / "net.partita", recompile=recompile)

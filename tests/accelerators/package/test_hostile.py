@@ -19,14 +19,14 @@ from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 
 def usable_devices() -> list[str]:
-    found = []
+    listed = []
     for name in device_names():
         try:
             accelerator(name)
-            found.append(name)
+            listed.append(name)
         except pt.AcceleratorUnavailable:
             pass
-    return found
+    return listed
 
 
 NAMING = [(name, key) for name in usable_devices() for key, what in accelerator(name).keys().items() if what.names_files]
@@ -83,8 +83,8 @@ def test_a_manifest_gives_no_key_that_may_name_a_file(name, key, exported, tmp_p
         pytest.skip("it runs where there is a GPU")
     evil = forge(exported(name), tmp_path / "evil.partita", giving(**{key: VALUE.get(key, str(tmp_path / "evil"))}))
     for options in ({}, {"recompile": True}):
-        told = refused(evil, f"it gives device '{name}' a value for {key}, which may name files, folders or code", **options)
-        assert "Do not trust the file. If you want it so, say it yourself" in told
+        result = refused(evil, f"it gives device '{name}' a value for {key}, which may name files, folders or code", **options)
+        assert "Do not trust the file. If you want it so, say it yourself" in result
     assert not (tmp_path / "evil").exists()
 
 

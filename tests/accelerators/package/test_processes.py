@@ -47,10 +47,10 @@ def test_eight_processes_compile_the_same_model_once(tmp_path):
     except pt.AcceleratorUnavailable as error:
         pytest.skip(str(error))
     running = [start(COMPILE, tmp_path / f"{i}.npy") for i in range(8)]
-    told = [process.communicate(timeout=300) for process in running]
-    assert sum(int(out) for out, _ in told) == 1, told
-    made = [np.load(tmp_path / f"{i}.npy") for i in range(8)]
-    assert all(np.array_equal(made[0], other) for other in made)
+    result = [process.communicate(timeout=300) for process in running]
+    assert sum(int(out) for out, _ in result) == 1, result
+    listed = [np.load(tmp_path / f"{i}.npy") for i in range(8)]
+    assert all(np.array_equal(listed[0], other) for other in listed)
 
 
 WRITE = """
@@ -79,12 +79,12 @@ def killed_while_writing(tmp_path, kills):
         store = Store(tmp_path / "here")
         for name in store.names():
             try:
-                found = store.read(name)
+                loaded = store.read(name)
             except Damaged as error:
                 pytest.fail(f"a half-written entry is there: {error}")
             i = int(name[:2], 16)
-            assert found.code == bytes([i]) * 200_000
-            assert found.weights[0][0] == i + found.meta["round"] % 3
+            assert loaded.code == bytes([i]) * 200_000
+            assert loaded.weights[0][0] == i + loaded.meta["round"] % 3
 
 
 EXPORT = """

@@ -51,12 +51,12 @@ print("\\n".join(answer))
 @pytest.fixture
 def libraries(tmp_path):
     """A folder that holds TVM's runtime libraries alone."""
-    found = importlib.util.find_spec("tvm")
-    if found is None or not sys.platform.startswith("linux"):
+    result = importlib.util.find_spec("tvm")
+    if result is None or not sys.platform.startswith("linux"):
         pytest.skip("TVM is not installed")
     folder = tmp_path / "libraries"
     folder.mkdir()
-    for path in (Path(found.submodule_search_locations[0]) / "lib").glob("libtvm_runtime*"):
+    for path in (Path(result.submodule_search_locations[0]) / "lib").glob("libtvm_runtime*"):
         (folder / path.name).symlink_to(path)
     return folder
 
@@ -72,9 +72,9 @@ def test_a_cpu_export_runs(libraries, tmp_path):
 
 def test_what_needs_the_compiler_says_so(libraries, tmp_path):
     pt.save(small_net(), tmp_path / "net.onnx")
-    told = in_new_process(ALONE + REFUSALS, libraries, tmp_path / "net.onnx").stdout
-    assert "TVM's compiler is not installed here, only its runtime: pip install apache-tvm" in told
-    assert "True" not in told
+    result = in_new_process(ALONE + REFUSALS, libraries, tmp_path / "net.onnx").stdout
+    assert "TVM's compiler is not installed here, only its runtime: pip install apache-tvm" in result
+    assert "True" not in result
 
 
 @pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
@@ -92,5 +92,5 @@ def test_a_cuda_export_made_without_a_gpu(libraries, tmp_path):
         np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-4)
         return
     attempt = "try:\n    pt.import_model(args[1])\nexcept pt.PartitaError as error:\n    print(error)\n"
-    told = in_new_process(without_nvcc + attempt, *given).stdout
-    assert "device 'cuda' cannot be used here: there is no GPU here, and nothing to compile for one" in told
+    result = in_new_process(without_nvcc + attempt, *given).stdout
+    assert "device 'cuda' cannot be used here: there is no GPU here, and nothing to compile for one" in result

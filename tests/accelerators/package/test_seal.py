@@ -26,9 +26,9 @@ def refused(tmp_path):
 
     def check(data: bytes, match: str = ".", **options):
         path.write_bytes(data)
-        with pytest.raises(PackageError, match=match) as told:
+        with pytest.raises(PackageError, match=match) as caught:
             pt.import_model(path, **options)
-        assert str(path) in str(told.value)
+        assert str(path) in str(caught.value)
 
     return check
 
@@ -103,10 +103,10 @@ def test_somebody_who_can_make_seals_cannot_make_it_crash(data, tmp_path, refuse
     good = {key: value for key, value in package.manifest.items() if key not in ("members", "format")}
 
     def forged(**changes):
-        with writing(path) as made:
+        with writing(path) as result:
             for name, content in {**members, **changes.pop("members", {})}.items():
-                made.add(name, content)
-            made.finish({**good, **changes}, None)
+                result.add(name, content)
+            result.finish({**good, **changes}, None)
         return path.read_bytes()
 
     row = good["units"][0]

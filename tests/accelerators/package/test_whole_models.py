@@ -17,13 +17,13 @@ def check(model, device):
         except pt.AcceleratorUnavailable as error:
             pytest.skip(str(error))
     try:
-        made = travel(model, device)
+        result = travel(model, device)
     except NotSupported as error:
         assert "HETERO" not in device
         pytest.skip(str(error))
-    print(made)
-    assert made.difference <= 1e-6
-    assert made.subgraphs > ("HETERO" in device)
+    print(result)
+    assert result.difference <= 1e-6
+    assert result.subgraphs > ("HETERO" in device)
 
 
 @pytest.mark.parametrize("device", ["onnxruntime", "reference", "HETERO:onnxruntime,reference"])

@@ -42,13 +42,13 @@ def outcome(case: Any) -> tuple[str, str]:
         reasons = [answer for answer in device.query(graph).values() if answer is not True]
         if reasons:
             return "refused", str(reasons[0])
-        made = device.compile(graph, device.full_config({}))
-        problem = next(filter(None, (difference(made.run(given), wanted, case) for given, wanted in sets)), None)
+        model = device.compile(graph, device.full_config({}))
+        problem = next(filter(None, (difference(model.run(given), wanted, case) for given, wanted in sets)), None)
     except PartitaError as error:
         return "failed", error.cause
     if problem is not None:
         return "wrong", problem
-    return ("kernels" if made.kernels() else "folded"), ""  # type: ignore[attr-defined]
+    return ("kernels" if model.kernels() else "folded"), ""  # type: ignore[attr-defined]
 
 
 def difference(found: Any, wanted: list[Any], case: Any) -> str | None:
@@ -69,12 +69,12 @@ def difference(found: Any, wanted: list[Any], case: Any) -> str | None:
 def main() -> None:
     """Count the outcomes."""
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    found = {case.name: outcome(case) for case in cases() if pattern in case.name}
-    count = Counter(kind for kind, _ in found.values())
-    print(f"{len(found)} cases: " + ", ".join(f"{kind} {n} ({n / len(found):.1%})" for kind, n in count.most_common()))
-    for reason, n in Counter(reason for kind, reason in found.values() if kind == "refused").most_common(25):
+    listed = {case.name: outcome(case) for case in cases() if pattern in case.name}
+    count = Counter(kind for kind, _ in listed.values())
+    print(f"{len(listed)} cases: " + ", ".join(f"{kind} {n} ({n / len(listed):.1%})" for kind, n in count.most_common()))
+    for reason, n in Counter(reason for kind, reason in listed.values() if kind == "refused").most_common(25):
         print(f"  refused {n}: {reason[:110]}")
-    for name, (kind, reason) in found.items():
+    for name, (kind, reason) in listed.items():
         if kind in ("wrong", "failed"):
             print(f"  {kind} {name}: {reason[:140]}")
 

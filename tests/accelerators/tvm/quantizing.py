@@ -75,8 +75,8 @@ class Layer:
         inputs = [dequantized(x, self.scale, self.point, dtype=self.dtype), dequantized(self.weight, self.scales, axis=0)]
         if self.biased:
             inputs.append(dequantized(self.bias, self.scale * self.scales, axis=0))
-        made = pt.op("Conv", *inputs, strides=self.strides, dilations=self.dilations, pads=self.pads, group=self.group)
-        return quantized(pt.op("Relu", made) if self.relu else made, float(self.result), self.after, self.made)
+        outcome = pt.op("Conv", *inputs, strides=self.strides, dilations=self.dilations, pads=self.pads, group=self.group)
+        return quantized(pt.op("Relu", outcome) if self.relu else outcome, float(self.result), self.after, self.made)
 
     def graph(self) -> pt.Graph:
         """The layer by itself."""

@@ -34,9 +34,9 @@ def number(value: float) -> pt.Node:
 def compiled(graph: pt.Graph, device: str = "cpu", **config: Any) -> CompiledTvm:
     """The graph for a TVM device."""
     chosen = accelerator(device)
-    made = chosen.compile(graph, chosen.full_config(config))
-    assert isinstance(made, CompiledTvm)
-    return made
+    model = chosen.compile(graph, chosen.full_config(config))
+    assert isinstance(model, CompiledTvm)
+    return model
 
 
 def error(found: Array, wanted: Array) -> float:
@@ -48,12 +48,12 @@ def error(found: Array, wanted: Array) -> float:
 
 def check(graph: pt.Graph, inputs: list[Array], limit: float = 2e-6, **config: Any) -> CompiledTvm:
     """Run the graph with its outputs prefilled by nan, and hold every output against numpy in double precision."""
-    made = compiled(graph, **config)
+    model = compiled(graph, **config)
     out = [np.full([int(d) for d in e.type.shape], np.nan, "float32") if _is_float(e) else None for e in graph.outputs]
-    found = made.run(inputs, out)
-    for value, wanted in zip(found, interpret(doubled(graph), [as_double(x) for x in inputs]), strict=True):
+    outputs = model.run(inputs, out)
+    for value, wanted in zip(outputs, interpret(doubled(graph), [as_double(x) for x in inputs]), strict=True):
         assert error(value, wanted) <= limit
-    return made
+    return model
 
 
 def doubled(graph: pt.Graph) -> pt.Graph:

@@ -53,8 +53,8 @@ def symbolic(case: Any) -> SymbolicCase | None:
         if node.is_op:
             rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_names)))
         elif node.is_variable and isinstance(kind, TensorType) and chosen[position[node.name]]:
-            made = TensorType(kind.dtype, (SYMBOL, *arrays[position[node.name]].shape[1:]))
-            rewriter.keep(node, node.evolve(output_types=(made,)))
+            value_type = TensorType(kind.dtype, (SYMBOL, *arrays[position[node.name]].shape[1:]))
+            rewriter.keep(node, node.evolve(output_types=(value_type,)))
         else:
             rewriter.keep(node)
 
@@ -79,18 +79,18 @@ def outcome(case: SymbolicCase) -> Iterator[str]:
                 wanted = interpret(case.graph, given)
         except (pt.PartitaError, ValueError, IndexError, TypeError):
             wanted = None
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                found = model(*given)
+                outputs = model(*given)
             except pt.PartitaError as error:
                 yield "error in both" if wanted is None else f"wrong: {error}"
                 continue
         if wanted is None:
             yield "wrong: the reference refuses it"
             continue
-        problem = difference(found, list(wanted), case)
-        stood_in = any("runs otherwise" in str(warning.message) for warning in told)
+        problem = difference(outputs, list(wanted), case)
+        stood_in = any("runs otherwise" in str(warning.message) for warning in caught)
         yield f"wrong: {problem}" if problem else "stood in" if stood_in else "right"
 
 
@@ -100,26 +100,26 @@ def chosen_cases(each: int) -> Iterator[SymbolicCase]:
     for case in cases():
         nodes = case.model.graph.node
         if len(nodes) == 1 and seen[nodes[0].op_type] < each:
-            made = symbolic(case)
-            if made is not None:
+            result = symbolic(case)
+            if result is not None:
                 seen[nodes[0].op_type] += 1
-                yield made
+                yield result
 
 
 def main() -> None:
     """Count the outcomes, and print what is wrong."""
     each, seconds = (int(text) for text in (*sys.argv[1:], *("2", "600")[len(sys.argv) - 1 :]))
     end = time.monotonic() + seconds
-    found: Counter[str] = Counter()
+    listed: Counter[str] = Counter()
     for case in chosen_cases(each):
         if time.monotonic() > end:
             print("the time is over")
             break
         for said in outcome(case):
-            found[said if said[:5] != "wrong" else "wrong"] += 1
+            listed[said if said[:5] != "wrong" else "wrong"] += 1
             if said[:5] == "wrong":
                 print(f"{case.name}: {said[:300]}", flush=True)
-    print(dict(found))
+    print(dict(listed))
 
 
 if __name__ == "__main__":

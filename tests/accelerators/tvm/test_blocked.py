@@ -57,8 +57,8 @@ def test_pools_of_any_geometry(window: dict[str, Any], high: int, wide: int, op:
 def test_depthwise_of_any_geometry(window: dict[str, Any], high: int, wide: int, channels: int) -> None:
     x, y, shape = image(channels, high, wide)
     weight = pt.constant(normal(channels, 1, *window["kernel_shape"]))
-    made = pt.op("Conv", y, weight, pt.constant(normal(channels)), group=channels, **window)
-    assert kinds(pt.op("HardSwish", made), x, shape) == ["depthwise"]
+    node = pt.op("Conv", y, weight, pt.constant(normal(channels)), group=channels, **window)
+    assert kinds(pt.op("HardSwish", node), x, shape) == ["depthwise"]
 
 
 @some
@@ -67,8 +67,8 @@ def test_transposed_convolutions(taps: int, stride: int, pad: int, more: int, ou
     x, y, shape = image()
     pad, more = min(pad, taps - 1), min(more, stride - 1)
     weight, bias = pt.constant(normal(20, outs, taps, taps)), pt.constant(normal(outs))
-    made = pt.op("ConvTranspose", y, weight, bias, strides=[stride] * 2, pads=[pad] * 4, output_padding=[more] * 2)
-    assert kinds(pt.op("Relu", made), x, shape) == ["blocked convolution", "interleave"]
+    node = pt.op("ConvTranspose", y, weight, bias, strides=[stride] * 2, pads=[pad] * 4, output_padding=[more] * 2)
+    assert kinds(pt.op("Relu", node), x, shape) == ["blocked convolution", "interleave"]
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -76,14 +76,14 @@ def test_transposed_convolutions(taps: int, stride: int, pad: int, more: int, ou
 def test_resize(mode: str, coordinates: str) -> None:
     x, y, shape = image()
     scales = pt.constant(np.array([1, 1, 2, 4 if mode == "nearest" else 2.5], np.float32))
-    made = pt.op("Resize", y, None, scales, mode=mode, coordinate_transformation_mode=coordinates)
-    assert kinds(made, x, shape) == ["resize"]
+    node = pt.op("Resize", y, None, scales, mode=mode, coordinate_transformation_mode=coordinates)
+    assert kinds(node, x, shape) == ["resize"]
 
 
 def test_resize_to_sizes() -> None:
     x, y, shape = image()
-    made = pt.op("Resize", y, None, None, pt.constant(np.array([2, 20, 17, 31])), mode="linear")
-    assert kinds(made, x, shape) == ["resize"]
+    node = pt.op("Resize", y, None, None, pt.constant(np.array([2, 20, 17, 31])), mode="linear")
+    assert kinds(node, x, shape) == ["resize"]
 
 
 @pytest.mark.parametrize("attributes", [{"size": 5, "alpha": 0.1}, {"size": 4, "alpha": 0.3, "beta": 0.6, "bias": 2.0}], ids=str)
@@ -126,8 +126,8 @@ def test_groups_that_share_blocks(groups: int, lanes: int) -> None:
 def test_what_follows_a_convolution_in_any_spelling() -> None:
     x, y, shape = image()
     scale = pt.op("Sigmoid", convolved(pt.op("GlobalAveragePool", y), 20, 20))
-    made = convolved(y, 20, 20, 3, pads=[1] * 4)
-    swish = pt.op("Mul", made, pt.op("Sigmoid", made))
+    result = convolved(y, 20, 20, 3, pads=[1] * 4)
+    swish = pt.op("Mul", result, pt.op("Sigmoid", result))
     gelu = pt.op("Gelu", pt.op("Add", convolved(pt.op("Mul", swish, scale), 20, 20), y))
     assert kinds(gelu, x, shape).count("chain") == 0
 

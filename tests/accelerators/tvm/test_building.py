@@ -93,8 +93,8 @@ def test_a_linker_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(assembling, "link", fails)
     with pytest.warns(UserWarning, match="kernels are compiled once more in memory: TVM cannot link .* no crti.o"):
-        made = check(layers(), values())
-    assert made.library is None
+        result = check(layers(), values())
+    assert result.library is None
 
 
 def test_one_thread_or_several_the_code_is_the_same() -> None:
@@ -108,11 +108,11 @@ def test_one_thread_or_several_the_code_is_the_same() -> None:
 
 
 def _products() -> list[pt.Node]:
-    made = []
+    listed = []
     for i in range(4):
         x = pt.variable("x", "float32", (5, 16 + 8 * i))
-        made.append(pt.op("MatMul", x, pt.constant(np.ones((16 + 8 * i, 40), "float32"))))
-    return made
+        listed.append(pt.op("MatMul", x, pt.constant(np.ones((16 + 8 * i, 40), "float32"))))
+    return listed
 
 
 def test_arguments_are_not_checked_and_what_a_kernel_asserts_is() -> None:
@@ -120,17 +120,17 @@ def test_arguments_are_not_checked_and_what_a_kernel_asserts_is() -> None:
     x, y = kernel.input("x", float32, (1,)), kernel.output("y", float32, (1,))
     kernel.require(x[0] > 0.0, "it is not positive")
     y[0] = x[0]
-    found = generate({"k": emit(kernel)}, host_machine(1).target).inspect_source("ll")
-    assert "it is not positive" in found
-    assert "Mismatched" not in found
+    result = generate({"k": emit(kernel)}, host_machine(1).target).inspect_source("ll")
+    assert "it is not positive" in result
+    assert "Mismatched" not in result
 
 
 def test_several_callers_compile_at_once() -> None:
     graphs = [layers(2 + i % 3) for i in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(compiled, graphs))
+        listed = list(pool.map(compiled, graphs))
     x = values()
-    for graph, one in zip(graphs, made, strict=True):
+    for graph, one in zip(graphs, listed, strict=True):
         assert np.array_equal(one.run(x)[0], CpuAccelerator().compile(graph, _config()).run(x)[0])
 
 

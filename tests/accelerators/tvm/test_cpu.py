@@ -47,13 +47,13 @@ CONVOLUTIONS = ["Conv"] + ["Conv+Relu", "Conv+Add+Relu"] * 2
 
 
 def test_convolutions_take_what_follows_them(avx2: Machine) -> None:
-    made = check(image_net(), [normal(1, 3, 10, 10)], 1e-5)
-    assert layers(made) == [*CONVOLUTIONS, "GlobalAveragePool", "Gemm", "Softmax"]
+    result = check(image_net(), [normal(1, 3, 10, 10)], 1e-5)
+    assert layers(result) == [*CONVOLUTIONS, "GlobalAveragePool", "Gemm", "Softmax"]
 
 
 def test_vectors_that_the_channels_do_not_fill(avx512: Machine) -> None:
-    made = check(image_net(), [normal(1, 3, 10, 10)], 1e-5)
-    assert layers(made) == [*CONVOLUTIONS, "GlobalAveragePool", "FromBlocked", "Gemm", "Softmax"]
+    result = check(image_net(), [normal(1, 3, 10, 10)], 1e-5)
+    assert layers(result) == [*CONVOLUTIONS, "GlobalAveragePool", "FromBlocked", "Gemm", "Softmax"]
 
 
 def test_equal_bodies_are_one_kernel(avx2: Machine) -> None:
@@ -89,12 +89,12 @@ def test_vectors_as_wide_as_the_processor_has() -> None:
 
 def test_arrays_are_not_copied_and_results_are_the_callers() -> None:
     x = pt.variable("x", "float32", (32, 32))
-    made = compiled(pt.Graph([pt.op("Exp", x)], inputs=[x]))
+    result = compiled(pt.Graph([pt.op("Exp", x)], inputs=[x]))
     given = np.zeros(32 * 32 + 1, "float32")[1:].reshape(32, 32)
     assert given.ctypes.data % 8 == ALIGNMENT and np.shares_memory(np.from_dlpack(as_tensor(given)), given)
-    (first,) = made.run([given])
+    (first,) = result.run([given])
     assert first.flags.writeable and (first == 1).all()
-    (second,) = made.run([given + 1])
+    (second,) = result.run([given + 1])
     assert (first == 1).all() and not np.shares_memory(first, second)
 
 
@@ -103,37 +103,37 @@ def test_arrays_at_any_address_of_their_element(shift: int) -> None:
     x, w = pt.variable("x", "float32", (9, 64)), pt.constant(normal(64, 64))
     product = pt.op("MatMul", x, w)
     outputs = [pt.op("Softmax", pt.op("Relu", product)), pt.op("ReduceSum", x), pt.op("Transpose", x)]
-    made = compiled(pt.Graph(outputs, inputs=[x]))
+    result = compiled(pt.Graph(outputs, inputs=[x]))
     values = normal(9 * 64 + shift)[shift:].reshape(9, 64)
-    for seen, expected in zip(made.run([values]), made.run([values.copy()]), strict=True):
+    for seen, expected in zip(result.run([values]), result.run([values.copy()]), strict=True):
         assert (seen == expected).all()
 
 
 def test_misaligned_strided_and_read_only_arrays() -> None:
     x = pt.variable("x", "float32", (5, 7))
-    made = compiled(pt.Graph([pt.op("Neg", x)], inputs=[x]))
+    result = compiled(pt.Graph([pt.op("Neg", x)], inputs=[x]))
     whole = normal(7, 11)
     strided = whole[:, 2:7].T
     frozen = np.frombuffer(b"\0" + normal(5, 7).tobytes(), "uint8")[1:].view("float32").reshape(5, 7)
     for given in (strided, frozen):
-        assert (made.run([given])[0] == -given).all()
+        assert (result.run([given])[0] == -given).all()
 
 
 def test_results_that_are_inputs_or_constants() -> None:
     x = pt.variable("x", "float32", (3,))
     three = pt.op("Add", pt.constant(np.float32(1)), pt.constant(np.float32(2)))
-    made = compiled(pt.Graph([x, pt.constant(np.arange(4)), three], inputs=[x]))
+    result = compiled(pt.Graph([x, pt.constant(np.arange(4)), three], inputs=[x]))
     given = normal(3)
-    found = made.run([given])
-    assert found[0].tolist() == given.tolist() and found[1].tolist() == [0, 1, 2, 3] and found[2] == 3
-    assert not np.shares_memory(found[0], given)
+    outcome = result.run([given])
+    assert outcome[0].tolist() == given.tolist() and outcome[1].tolist() == [0, 1, 2, 3] and outcome[2] == 3
+    assert not np.shares_memory(outcome[0], given)
 
 
 def test_several_threads_may_call() -> None:
-    made, given = compiled(image_net()), normal(1, 3, 10, 10)
-    wanted = made.run([given])[0]
+    result, given = compiled(image_net()), normal(1, 3, 10, 10)
+    wanted = result.run([given])[0]
     wrong: list[float] = []
-    threads = [threading.Thread(target=lambda: wrong.append(error(made.run([given])[0], wanted))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: wrong.append(error(result.run([given])[0], wanted))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -146,8 +146,8 @@ def test_other_element_types(dtype: str) -> None:
     x = pt.variable("x", dtype, (4, 9))
     g = pt.Graph([pt.op("Transpose", x, perm=[1, 0])], inputs=[x])
     given = RNG.integers(0, 2, (4, 9)).astype(dtype)
-    (found,) = compiled(g).run([given])
-    assert found.dtype == given.dtype and (found == given.T).all()
+    (output,) = compiled(g).run([given])
+    assert output.dtype == given.dtype and (output == given.T).all()
 
 
 def test_shapes_computed_in_the_graph_fold_away() -> None:
@@ -204,10 +204,10 @@ def test_a_value_that_a_key_cannot_have(key: str, value: object, remedy: str) ->
 
 
 def test_a_profile_has_a_row_for_each_kernel(avx2: Machine) -> None:
-    made = compiled(image_net(), PERF_COUNT=True)
+    result = compiled(image_net(), PERF_COUNT=True)
     for _ in range(2):
-        made.run([normal(1, 3, 10, 10)])
-    rows = made.profile_rows()
+        result.run([normal(1, 3, 10, 10)])
+    rows = result.profile_rows()
     assert [row.layer_type for row in rows[1:3]] == ["Conv+Relu", "Conv+Add+Relu"] and len(rows) == 8
     assert all(row.status == "EXECUTED" and row.real_us > 0 for row in rows)
 
@@ -267,12 +267,12 @@ def test_a_profile_has_a_row_for_each_launch_of_kernels_that_are_equal() -> None
     x = pt.variable("x", "float32", (1, 40, 8, 8))
     early, late = pt.op("MaxPool", x, name="early", kernel_shape=[1, 1]), pt.op("GlobalMaxPool", x, name="late")
     late = pt.op("Expand", late, pt.constant(np.array([1, 40, 8, 8])), name="wide")
-    made = []
+    listed = []
     for i, (image, residual) in enumerate([(early, late), (late, early)]):
         weight = pt.constant(random.standard_normal((40, 40, 1, 1), np.float32), f"w{i}")
         total = pt.op("Add", pt.op("Conv", image, weight, name=f"conv{i}"), residual, name=f"add{i}")
-        made.append(pt.op("Relu", total, name=f"relu{i}"))
-    model = pt.compile(pt.Graph(made), "cpu")
+        listed.append(pt.op("Relu", total, name=f"relu{i}"))
+    model = pt.compile(pt.Graph(listed), "cpu")
     rows = model.profile(random.standard_normal((1, 40, 8, 8), np.float32)).rows
     executed = [row.node for row in rows if row.status == "EXECUTED"]
     assert {"conv0", "conv1"} <= set(executed)
@@ -310,9 +310,9 @@ def test_what_kills_the_compiler_goes_to_the_next_device(tmp_path, monkeypatch, 
     (move,) = report.moves
     assert "cosine" in move.nodes and move.device == "cpu" and set(move.to.values()) == {"reference"}
     assert f"TVM's compiler {said}" in move.reason and move.reason in report.placement.why("cosine")
-    made = graph.inputs[0][0].type
-    assert isinstance(made, pt.TensorType)
-    assert (model(np.zeros(made.shape, np.float32))[0] == 1).all()  # type: ignore[arg-type]
+    result = graph.inputs[0][0].type
+    assert isinstance(result, pt.TensorType)
+    assert (model(np.zeros(result.shape, np.float32))[0] == 1).all()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

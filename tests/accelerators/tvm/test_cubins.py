@@ -25,14 +25,14 @@ NAME = "tvm_callback_cuda_compile"
 def test_each_source_in_the_library_has_its_code() -> None:
     if cuda.gpu_arch() is not None:
         pytest.skip("there is a GPU here: TVM compiles for it itself")
-    made = compiled(small(), "cuda", ARCH="sm_90")
-    code = cubins(made.assembled.executable, "sm_90")
-    assert len(code) == len({kernel.source for kernel in made.kernels()}) == 2
+    model = compiled(small(), "cuda", ARCH="sm_90")
+    code = cubins(model.assembled.executable, "sm_90")
+    assert len(code) == len({kernel.source for kernel in model.kernels()}) == 2
     assert all(binary.startswith(b"\x7fELF") for binary in code.values())
-    _, travelling, library = _taken_apart(made.export(), "here")
+    _, travelling, library = _taken_apart(model.export(), "here")
     assert travelling == code
     assert bytes(library[:4]) == b"\x7fELF"
-    source = made.kernels()[0].source
+    source = model.kernels()[0].source
     with served(travelling):
         assert function(NAME)(source) in code.values()
 

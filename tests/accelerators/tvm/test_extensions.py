@@ -70,8 +70,8 @@ def test_another_function_for_the_same_op() -> None:
     with extended(swish):
         pt.compile(custom(), "cpu")
     with extended(negated):
-        (found,) = pt.compile(custom(), "cpu")(given)
-    assert (found == np.maximum(-given, 0)).all()
+        (result,) = pt.compile(custom(), "cpu")(given)
+    assert (result == np.maximum(-given, 0)).all()
 
 
 @pytest.mark.usefixtures("_registered")

@@ -24,8 +24,8 @@ def folded(output: pt.Node, x: pt.Node) -> list[str]:
     before = pt.apply_pass(pt.Graph([output], inputs=[x]), "InferShape")
     after = fold_scales(before)
     given = normal(*(float32_shape(x[0]) or ()))
-    for found, wanted in zip(interpret(after, [given]), interpret(before, [given]), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    for item, wanted in zip(interpret(after, [given]), interpret(before, [given]), strict=True):
+        np.testing.assert_allclose(item, wanted, rtol=1e-4, atol=1e-4)
     return [str(node.op) for node in after.nodes if node.is_op]
 
 
@@ -50,11 +50,11 @@ def test_a_run_without_a_convolution_is_one_scale_and_one_shift() -> None:
 
 def test_what_is_read_twice_stays() -> None:
     x = pt.variable("x", "float32", (1, 3, 8, 8))
-    made = pt.op("Conv", x, channels(4, 3, 3, 3))
-    assert folded(pt.op("Add", pt.op("Mul", made, channels(4, 1, 1)), made), x) == ["Conv", "Mul", "Add"]
+    result = pt.op("Conv", x, channels(4, 3, 3, 3))
+    assert folded(pt.op("Add", pt.op("Mul", result, channels(4, 1, 1)), result), x) == ["Conv", "Mul", "Add"]
 
 
 def test_a_constant_along_another_dimension_is_no_scale() -> None:
     x = pt.variable("x", "float32", (1, 4, 4, 4))
-    made = pt.op("Conv", x, channels(4, 4, 1, 1))
-    assert folded(pt.op("Mul", made, channels(4)), x) == ["Conv", "Mul"]
+    result = pt.op("Conv", x, channels(4, 4, 1, 1))
+    assert folded(pt.op("Mul", result, channels(4)), x) == ["Conv", "Mul"]

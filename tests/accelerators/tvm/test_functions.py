@@ -34,8 +34,8 @@ def test_units_of_the_last_place(op: str) -> None:
     small = np.geomspace(1e-6, high, 30_000), -np.geomspace(1e-6, -low, 30_000)
     values = np.concatenate([np.linspace(low, high, 200_000), *small]).astype("float32")
     x = pt.variable("x", "float32", values.shape)
-    (found,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
-    assert units_off(found, function(values.astype(np.float64))).max() <= limit
+    (output,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
+    assert units_off(output, function(values.astype(np.float64))).max() <= limit
 
 
 def test_an_exponential_to_its_ends() -> None:
@@ -43,29 +43,29 @@ def test_an_exponential_to_its_ends() -> None:
     near, ends = np.linspace(88.3, 88.72, 4000), [88.73, 1e4, np.inf, -88.0, -1e4, -np.inf, np.nan, 0.0]
     values = np.concatenate([near, ends]).astype("float32")
     x = pt.variable("x", "float32", values.shape)
-    (found,) = compiled(pt.Graph([pt.op("Exp", x)], inputs=[x])).run([values])
-    assert units_off(found[:4000], np.exp(values[:4000].astype(np.float64))).max() <= 4.0
-    np.testing.assert_array_equal(found[4000:], np.array([np.inf, np.inf, np.inf, 0, 0, 0, np.nan, 1], "float32"))
+    (output,) = compiled(pt.Graph([pt.op("Exp", x)], inputs=[x])).run([values])
+    assert units_off(output[:4000], np.exp(values[:4000].astype(np.float64))).max() <= 4.0
+    np.testing.assert_array_equal(output[4000:], np.array([np.inf, np.inf, np.inf, 0, 0, 0, np.nan, 1], "float32"))
 
 
 def test_a_logarithm_to_its_ends() -> None:
     values = np.concatenate([np.geomspace(1e-45, 3.4e38, 60_000), np.linspace(0.5, 2, 60_000)]).astype("float32")
     ends = np.array([0, -0.0, -1, np.inf, -np.inf, np.nan, 1], "float32")
     x = pt.variable("x", "float32", (len(values) + 7,))
-    made = compiled(pt.Graph([pt.op("Log", x)], inputs=[x]))
-    (found,) = made.run([np.concatenate([values, ends])])
-    assert schedules(made) == ["chain"]
-    assert units_off(found[:-7], np.log(values.astype(np.float64))).max() <= 1.0
-    np.testing.assert_array_equal(found[-7:], [-np.inf, -np.inf, np.nan, np.inf, np.nan, np.nan, 0])
+    model = compiled(pt.Graph([pt.op("Log", x)], inputs=[x]))
+    (output,) = model.run([np.concatenate([values, ends])])
+    assert schedules(model) == ["chain"]
+    assert units_off(output[:-7], np.log(values.astype(np.float64))).max() <= 1.0
+    np.testing.assert_array_equal(output[-7:], [-np.inf, -np.inf, np.nan, np.inf, np.nan, np.nan, 0])
 
 
 def test_the_exponentials_of_a_softmax() -> None:
     """Numbers apart from the largest by up to 87: each weight is the exponential times one over the sum."""
     values = np.linspace(-86.5, 0, 4000).astype("float32").reshape(1, -1)
     x = pt.variable("x", "float32", values.shape)
-    made = compiled(pt.Graph([pt.op("Softmax", x, axis=-1)], inputs=[x]))
-    assert schedules(made) == ["rows"]
-    (found,) = made.run([values])
+    model = compiled(pt.Graph([pt.op("Softmax", x, axis=-1)], inputs=[x]))
+    assert schedules(model) == ["rows"]
+    (output,) = model.run([values])
     wanted = np.exp(values.astype(np.float64)) / np.exp(values.astype(np.float64)).sum()
     normal = wanted > 1.2e-38
-    assert units_off(found, wanted)[normal].max() <= 3.0
+    assert units_off(output, wanted)[normal].max() <= 3.0

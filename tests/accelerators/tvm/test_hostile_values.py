@@ -109,8 +109,8 @@ def test_places_within() -> None:
 def test_a_sigmoid_ends_at_nothing() -> None:
     x = pt.variable("x", "float32", (20,))
     ends = np.repeat(np.array([-np.inf, -1e4, -100, np.inf, np.nan], "float32"), 4)
-    (found,) = pt.compile(pt.Graph([pt.op("Sigmoid", x)], inputs=[x]), "cpu")(ends)
-    np.testing.assert_array_equal(found, np.repeat(np.array([0, 0, 0, 1, np.nan], "float32"), 4))
+    (result,) = pt.compile(pt.Graph([pt.op("Sigmoid", x)], inputs=[x]), "cpu")(ends)
+    np.testing.assert_array_equal(result, np.repeat(np.array([0, 0, 0, 1, np.nan], "float32"), 4))
 
 
 def test_many_indices() -> None:

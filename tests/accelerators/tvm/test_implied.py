@@ -37,11 +37,11 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_said_by_sizes(name: str) -> None:
     (op, said, *shapes), attrs = CASES[name]
-    made = graph(op, said, *shapes, **attrs)
+    result = graph(op, said, *shapes, **attrs)
     arrays = [X, np.array(said)]
-    wanted = pt.compile(made, "reference")(*arrays)
-    found = pt.compile(made, "cpu")(*arrays)
-    assert all((a == b).all() and a.shape == b.shape for a, b in zip(found, wanted, strict=True))
+    wanted = pt.compile(result, "reference")(*arrays)
+    outcome = pt.compile(result, "cpu")(*arrays)
+    assert all((a == b).all() and a.shape == b.shape for a, b in zip(outcome, wanted, strict=True))
 
 
 def test_what_sizes_leave_open_stays() -> None:

@@ -24,15 +24,15 @@ LIMIT = 1e-4
 
 def arrays(graph: pt.Graph, seed: int) -> list[np.ndarray[Any, Any]]:
     rng = np.random.default_rng(seed)
-    made = []
+    listed = []
     for node in graph.inputs:
         kind = node.output_types[0]
         assert isinstance(kind, TensorType) and kind.is_static and kind.shape is not None
         if "int" in kind.dtype:
-            made.append(rng.integers(0, 2, kind.shape).astype(kind.dtype))
+            listed.append(rng.integers(0, 2, kind.shape).astype(kind.dtype))
         else:
-            made.append(rng.standard_normal(kind.shape).astype(kind.dtype))
-    return made
+            listed.append(rng.standard_normal(kind.shape).astype(kind.dtype))
+    return listed
 
 
 def compare(graph: pt.Graph) -> None:
@@ -67,7 +67,7 @@ def test_the_zoo(name: str) -> None:
 def test_node_cases() -> None:
     from tests.accelerators.tvm.node_cases import cases, outcome
 
-    found = {case.name: outcome(case) for case in cases()}
-    count = Counter(kind for kind, _ in found.values())
-    assert count["kernels"] >= 0.62 * len(found), count
-    assert not [name for name, (kind, _) in found.items() if kind == "wrong"]
+    listed = {case.name: outcome(case) for case in cases()}
+    count = Counter(kind for kind, _ in listed.values())
+    assert count["kernels"] >= 0.62 * len(listed), count
+    assert not [name for name, (kind, _) in listed.items() if kind == "wrong"]

@@ -41,8 +41,8 @@ def test_a_norm_of_what_is_far_from_nothing(norm: str, mean: int) -> None:
     node = NORMS[norm](x)
     graph = pt.Graph(list(node.outputs), inputs=[x])
     value = normal(2, 6, 9, 8) + np.float32(mean)
-    for found, wanted in zip(compiled(graph).run([value]), interpret(doubled(graph), [as_double(value)]), strict=True):
-        assert error(found, wanted) < (2e-4 if mean else 2e-6)
+    for item, wanted in zip(compiled(graph).run([value]), interpret(doubled(graph), [as_double(value)]), strict=True):
+        assert error(item, wanted) < (2e-4 if mean else 2e-6)
 
 
 def test_groups_of_the_first_definition() -> None:
@@ -53,8 +53,8 @@ def test_groups_of_the_first_definition() -> None:
 
 def same(graph: pt.Graph, value: Array) -> None:
     """The device and the definition agree."""
-    (found,), (wanted,) = compiled(graph).run([value]), interpret(graph, [value])
-    assert found.dtype == wanted.dtype and error(found, wanted) < 2e-6
+    (result,), (wanted,) = compiled(graph).run([value]), interpret(graph, [value])
+    assert result.dtype == wanted.dtype and error(result, wanted) < 2e-6
 
 
 FLOATS = {"scales": (None, np.array([1, 1, 1.5, 0.6], np.float32)), "sizes": (None, None, np.array([1, 2, 8, 3]))}
@@ -112,8 +112,8 @@ def test_the_logarithm_of_a_sum_takes_no_op_that_is_younger(opset: int) -> None:
     x = pt.variable("x", "float32", (3, 4))
     y = pt.op("ReduceLogSumExp", x, axes=[1], keepdims=0, opset=opset)
     value = np.array([[1, 2, 3, 100], [np.inf, 0, -np.inf, 1], [-np.inf] * 4], np.float32)
-    found = compiled(pt.Graph([y], inputs=[x], opsets={"": opset})).run([value])[0]
-    np.testing.assert_allclose(found, [100, np.inf, -np.inf], rtol=1e-6)
+    result = compiled(pt.Graph([y], inputs=[x], opsets={"": opset})).run([value])[0]
+    np.testing.assert_allclose(result, [100, np.inf, -np.inf], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("axes", "shape"), [([2], (1, 16, 1)), ([0, 2, 3], (2, 3, 4, 5))])

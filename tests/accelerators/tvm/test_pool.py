@@ -50,8 +50,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def launch(library: Any, threads: int, work: Callable[[int], int | None]) -> int:
     """Run the work for each piece."""
     library.partita_threads(threads)
-    made = KERNEL(lambda piece, *_: work(piece) or 0)
-    return int(library.partita_launch(made, None, 0))
+    outcome = KERNEL(lambda piece, *_: work(piece) or 0)
+    return int(library.partita_launch(outcome, None, 0))
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 1), (2, 64), (4, 64), (16, 64), (24, 1024)])
@@ -94,8 +94,8 @@ def test_a_kernel_that_starts_another(library: Any) -> None:
     inner: list[int] = []
 
     def work(piece: int) -> int:
-        made = KERNEL(lambda *_: inner.append(piece) or 0)
-        return int(library.partita_launch(made, None, 0))
+        outcome = KERNEL(lambda *_: inner.append(piece) or 0)
+        return int(library.partita_launch(outcome, None, 0))
 
     assert launch(library, 3, work) == 0
     assert sorted(inner) == list(range(64))
@@ -220,10 +220,10 @@ def test_a_loop_in_pieces_has_the_same_iterations(extent: int, threads: int) -> 
     given, result = kernel.input("x", float32, (extent,)), kernel.output("y", float32, (extent,))
     with kernel.loop(extent, "i", "parallel") as i:
         result[i] = given[i] + 1.0
-    made = generate({"counted": emit(kernel)}, host_machine(threads).target)
+    outcome = generate({"counted": emit(kernel)}, host_machine(threads).target)
     x = np.arange(extent, dtype="float32")
     out = tensor(np.zeros_like(x))
-    made["counted"](tensor(x), out)
+    outcome["counted"](tensor(x), out)
     np.testing.assert_array_equal(out.numpy(), x + 1)
 
 

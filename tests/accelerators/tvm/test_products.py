@@ -108,9 +108,9 @@ def test_convolution(layer: str, lanes: int) -> None:
     given_layer = dict(LAYERS[layer])
     shape: Any = given_layer.pop("shape")
     x = pt.variable("x", "float32", shape)
-    made = check(pt.Graph([convolved(x, **given_layer)], inputs=[x]), [normal(*shape)], LIMIT)
+    result = check(pt.Graph([convolved(x, **given_layer)], inputs=[x]), [normal(*shape)], LIMIT)
     kind = {"1d": "convolution", "3d": "convolution", "depthwise": "depthwise"}.get(layer, "blocked convolution")
-    assert kind in schedules(made)
+    assert kind in schedules(result)
 
 
 def test_convolution_with_all_that_follows() -> None:
@@ -118,8 +118,8 @@ def test_convolution_with_all_that_follows() -> None:
     first = pt.op("LeakyRelu", pt.op("Add", convolved(x, 8, (3, 3), pads=[1, 1, 1, 1]), x), alpha=0.3)
     second = pt.op("Sigmoid", pt.op("Add", other, convolved(first, 8, (1, 1), bias=False, channels=8)))
     g = pt.Graph([second], inputs=[x, other])
-    made = schedules(check(g, [normal(2, 8, 9, 9), normal(1, 8, 1, 1)], LIMIT))
-    assert made.count("blocked convolution") == 2 and "chain" not in made
+    result = schedules(check(g, [normal(2, 8, 9, 9), normal(1, 8, 1, 1)], LIMIT))
+    assert result.count("blocked convolution") == 2 and "chain" not in result
 
 
 @some
@@ -171,10 +171,10 @@ def test_whole_models_agree_with_onnxruntime(name: str, tmp_path: Any) -> None:
     session = runtime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
     x = normal(1, 3, 224, 224)
     (wanted,) = session.run(None, {session.get_inputs()[0].name: x})
-    made = compiled(g)
-    (found,) = made.run([x])
-    assert error(found, wanted) <= 1e-4
-    assert "blocked convolution" in schedules(made)
+    model = compiled(g)
+    (output,) = model.run([x])
+    assert error(output, wanted) <= 1e-4
+    assert "blocked convolution" in schedules(model)
 
 
 @pytest.mark.parametrize("name", ["g_product", "g_transA", "g_alpha"])

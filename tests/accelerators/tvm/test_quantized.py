@@ -94,9 +94,9 @@ def test_a_network_is_a_few_kernels_of_integers(avx2: Machine) -> None:
 @pytest.mark.parametrize("name", ["", "avx2", "plain"])
 def test_a_network_is_onnxruntime_bit_for_bit(name: str) -> None:
     graph, x = network(), normals(3)(1, 3, 24, 20)
-    (found,) = compiled(graph, INTEGERS=name).run([x], [None])
+    (output,) = compiled(graph, INTEGERS=name).run([x], [None])
     (wanted,) = in_onnxruntime(graph, [x])
-    assert np.array_equal(found, wanted)
+    assert np.array_equal(output, wanted)
     assert len(np.unique(wanted)) > 100
 
 
@@ -107,9 +107,9 @@ def test_a_value_in_another_form_is_read_where_it_is_needed(avx512: Machine) -> 
     moved = pt.op("Transpose", first, perm=[0, 1, 3, 2])
     graph = typed(quantized(convolved(again(moved), 16, 8, 1, 2), 0.05, 100), pt.op("Softmax", first, axis=1))
     given = integers(4, (2, 12, 6, 6), "uint8")
-    found, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
-    assert (found[0] != wanted[0]).mean() < 2e-3
-    assert np.allclose(found[1], wanted[1], atol=2e-2)
+    result, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
+    assert (result[0] != wanted[0]).mean() < 2e-3
+    assert np.allclose(result[1], wanted[1], atol=2e-2)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_pools_read_integers(op: str, attributes: dict[str, object], channels: i
     given = integers(4, (2, 8, 9, 7), "uint8")
     model = compiled(graph)
     assert not any(f"DequantizeLinear+{op}" in kind or kind == "DequantizeLinear" for kind in layer_types(model))
-    (found,), (wanted,) = model.run([given], [None]), interpret(graph, [given])
-    off = np.abs(found.astype(int) - wanted)
+    (result,), (wanted,) = model.run([given], [None]), interpret(graph, [given])
+    off = np.abs(result.astype(int) - wanted)
     assert off.max() <= (0 if op == "MaxPool" else 1)
     assert (off > 0).mean() < 5e-3
 
@@ -161,11 +161,11 @@ def test_scales_along_an_axis_are_broadcast(axis: int) -> None:
     scales = np.linspace(0.01, 0.2, shape[axis]).astype("f")
     points = pt.constant(np.arange(shape[axis]).astype("uint8"))
     x, given = pt.variable("x", "float32", shape), normals(1)(*shape)
-    made = pt.op("QuantizeLinear", x, pt.constant(scales), points, axis=axis)
-    graph = typed(made, pt.op("DequantizeLinear", made, pt.constant(scales), points, axis=axis))
-    found, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
-    assert np.array_equal(found[0], wanted[0])
-    assert np.allclose(found[1], wanted[1], rtol=1e-6)
+    result = pt.op("QuantizeLinear", x, pt.constant(scales), points, axis=axis)
+    graph = typed(result, pt.op("DequantizeLinear", result, pt.constant(scales), points, axis=axis))
+    outcome, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
+    assert np.array_equal(outcome[0], wanted[0])
+    assert np.allclose(outcome[1], wanted[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
@@ -173,11 +173,11 @@ def test_an_op_that_is_written_for_integers_is_that_of_numbers_between(dtype: st
     layer = Layer(8, 16, (6, 6), (3, 3), pads=(1, 1, 1, 1), dtype=dtype, point=5, made=dtype)
     x, one = pt.variable("x", dtype, (1, 8, 6, 6)), lambda value, kind: pt.constant(np.asarray(value, kind))
     points = one(layer.point, dtype), pt.constant(layer.weight), pt.constant(layer.scales), pt.constant(np.zeros(16, "int8"))
-    made = pt.op(
+    result = pt.op(
         "QLinearConv", x, one(layer.scale, "float32"), *points, one(layer.result, "float32"), one(layer.after, dtype),
         pt.constant(layer.bias), pads=[1, 1, 1, 1],
     )
-    model, given = compiled(typed(made)), layer.given()
+    model, given = compiled(typed(result)), layer.given()
     assert "Product+QuantizeLinear" in layer_types(model)
     assert np.array_equal(model.run([given], [None])[0], layer.expected(given))
 
@@ -192,8 +192,8 @@ def test_sums_of_products_of_integers_are_exact(dtype: str, known: bool) -> None
     model = compiled(graph)
     assert any("Product" in kind for kind in layer_types(model))
     by_name = {"x": x, "p": point}
-    (found,) = model.run([by_name[node.name] for node in graph.inputs], [None])
-    assert np.array_equal(found, (x.astype(int) - 7) @ weight.astype(int))
+    (output,) = model.run([by_name[node.name] for node in graph.inputs], [None])
+    assert np.array_equal(output, (x.astype(int) - 7) @ weight.astype(int))
 
 
 def test_a_response_is_normalised_where_channels_stand_side_by_side(avx512: Machine) -> None:
@@ -215,8 +215,8 @@ def test_an_image_that_is_added_to_what_is_made_of_it_is_read_twice() -> None:
 
 def test_small_arrays_of_integers_after_a_product() -> None:
     x, weight, more = integers(0, (3, 40), "uint8"), integers(1, (40, 8), "int8"), np.arange(8, dtype=np.int32)
-    made = pt.op("Add", pt.op("MatMulInteger", pt.variable("x", "uint8", x.shape), pt.constant(weight)), pt.constant(more))
-    assert np.array_equal(compiled(typed(made)).run([x], [None])[0], x.astype(int) @ weight.astype(int) + more)
+    result = pt.op("Add", pt.op("MatMulInteger", pt.variable("x", "uint8", x.shape), pt.constant(weight)), pt.constant(more))
+    assert np.array_equal(compiled(typed(result)).run([x], [None])[0], x.astype(int) @ weight.astype(int) + more)
 
 
 @pytest.mark.parametrize("op", ["Celu", "Round", "Cos", "Tan", "Mean"])
@@ -230,8 +230,8 @@ def test_an_op_that_has_no_formula_stands_beside_rounding(op: str) -> None:
 @pytest.mark.parametrize("scale", [-0.05, 0.05])
 def test_a_scale_below_zero_turns_order_round(scale: float) -> None:
     x = dequantized(pt.variable("x", "uint8", (1, 8, 6, 6)), 0.05, 100)
-    made = quantized(pt.op("Relu", convolved(x, 8, 16, 1, 1)), scale, 100)
-    pooled = pt.op("MaxPool", dequantized(made, scale, 100, dtype="uint8"), kernel_shape=[2, 2])
+    result = quantized(pt.op("Relu", convolved(x, 8, 16, 1, 1)), scale, 100)
+    pooled = pt.op("MaxPool", dequantized(result, scale, 100, dtype="uint8"), kernel_shape=[2, 2])
     graph = typed(quantized(pooled, 0.0517, 100))
     given = integers(4, (1, 8, 6, 6), "uint8")
     assert (compiled(graph).run([given], [None])[0] != interpret(graph, [given])[0]).mean() < 5e-3

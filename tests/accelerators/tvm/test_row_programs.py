@@ -26,8 +26,8 @@ shapes = st.lists(st.integers(1, 6), min_size=1, max_size=2).flatmap(
 def spelled_layer_norm(x: pt.Node, y: pt.Node, scale: pt.Node) -> list[pt.Node]:
     centred = pt.op("Sub", x, pt.op("ReduceMean", x, AXIS))
     variance = pt.op("ReduceMean", pt.op("Pow", centred, number(2)), AXIS)
-    made = pt.op("Div", centred, pt.op("Sqrt", pt.op("Add", variance, number(1e-5))))
-    return [pt.op("Add", pt.op("Mul", made, scale), y)]
+    node = pt.op("Div", centred, pt.op("Sqrt", pt.op("Add", variance, number(1e-5))))
+    return [pt.op("Add", pt.op("Mul", node, scale), y)]
 
 
 def residual_and_norm(x: pt.Node, y: pt.Node, scale: pt.Node) -> list[pt.Node]:
@@ -86,8 +86,8 @@ def test_a_masked_row_in_pieces() -> None:
     x = pt.variable("x", "float32", (2, 30))
     values = normal(2, 30)
     values[0], values[1, 5:] = -np.inf, -np.inf
-    (found,) = compiled(pt.Graph(masked_softmax(x, number(1.0), number(0.0)), inputs=[x])).run([values])
-    assert np.isnan(found[0]).all() and (found[1, 5:] == 0).all() and abs(found[1].sum() - 1) < 1e-6
+    (output,) = compiled(pt.Graph(masked_softmax(x, number(1.0), number(0.0)), inputs=[x])).run([values])
+    assert np.isnan(output[0]).all() and (output[1, 5:] == 0).all() and abs(output[1].sum() - 1) < 1e-6
 
 
 @pytest.mark.parametrize("op", ["ReduceSum", "Softmax", "LayerNormalization"])

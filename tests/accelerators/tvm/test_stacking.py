@@ -17,8 +17,8 @@ pytest.importorskip("tvm")
 def test_no_kernel_asks_for_memory_in_its_loops(threads: int) -> None:
     x = pt.variable("x", "float32", (256, 1024))
     norm = pt.op("Softmax", pt.op("Mul", x, pt.op("Sigmoid", x)), axis=-1)
-    for made in compiled(pt.Graph([norm], inputs=[x]), NUM_THREADS=threads).kernels():
-        assert "AllocWorkspace" not in made.assembly
+    for item in compiled(pt.Graph([norm], inputs=[x]), NUM_THREADS=threads).kernels():
+        assert "AllocWorkspace" not in item.assembly
 
 
 @pytest.mark.parametrize(("count", "size", "asked"), [(4, 8192, 0), (5, 8192, 1), (1, 8193, 1), (40, 1024, 8)])

@@ -34,7 +34,7 @@ def test_each_kind_of_op_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_other_sizes_and_values_are_other_questions() -> None:
     x = pt.variable("x", "float32", (4, 16))
-    near, far = (pt.constant([place], f"i{place}") for place in (3, 4))
+    near, far = (pt.constant([position], f"i{position}") for position in (3, 4))
     taken = pt.Graph([pt.op("Gather", x, near, name="near"), pt.op("Gather", x, far, name="far")], [x])
     placement = pt.query(taken, "HETERO:cpu,reference")
     assert placement["near"] == "cpu" and placement["far"] == "reference"
@@ -62,8 +62,8 @@ def test_functions_of_float16_are_computed_in_float32(op: str) -> None:
     x = pt.variable("x", "float16", (3,))
     graph = pt.Graph([pt.op(op, x, name="y", opset=22)], opsets={"": 22})
     assert pt.query(graph, "HETERO:cpu,reference")["y"] == "cpu"
-    (found,), given = pt.compile(graph, "cpu")(np.full(3, 1, "float16")), np.full(3, 1, "float16")
-    np.testing.assert_allclose(found, pt.compile(graph, "reference")(given)[0], rtol=2e-3)
+    (result,), given = pt.compile(graph, "cpu")(np.full(3, 1, "float16")), np.full(3, 1, "float16")
+    np.testing.assert_allclose(result, pt.compile(graph, "reference")(given)[0], rtol=2e-3)
 
 
 @pytest.mark.parametrize("channels", [1, 40])

@@ -85,6 +85,6 @@ def test_all_node_tests_with_a_symbol() -> None:
 
 
 def check(cases: list) -> None:
-    found = {case.name: list(outcome(case)) for case in cases}
-    wrong = {name: said for name, said in found.items() if any(text[:5] == "wrong" for text in said)}
-    assert not wrong and sum(said == ["right", "right"] for said in found.values()) >= len(cases) // 3
+    listed = {case.name: list(outcome(case)) for case in cases}
+    wrong = {name: said for name, said in listed.items() if any(text[:5] == "wrong" for text in said)}
+    assert not wrong and sum(said == ["right", "right"] for said in listed.values()) >= len(cases) // 3

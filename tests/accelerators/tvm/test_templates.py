@@ -37,25 +37,25 @@ def test_each_function(op: str) -> None:
 def test_what_is_no_number_stays_so(op: str) -> None:
     x = pt.variable("x", "float32", (8,))
     values = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 100, -100, 88.5], "float32")
-    (found,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
-    assert np.isnan(found).tolist() == [True, False, op == "Gelu", *[False] * 5]
-    assert np.isinf(found[5]) == (op == "Exp")
+    (output,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])
+    assert np.isnan(output).tolist() == [True, False, op == "Gelu", *[False] * 5]
+    assert np.isinf(output[5]) == (op == "Exp")
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 def test_softmax(op: str, shape: tuple[int, ...]) -> None:
     x = pt.variable("x", "float32", shape)
-    made = check(pt.Graph([pt.op(op, x, axis=-1)], inputs=[x]), [normal(*shape) * 5])
-    assert schedules(made) == ["rows"]
+    result = check(pt.Graph([pt.op(op, x, axis=-1)], inputs=[x]), [normal(*shape) * 5])
+    assert schedules(result) == ["rows"]
 
 
 def test_softmax_of_a_masked_row() -> None:
     x = pt.variable("x", "float32", (2, 20))
     values = normal(2, 20)
     values[:, 11:] = -np.inf
-    (found,) = compiled(pt.Graph([pt.op("Softmax", x)], inputs=[x])).run([values])
-    assert (found[:, 11:] == 0).all() and np.allclose(found.sum(1), 1)
+    (output,) = compiled(pt.Graph([pt.op("Softmax", x)], inputs=[x])).run([values])
+    assert (output[:, 11:] == 0).all() and np.allclose(output.sum(1), 1)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -86,8 +86,8 @@ def test_the_largest_of_nothing_but_minus_infinity(dtype: str, axes: list[int]) 
     g = pt.Graph([pt.op("ReduceMax", x, pt.constant(np.array(axes)), keepdims=0)], inputs=[x])
     values = normal(2, 5, 40).astype(dtype)
     values[0], values[:, :, 3] = -np.inf, -np.inf
-    (found,) = compiled(g).run([values])
-    assert np.array_equal(found, values.max(tuple(axes)))
+    (output,) = compiled(g).run([values])
+    assert np.array_equal(output, values.max(tuple(axes)))
 
 
 def test_several_results_of_one_chain() -> None:

@@ -103,10 +103,10 @@ def test_products_of_two_values(rows: int, columns: int, depth: int, turned: boo
     order = [*range(len(batch)), len(batch) + 1, len(batch)]
     right = pt.op("Mul", pt.op("Transpose", y, perm=order), number(0.5)) if turned else y
     rest = pt.variable("rest", "float32", (3, 1, columns))
-    made = pt.op("Transpose", pt.op("Sigmoid", pt.op("Add", pt.op("MatMul", x, right), rest)), perm=[0, 2, 1, 3])
+    node = pt.op("Transpose", pt.op("Sigmoid", pt.op("Add", pt.op("MatMul", x, right), rest)), perm=[0, 2, 1, 3])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("accelerators.tvm.kernels.matmul.product.SERIAL", 0)
-        g = pt.Graph([made], inputs=[x, y, rest])
+        g = pt.Graph([node], inputs=[x, y, rest])
         inputs = [normal(2, 3, rows, depth), normal(*shape), normal(3, 1, columns)]
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=2)) == ["product"]
 
@@ -117,10 +117,10 @@ def test_gemms_of_every_kind(turned: tuple[int, int], is_constant: bool) -> None
     first, second = (9, 20)[:: -1 if turned[0] else 1], (20, 33)[:: -1 if turned[1] else 1]
     x, y, z = pt.variable("x", "float32", first), pt.variable("y", "float32", second), pt.variable("z", "float32", (9, 1))
     right = pt.constant(normal(*second)) if is_constant else y
-    made = pt.op("Gemm", x, right, z, transA=turned[0], transB=turned[1], alpha=0.5, beta=2.0)
+    node = pt.op("Gemm", x, right, z, transA=turned[0], transB=turned[1], alpha=0.5, beta=2.0)
     inputs = [normal(*first), normal(*second), normal(9, 1)]
-    found = schedules(check(pt.Graph([pt.op("Relu", made)], inputs=[x, y, z]), inputs, LIMIT))
-    assert ("gemm" if is_constant else "product") in found
+    result = schedules(check(pt.Graph([pt.op("Relu", node)], inputs=[x, y, z]), inputs, LIMIT))
+    assert ("gemm" if is_constant else "product") in result
 
 
 def test_one_row_by_a_matrix_of_values() -> None:
@@ -174,15 +174,16 @@ def test_attention_of_any_sizes(tokens: int, count: int, width: int, keys: int, 
 @pytest.mark.parametrize("guard", [False, True])
 def test_rows_that_are_masked_altogether(guard: bool) -> None:
     mask = np.full((1, 1, 1, 20), -np.inf, "float32")
-    (found,) = compiled(attention(20, 2, 16, guard=guard)).run([normal(1, 20, 32), normal(1, 20, 32), mask])
-    assert (found == 0).all() if guard else np.isnan(found).all()
+    (output,) = compiled(attention(20, 2, 16, guard=guard)).run([normal(1, 20, 32), normal(1, 20, 32), mask])
+    assert (output == 0).all() if guard else np.isnan(output).all()
 
 
 def test_a_score_that_is_no_number_spoils_its_row_alone() -> None:
     x, mask = normal(1, 20, 32), np.zeros((1, 1, 1, 20), "float32")
     x[0, 3, 5] = np.nan
-    (found,) = compiled(attention(20, 2, 16)).run([x, normal(1, 20, 32), mask])
-    assert np.isnan(found[0, 3, :16]).all() and np.isfinite(np.delete(found, 3, 1)).all() and np.isfinite(found[0, 3, 16:]).all()
+    (output,) = compiled(attention(20, 2, 16)).run([x, normal(1, 20, 32), mask])
+    assert np.isnan(output[0, 3, :16]).all()
+    assert np.isfinite(np.delete(output, 3, 1)).all() and np.isfinite(output[0, 3, 16:]).all()
 
 
 def layer(tokens: int, count: int, width: int, causal: bool) -> tuple[pt.Graph, int]:
@@ -191,8 +192,8 @@ def layer(tokens: int, count: int, width: int, causal: bool) -> tuple[pt.Graph, 
     x = pt.variable("x", "float32", (1, tokens, whole))
 
     def projected(name: str) -> pt.Node:
-        made = pt.op("MatMul", x, pt.constant(normal(whole, whole) / 6), name=name)
-        return pt.op("Add", made, pt.constant(normal(whole)), name=f"{name}_bias")
+        node = pt.op("MatMul", x, pt.constant(normal(whole, whole) / 6), name=name)
+        return pt.op("Add", node, pt.constant(normal(whole)), name=f"{name}_bias")
 
     query, key, value = (heads(projected(name), tokens, count, width) for name in "qkv")
     scores = scores_of(query, key, 0.4)
@@ -205,9 +206,9 @@ def layer(tokens: int, count: int, width: int, causal: bool) -> tuple[pt.Graph, 
 @pytest.mark.parametrize("causal", [False, True])
 def test_projections_of_one_input_are_one_product(causal: bool) -> None:
     g, whole = layer(19, 3, 16, causal)
-    made = check(g, [normal(1, 19, whole)], 2e-5)
-    assert schedules(made) == ["gemm", "attention", "gemm"]
-    assert {"q", "q_bias", "k", "k_bias", "v", "v_bias"} <= set(made.launches[0].nodes)
+    result = check(g, [normal(1, 19, whole)], 2e-5)
+    assert schedules(result) == ["gemm", "attention", "gemm"]
+    assert {"q", "q_bias", "k", "k_bias", "v", "v_bias"} <= set(result.launches[0].nodes)
 
 
 def test_parts_of_one_product_are_read_in_place() -> None:
@@ -246,8 +247,8 @@ def test_keys_that_others_need_stay_outside() -> None:
     key = heads(pt.op("Relu", y), 20, 2, 16)
     scores = pt.op("MatMul", heads(x, 20, 2, 16), pt.op("Transpose", key, perm=[0, 1, 3, 2]))
     mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), heads(x, 20, 2, 16))
-    made = check(pt.Graph([merged(mixed, 20, 32), key], inputs=[x, y]), [normal(1, 20, 32), normal(1, 20, 32)], LIMIT)
-    assert "attention" in schedules(made)
+    result = check(pt.Graph([merged(mixed, 20, 32), key], inputs=[x, y]), [normal(1, 20, 32), normal(1, 20, 32)], LIMIT)
+    assert "attention" in schedules(result)
 
 
 def test_code_for_other_processors(processor: Machine) -> None:

@@ -37,8 +37,8 @@ def model():
 def model() -> pt.Graph:
     names: dict[str, Any] = {}
     exec(MODEL, names)  # noqa: S102  other processes run the same text
-    made: pt.Graph = names["model"]()
-    return made
+    result: pt.Graph = names["model"]()
+    return result
 
 
 @pytest.fixture
@@ -143,8 +143,8 @@ def test_several_writers_lose_nothing(folder: Path) -> None:
     machine, config = host_machine(1), {"CACHE_DIR": str(folder)}
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda i: tuned.add(config, machine, f"kernel {i}", tuned.Found({"tile": str(i)}, 1, 2, 3)), range(40)))
-    found = tuned.findings(config, machine)
-    assert {row.choices["tile"] for row in found.values()} == {str(i) for i in range(40)}
+    result = tuned.findings(config, machine)
+    assert {row.choices["tile"] for row in result.values()} == {str(i) for i in range(40)}
 
 
 def test_a_damaged_file_counts_as_none(folder: Path) -> None:
@@ -159,8 +159,8 @@ def test_a_damaged_file_counts_as_none(folder: Path) -> None:
 def test_choices() -> None:
     sizes = [3, 1, 2]
     assert choose("size", sizes, lambda size: size) == 1
-    with choosing({"size": "3"}) as made:
+    with choosing({"size": "3"}) as result:
         assert choose("size", sizes, lambda size: size) == 3
-    assert made.offered == {"size": ("1", "2", "3")}
+    assert result.offered == {"size": ("1", "2", "3")}
     with choosing({"size": "7"}):
         assert choose("size", sizes, lambda size: size) == 1

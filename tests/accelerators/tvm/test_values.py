@@ -167,5 +167,5 @@ def test_a_maximum_after_a_cast_from_bfloat16(op: str) -> None:
     difference = pt.op("Ceil", pt.op("Sub", pt.op("Cast", a, to=1), pt.op("Cast", b, to=1)))
     zero = [pt.constant(np.zeros(4, "float32"))] if op == "Max" else []
     given = [np.full(4, value, ml_dtypes.bfloat16) for value in (5, 1)]
-    (found,) = compiled(pt.Graph([pt.op(op, difference, *zero)], inputs=[a, b])).run(given)
-    np.testing.assert_array_equal(found, [4, 4, 4, 4])
+    (output,) = compiled(pt.Graph([pt.op(op, difference, *zero)], inputs=[a, b])).run(given)
+    np.testing.assert_array_equal(output, [4, 4, 4, 4])

@@ -20,8 +20,8 @@ def wrapped(g: pt.Graph) -> pt.Graph:
     """All ops of the graph in one call."""
     ops = {node.op for node in g.nodes if node.is_op}
     whole = pt.PatternProperty(pt.ContainOpSelector(ops), "whole")
-    made = pt.apply_pass(g, "PartitionGraph", subgraph_property=whole, growth="waves")
-    return made if len(made.attrs["partition_report"].groups) == 1 else g
+    result = pt.apply_pass(g, "PartitionGraph", subgraph_property=whole, growth="waves")
+    return result if len(result.attrs["partition_report"].groups) == 1 else g
 
 
 def is_as_flat(flat: dict[str, str], called: dict[str, str]) -> bool:

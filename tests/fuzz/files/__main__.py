@@ -62,12 +62,12 @@ class Campaign:
             answer = self._child.ask({"reader": name, "first": first, "count": size}, PATIENCE)
             if answer.last is not None:
                 done, self.tally.read[name] = size, self.tally.read[name] + answer.last["read"]
-                found = [(seed, what) for seed, what in answer.last["findings"]]
+                listed = [(seed, what) for seed, what in answer.last["findings"]]
             else:
                 at = self._at(first)
-                done, found = at - first + 1, [(at, f"it {answer.end}: {answer.printed.strip()}")]
+                done, listed = at - first + 1, [(at, f"it {answer.end}: {answer.printed.strip()}")]
             self.tally.tried[name] += done
-            for seed, what in found:
+            for seed, what in listed:
                 self._report(name, seed, what)
             first, count = first + done, count - done
 
@@ -128,18 +128,18 @@ def guided(names: Sequence[str], seconds: float, seed: int) -> int:
             command = [sys.executable, "-m", "tests.fuzz.files.guided", folder, name, str(share), str(seed)]
             done = subprocess.run(command, capture_output=True, check=False, timeout=share + 600)
             notes = Path(folder) / "found"
-            found = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+            result = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
             artifacts = [path for path in Path(folder).iterdir() if path.name.startswith(("crash-", "timeout-", "oom-"))]
             tried = Path(folder) / "tried"
             count = int(tried.read_text()) if tried.exists() else 0
-            print(f"{name}: {count} files in {share} s, {len(found)} kinds wrong", flush=True)
-            for note in found:
+            print(f"{name}: {count} files in {share} s, {len(result)} kinds wrong", flush=True)
+            for note in result:
                 print(f"-- {name}: {note['what']}\n   {base64.b64decode(note['file'])[:600]!r}", flush=True)
             for path in artifacts:
                 print(f"-- {name}: it ended ({path.name})\n   {path.read_bytes()[:600]!r}", flush=True)
             if done.returncode and not artifacts:
                 print(f"-- {name}: it ended with {done.returncode}\n{done.stderr.decode(errors='replace')[-2000:]}", flush=True)
-            status |= bool(found or artifacts or done.returncode)
+            status |= bool(result or artifacts or done.returncode)
     return status
 
 

@@ -40,14 +40,14 @@ class Tester:
         self._warm_up(name)
         if "files" in request:
             files = {key: base64.b64decode(text) for key, text in request["files"].items()}
-            return {"findings": [(0, found)] if (found := self.tried(name, files)[0]) else [], "read": 0}
+            return {"findings": [(0, result)] if (result := self.tried(name, files)[0]) else [], "read": 0}
         findings, read = [], 0
         for seed in range(request["first"], request["first"] + request["count"]):
             os.pwrite(self._at, f"{seed:20}".encode(), 0)
-            found, was_read = self.tried(name, mutated(name, seed))
+            result, was_read = self.tried(name, mutated(name, seed))
             read += was_read
-            if found is not None:
-                findings.append((seed, found))
+            if result is not None:
+                findings.append((seed, result))
         return {"findings": findings, "read": read}
 
     def tried(self, name: str, files: Files) -> tuple[str | None, bool]:

@@ -61,12 +61,12 @@ class Guided:
         """One file; what goes wrong is noted, and the next one follows."""
         self._tried += 1
         os.pwrite(self._count, f"{self._tried:12}".encode(), 0)
-        found, _ = self.tester.tried(self.name, {**self.sample, self.main: data})
-        kind = re.sub(r"[^a-zA-Z ]|/tmp/[^ ]*", "", found or "")[:60]
-        if found is not None and kind not in self._met:
+        result, _ = self.tester.tried(self.name, {**self.sample, self.main: data})
+        kind = re.sub(r"[^a-zA-Z ]|/tmp/[^ ]*", "", result or "")[:60]
+        if result is not None and kind not in self._met:
             self._met.add(kind)
             with open(self.folder / "found", "a") as file:
-                file.write(json.dumps({"what": found, "file": base64.b64encode(data).decode()}) + "\n")
+                file.write(json.dumps({"what": result, "file": base64.b64encode(data).decode()}) + "\n")
 
     def changed(self, data: bytes, longest: int, seed: int) -> bytes:
         """The file with something changed: bytes by atheris, or what is written in it by the reader's own changes."""

@@ -63,8 +63,8 @@ def read_and_compile(folder: Path) -> None:
     assert compiled is not None
     if all(map(is_same, compiled[1], right)):
         return
-    for entry, found, wanted in zip(graph.outputs, compiled[1], expected(graph, feeds), strict=True):
-        wrong = difference(found, wanted)
+    for entry, item, wanted in zip(graph.outputs, compiled[1], expected(graph, feeds), strict=True):
+        wrong = difference(item, wanted)
         assert wrong is None, f"{entry.name} of {entry.node.op}: {wrong}"
 
 
@@ -112,12 +112,12 @@ def code_packages() -> tuple[Mapping[str, bytes], ...]:
     """Models compiled for `cpu`: one sealed by its checksum alone, one signed."""
     from tests.graphs.networks import small_net
 
-    made = []
+    listed = []
     with tempfile.TemporaryDirectory() as folder, pt.compile(small_net(), "cpu", config={"CACHE_DIR": "off"}) as model:
         for name, key in (("sealed.partita", None), ("signed.partita", KEY)):
             model.export(Path(folder) / name, key=key)
-            made.append({name: (Path(folder) / name).read_bytes()})
-    return tuple(made)
+            listed.append({name: (Path(folder) / name).read_bytes()})
+    return tuple(listed)
 
 
 def signed_by_another(members: Mapping[str, bytes], content: Mapping[str, Any], key: bytes | None) -> bytes:

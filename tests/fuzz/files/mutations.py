@@ -48,28 +48,28 @@ EIGHTS = (
 
 def bytes_changed(data: bytes, rng: random.Random) -> bytes:
     """Cut short, or with some bytes changed, gone, put in, doubled or moved."""
-    made = bytearray(data or b"\0")
+    result = bytearray(data or b"\0")
     if rng.random() < 0.08:
-        return bytes(made[: rng.randrange(len(made))])
+        return bytes(result[: rng.randrange(len(result))])
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
-        made = made or bytearray(b"\0")
-        i, j, size = rng.randrange(len(made)), rng.randrange(len(made)), rng.choice((1, 2, 4, 8, 64))
+        result = result or bytearray(b"\0")
+        i, j, size = rng.randrange(len(result)), rng.randrange(len(result)), rng.choice((1, 2, 4, 8, 64))
         kind = rng.randrange(7)
         if kind == 0:
-            made[i] ^= 1 << rng.randrange(8)
+            result[i] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            made[i] = rng.randrange(256)
+            result[i] = rng.randrange(256)
         elif kind == 2:
-            del made[i : i + size]
+            del result[i : i + size]
         elif kind == 3:
-            made[i:i] = rng.randbytes(size)
+            result[i:i] = rng.randbytes(size)
         elif kind == 4:
-            made[i : i + size] = made[j : j + size]
+            result[i : i + size] = result[j : j + size]
         elif kind == 5:
-            made[i : i + 8] = rng.choice(EIGHTS)
+            result[i : i + 8] = rng.choice(EIGHTS)
         else:
-            made[i:i] = made[j : j + size] * rng.choice((1, 2, 50))
-    return bytes(made)
+            result[i:i] = result[j : j + size] * rng.choice((1, 2, 50))
+    return bytes(result)
 
 
 def text_changed(data: bytes, rng: random.Random) -> bytes:
@@ -113,10 +113,10 @@ def json_changed(data: bytes, rng: random.Random) -> bytes:
 
 def tree_changed(tree: Any, rng: random.Random) -> Any:
     """The tree with one value changed."""
-    made = copy.deepcopy(tree)
-    places = list(_places(made))
+    result = copy.deepcopy(tree)
+    places = list(_places(result))
     if not places:
-        return odd_value(made, rng)
+        return odd_value(result, rng)
     holder, key = rng.choice(places)
     kind = rng.randrange(8)
     if kind < 3:
@@ -132,7 +132,7 @@ def tree_changed(tree: Any, rng: random.Random) -> Any:
         holder[rng.choice((*WORDS, *map(str, holder)))] = holder.pop(key)
     else:
         holder[key] = [holder[key]] if rng.random() < 0.5 else {"x": holder[key]}
-    return made
+    return result
 
 
 def _places(tree: Any) -> Any:

@@ -277,13 +277,13 @@ def package_samples() -> list[Files]:
     from tests.graphs.networks import dynamic_net, small_net
 
     with tempfile.TemporaryDirectory() as folder:
-        made = []
+        listed = []
         for graph in (small_net(), dynamic_net()):
             path = Path(folder) / "m.partita"
             with pt.compile(graph, "reference") as model:
                 model.export(path)
-            made.append({"m.partita": path.read_bytes()})
-    return made
+            listed.append({"m.partita": path.read_bytes()})
+    return listed
 
 
 def change_package(files: Files, rng: random.Random) -> Files:
@@ -422,7 +422,7 @@ FLOATS = pt.variable("x", "float32", (1, 3, 8, 8))[0].type
 
 def array_samples(archive: bool) -> list[Files]:
     """Arrays of several types, one for a file or several."""
-    made = []
+    listed = []
     for array in (
         np.zeros((2, 3), "float32"),
         np.arange(5),
@@ -435,8 +435,8 @@ def array_samples(archive: bool) -> list[Files]:
             np.savez_compressed(file, x=array) if array.ndim else np.savez(file, x=array, y=array)
         else:
             np.save(file, array)
-        made.append({"a.npz" if archive else "a.npy": file.getvalue()})
-    return made
+        listed.append({"a.npz" if archive else "a.npy": file.getvalue()})
+    return listed
 
 
 def read_arrays(folder: Path, name: str = "a.npy") -> None:
@@ -459,7 +459,7 @@ def image_samples() -> list[Files]:
     """A small picture in each format."""
     from PIL import Image
 
-    made = []
+    listed = []
     for mode in ("RGB", "L"):
         picture = Image.fromarray((np.arange(16 * 12 * 3) % 251).astype("uint8").reshape(16, 12, 3)).convert(
             mode
@@ -467,8 +467,8 @@ def image_samples() -> list[Files]:
         for kind in IMAGES:
             file = io.BytesIO()
             picture.save(file, kind)
-            made.append({f"a.{kind}": file.getvalue()})
-    return made
+            listed.append({f"a.{kind}": file.getvalue()})
+    return listed
 
 
 def read_picture(folder: Path) -> None:

@@ -26,12 +26,12 @@ def main() -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         request = json.loads(line)
-        told = _run(
+        result = _run(
             request["name"],
             request["seed"],
             lambda symbol: print(json.dumps({"kernel": symbol}), file=answers),
         )
-        print(json.dumps(told), file=answers)
+        print(json.dumps(result), file=answers)
 
 
 def _run(name: str, seed: int, tell: Any) -> dict[str, Any]:

@@ -52,9 +52,9 @@ class GuardedRun:
         return SKIP
 
     def _tensor(self, array: Array) -> Any:
-        made = as_tensor(array)
-        self.copied += as_array(made).ctypes.data != array.ctypes.data
-        return made
+        result = as_tensor(array)
+        self.copied += as_array(result).ctypes.data != array.ctypes.data
+        return result
 
     @staticmethod
     def _fill(guarded: dict[int, Array], arrays: dict[int, Array]) -> None:

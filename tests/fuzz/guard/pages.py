@@ -44,6 +44,6 @@ class Guarded:
 
 def guarded_copy(array: Array, at_end: bool, alignment: int = 4) -> Array:
     """The array between two such pages, as near to one of them as the alignment lets it."""
-    made = Guarded(array.nbytes, at_end, alignment).array(array.dtype, array.shape)
-    made[...] = array
-    return made
+    result = Guarded(array.nbytes, at_end, alignment).array(array.dtype, array.shape)
+    result[...] = array
+    return result

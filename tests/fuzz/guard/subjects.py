@@ -55,9 +55,9 @@ def product(rng: random.Random) -> Case:
     """A matrix product, its right side constant or not, with what follows fused into it."""
     m, k, n = rng.choice((1, 2, 5, 13, 37)), rng.choice(TAILS), rng.choice(TAILS)
     right = constant(rng, k, n) if rng.random() < 0.6 else pt.variable("w", "float32", (k, n))
-    made = pt.op("MatMul", pt.variable("x", "float32", (m, k)), right)
-    made = pt.op("Add", made, constant(rng, n)) if rng.random() < 0.5 else made
-    return filled(pt.op("Relu", made) if rng.random() < 0.5 else made, rng=rng)
+    result = pt.op("MatMul", pt.variable("x", "float32", (m, k)), right)
+    result = pt.op("Add", result, constant(rng, n)) if rng.random() < 0.5 else result
+    return filled(pt.op("Relu", result) if rng.random() < 0.5 else result, rng=rng)
 
 
 def batches(rng: random.Random) -> Case:
@@ -77,11 +77,11 @@ def convolution(rng: random.Random, group: int = 1, kernel: int = 3) -> Case:
     size = (rng.choice((7, 9, 14, 17)), rng.choice((8, 11, 15, 31)))
     x = pt.variable("x", "float32", (rng.choice((1, 2)), channels, *size))
     weights = constant(rng, out, channels // group, kernel, kernel)
-    made = pt.op(
+    result = pt.op(
         "Conv", x, weights, constant(rng, out), kernel_shape=[kernel] * 2, strides=[stride] * 2, dilations=[dilation] * 2,
         pads=[pad] * 4, group=group,
     )
-    return filled(pt.op("Relu", made) if rng.random() < 0.5 else made, rng=rng)
+    return filled(pt.op("Relu", result) if rng.random() < 0.5 else result, rng=rng)
 
 
 def depthwise(rng: random.Random) -> Case:
@@ -153,8 +153,8 @@ def chain(rng: random.Random) -> Case:
     shape = tuple(rng.choice(TAILS) for _ in range(rng.choice((1, 2))))
     dtype = rng.choice(("float32", "float32", "float16", "float64", "int32", "int8", "uint8", "int64"))
     x, y = pt.variable("x", dtype, shape), pt.variable("y", dtype, shape[-1:])
-    made = pt.op("Mul", pt.op("Add", x, y), x)
-    return filled(pt.op("Sigmoid", made) if dtype == "float32" else pt.op("Max", made, y), rng=rng)
+    result = pt.op("Mul", pt.op("Add", x, y), x)
+    return filled(pt.op("Sigmoid", result) if dtype == "float32" else pt.op("Max", result, y), rng=rng)
 
 
 def moves(rng: random.Random) -> Case:

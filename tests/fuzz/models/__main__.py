@@ -84,9 +84,9 @@ class Campaign:
 
         def fails(names: Set[str]) -> bool:
             nonlocal last
-            found, _ = self._ask(seed, [finding.setting], names)
+            result, _ = self._ask(seed, [finding.setting], names)
             same = [
-                other for other in found if (other.setting, other.what) == (finding.setting, finding.what)
+                other for other in result if (other.setting, other.what) == (finding.setting, finding.what)
             ]
             last = same[0] if same else last
             return bool(same)

@@ -54,10 +54,10 @@ class Builder:
 
     def spec(self, op: str) -> OpSpec:
         """The op's schema at the model's opset."""
-        found = spec_of(op, "", self.opset)
-        if found is None or found.deprecated:
+        result = spec_of(op, "", self.opset)
+        if result is None or result.deprecated:
             raise Skip
-        return found
+        return result
 
     def dtype(self, op: str, which: int = 0, only: Sequence[str] = (*FLOATS, *INTS, "bool")) -> str:
         """An element type that the op takes: float32 mostly."""
@@ -80,15 +80,15 @@ class Builder:
 
     def constant(self, array: Any) -> NodeEntry:
         """The array as a constant."""
-        made = pt.constant(np.asarray(array), name=self.name("c"))
-        self.values[made[0]] = made.value
-        return made[0]
+        result = pt.constant(np.asarray(array), name=self.name("c"))
+        self.values[result[0]] = result.value
+        return result[0]
 
     def input(self, array: Array) -> NodeEntry:
         """The array as an input."""
-        made = pt.variable(self.name("x"), dtype_name(array.dtype), array.shape)
-        self.values[made[0]] = self.feeds[made] = array
-        return made[0]
+        result = pt.variable(self.name("x"), dtype_name(array.dtype), array.shape)
+        self.values[result[0]] = self.feeds[result] = array
+        return result[0]
 
     def tensor(
         self,
@@ -112,16 +112,16 @@ class Builder:
             if fitting:
                 return self.rng.choice(fitting[-6:])
         for _ in range(20):
-            made = self.random.array(dtype, self.random.shape(rank, empty=True) if shape is None else shape)
-            if when(made):
-                return self.given(made)
+            result = self.random.array(dtype, self.random.shape(rank, empty=True) if shape is None else shape)
+            if when(result):
+                return self.given(result)
         raise Skip
 
     def array(self, entry: NodeEntry) -> Array:
         """The value that it has."""
-        found = self.values[entry]
-        assert isinstance(found, np.ndarray)
-        return found
+        result = self.values[entry]
+        assert isinstance(result, np.ndarray)
+        return result
 
     def shape(self, entry: NodeEntry) -> tuple[int, ...]:
         """Its sizes."""
@@ -180,7 +180,7 @@ class Builder:
         """Compute the node, and keep it."""
         read = [None if entry is None else self.values[entry] for entry in node.inputs]
         results = evaluate_node(node, read, {"": self.opset}, [self.values[entry] for entry in node.captures])
-        if any(isinstance(made, np.ndarray) and made.size > LARGEST for made in results):
+        if any(isinstance(item, np.ndarray) and item.size > LARGEST for item in results):
             raise Skip
         if node.op in ("Cast", "CastLike") and dtype_name(results[0].dtype) not in self.spec(node.op).outputs[0].types:
             raise Skip  # the target is an attribute or the type of an input, which may be newer than the op

@@ -81,11 +81,11 @@ def partitioned(graph: Graph, feeds: Sequence[Any], seed: int) -> Sequence[Any]:
     }
     growth = rng.choice(("walk", "largest", "seed", "waves"))
     selector = pt.ContainOpSelector(wanted)
-    made = pt.apply_pass(
+    result = pt.apply_pass(
         graph, "PartitionGraph", subgraph_property=pt.PatternProperty(selector), growth=growth
     )
-    verify(made)
-    return interpret(reread(made), feeds)
+    verify(result)
+    return interpret(reread(result), feeds)
 
 
 def reread(graph: Graph) -> Graph:
@@ -124,12 +124,12 @@ def check(case: Case, setting: str, seed: int, wanted: Sequence[Expected] | None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = SETTINGS[setting](case.graph, case.feeds, seed)
+            result = SETTINGS[setting](case.graph, case.feeds, seed)
         except PartitaError as error:
             return Finding(setting, "refused", f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001  (whatever it is, it is what the fuzzer looks for)
             return Finding(setting, "raised", f"{type(error).__name__}: {error}")
-    for entry, value, right in zip(case.graph.outputs, found, wanted, strict=True):
+    for entry, value, right in zip(case.graph.outputs, result, wanted, strict=True):
         wrong = difference(value, right)
         if wrong is not None:
             return Finding(setting, "differs", f"{entry.name} of {entry.node.op}: {wrong}")

@@ -29,8 +29,8 @@ def main() -> None:
         request = json.loads(line)
         refused: list[str] = []
         findings = _findings(request, lambda note: print(json.dumps(note), file=answers), refused)
-        told = [attrs.asdict(finding) for finding in findings]
-        print(json.dumps({"findings": told, "refused": refused}), file=answers)
+        listed = [attrs.asdict(finding) for finding in findings]
+        print(json.dumps({"findings": listed, "refused": refused}), file=answers)
 
 
 def _findings(request: dict[str, Any], tell: Any, refused: list[str]) -> list[Finding]:
@@ -42,13 +42,13 @@ def _findings(request: dict[str, Any], tell: Any, refused: list[str]) -> list[Fi
             return []
         case = small
     wanted = wanted_of(case)
-    found = []
+    listed = []
     for setting in request["settings"]:
         tell({"setting": setting})
         finding = check(case, setting, request["seed"], wanted)
         if finding is not None:
-            found.append(finding)
-    return found
+            listed.append(finding)
+    return listed
 
 
 if __name__ == "__main__":

@@ -47,14 +47,14 @@ def reshape(b: Builder, op: str) -> None:
 
 def factors(b: Builder, size: int) -> list[int]:
     """Some numbers whose product is the size."""
-    made, left = [], size
+    listed, left = [], size
     for _ in range(b.choice(0, 1, 2, 3)):
         divisors = [n for n in range(1, left + 1) if left % n == 0]
-        made.append(b.rng.choice(divisors))
-        left //= made[-1]
-    made.append(left)
-    b.rng.shuffle(made)
-    return [] if size == 1 and b.chance(0.2) else made
+        listed.append(b.rng.choice(divisors))
+        left //= listed[-1]
+    listed.append(left)
+    b.rng.shuffle(listed)
+    return [] if size == 1 and b.chance(0.2) else listed
 
 
 @recipe("Flatten")
@@ -153,8 +153,8 @@ def pad(b: Builder, op: str) -> None:
     ]
     amounts = [b.rng.randint(0, n) for n in (*most, *most)]
     if mode == "constant" and b.chance(0.2):
-        place = b.rng.randrange(len(amounts))
-        amounts[place] = -min(1, shape[place % len(shape)] - 1)
+        position = b.rng.randrange(len(amounts))
+        amounts[position] = -min(1, shape[position % len(shape)] - 1)
     if "pads" in b.spec(op).attributes:
         b.add(op, given, pads=amounts, mode=mode, value=b.choice(None, 1.5))
         return
@@ -232,11 +232,11 @@ def distinct(b: Builder, shape: tuple[int, ...], sizes: tuple[int, ...], axis: i
     """Places of which no two along the axis are one: which of two updates stays is not defined."""
     axis %= len(shape)
     sizes = (*sizes[:axis], min(sizes[axis], shape[axis]), *sizes[axis + 1 :])
-    made = np.empty(sizes, "int64")
-    lines = np.moveaxis(made, axis, -1)
-    for place in np.ndindex(lines.shape[:-1]):
-        lines[place] = b.rng.sample(range(shape[axis]), sizes[axis])
-    return made - (shape[axis] if b.chance(0.3) else 0)
+    result = np.empty(sizes, "int64")
+    lines = np.moveaxis(result, axis, -1)
+    for position in np.ndindex(lines.shape[:-1]):
+        lines[position] = b.rng.sample(range(shape[axis]), sizes[axis])
+    return result - (shape[axis] if b.chance(0.3) else 0)
 
 
 @recipe("GatherND")

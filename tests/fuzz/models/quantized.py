@@ -14,8 +14,8 @@ def quantize(b: Builder, op: str) -> None:
     """And back at once, as in a model trained for it."""
     given = b.tensor("float32", when=lambda array: array.ndim > 0 and bool(np.isfinite(array).all()))
     axis, points = points_of(b, given, b.choice("uint8", "int8"))
-    made = b.add(op, given, *points, axis=axis)
-    b.add("DequantizeLinear", made[0], *points, axis=axis)
+    result = b.add(op, given, *points, axis=axis)
+    b.add("DequantizeLinear", result[0], *points, axis=axis)
 
 
 def points_of(b: Builder, given, kind):  # type: ignore[no-untyped-def]
@@ -88,14 +88,14 @@ def sandwich(b: Builder, op: str) -> None:
     m, k, n = (b.choice(1, 3, 8, 16) for _ in range(3))
     finite = lambda array: bool(np.isfinite(array).all())  # noqa: E731
     if b.chance(0.5):
-        made = b.add(
+        result = b.add(
             "MatMul",
             through(b.tensor("float32", (m, k), when=finite)),
             through(b.tensor("float32", (k, n), when=finite)),
         )
     else:
         x, w = b.tensor("float32", (1, k, 5, 5), when=finite), b.tensor("float32", (n, k, 3, 3), when=finite)
-        made = b.add("Conv", through(x), through(w), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        result = b.add("Conv", through(x), through(w), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     if b.chance(0.4):
-        made = b.add("Relu", made[0])
-    through(made[0])
+        result = b.add("Relu", result[0])
+    through(result[0])

@@ -35,27 +35,27 @@ def cut(case: Case, names: Set[str]) -> Case | None:
     """The ops of these names alone; what others made for them comes as inputs. None where that is no tensor."""
     values = run(case.graph, case.feeds, None)
     kept = [node for node in case.graph.nodes if node.is_op and node.name in names]
-    made: dict[NodeEntry, NodeEntry] = {}
+    listed: dict[NodeEntry, NodeEntry] = {}
     feeds: dict[Node, Any] = {}
     for node in kept:
         for entry in node.reads:
-            if entry not in made:
+            if entry not in listed:
                 outer = _outer(entry, values[entry])
                 if outer is None:
                     return None
-                made[entry] = outer[0]
+                listed[entry] = outer[0]
                 if outer.is_variable:
                     feeds[outer] = values[entry]
         copy = node.evolve(
-            inputs=tuple(None if entry is None else made[entry] for entry in node.inputs),
-            captures=tuple(made[entry] for entry in node.captures),
+            inputs=tuple(None if entry is None else listed[entry] for entry in node.inputs),
+            captures=tuple(listed[entry] for entry in node.captures),
         )
-        made.update(zip(node.outputs, copy.outputs, strict=True))
+        listed.update(zip(node.outputs, copy.outputs, strict=True))
     read = {entry for node in kept for entry in node.reads}
     wanted = [
         entry for node in kept for entry in node.outputs if entry not in read or entry in case.graph.outputs
     ]
-    outputs = [made[entry] for entry in wanted if isinstance(values[entry], np.ndarray)]
+    outputs = [listed[entry] for entry in wanted if isinstance(values[entry], np.ndarray)]
     if not outputs:
         return None
     graph = pt.Graph(outputs, name="fuzz", opsets=case.graph.opsets)

@@ -108,13 +108,13 @@ def run(graph: Graph, feeds: Sequence[Any], noise: Noise | None) -> dict[NodeEnt
         if noise is not None and rounds:
             read = [_moved(value, noise) for value in read]
         captured = [values[entry] for entry in node.captures]
-        made = evaluate_node(node, read, graph.opsets, captured) if noise is None else _tried(node, read, graph, captured)
+        result = evaluate_node(node, read, graph.opsets, captured) if noise is None else _tried(node, read, graph, captured)
         if noise is not None and rounds:
             terms = largest_term(node, read)
-            made = tuple(_noisy(value, noise, str(node.op), terms) for value in made)
-            if node.op in PERIODIC and made[0] is not UNSURE:
-                made = (_without_lost_angles(read[0], made[0]),)
-        values.update(zip(node.outputs, made, strict=True))
+            result = tuple(_noisy(value, noise, str(node.op), terms) for value in result)
+            if node.op in PERIODIC and result[0] is not UNSURE:
+                result = (_without_lost_angles(read[0], result[0]),)
+        values.update(zip(node.outputs, result, strict=True))
     return values
 
 
@@ -236,6 +236,6 @@ def _described(found: Array, value: Array, wrong: Any) -> str | None:
     with np.errstate(all="ignore"):
         finite = np.isfinite(found.astype(np.float64)) & np.isfinite(value.astype(np.float64))
     special = "" if (wrong & finite).any() else f", {SPECIAL}"
-    place = np.unravel_index(int(np.argmax(wrong)), value.shape) if value.ndim else ()
-    where = f"at {[int(i) for i in place]} " if place else ""
-    return f"{count} of {value.size} numbers differ: {where}{found[place]} instead of {value[place]}{special}"
+    position = np.unravel_index(int(np.argmax(wrong)), value.shape) if value.ndim else ()
+    where = f"at {[int(i) for i in position]} " if position else ""
+    return f"{count} of {value.size} numbers differ: {where}{found[position]} instead of {value[position]}{special}"

@@ -40,8 +40,8 @@ class Values:
             if int(np.prod(sizes)) <= LARGEST // 4:
                 break
         if empty and sizes and self.rng.random() < 0.02:
-            place = self.rng.randrange(len(sizes))
-            sizes = (*sizes[:place], 0, *sizes[place + 1 :])
+            position = self.rng.randrange(len(sizes))
+            sizes = (*sizes[:position], 0, *sizes[position + 1 :])
         return sizes
 
     def array(self, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -50,20 +50,20 @@ class Values:
             return self._numpy.integers(0, 2, shape).astype(bool)
         if dtype not in FLOATS:
             return self._integers(dtype, shape)
-        made = self._numpy.standard_normal(shape)
+        result = self._numpy.standard_normal(shape)
         kind = self.rng.random()
         if kind < 0.15:
-            made = np.round(made * 2)  # ties and zeros
+            result = np.round(result * 2)  # ties and zeros
         elif kind < 0.25:
-            made = made * 10
+            result = result * 10
         elif kind < 0.3:
-            made = np.abs(made)
-        if self._specials and made.size and self.rng.random() < 0.5:
-            flat = made.reshape(-1)
+            result = np.abs(result)
+        if self._specials and result.size and self.rng.random() < 0.5:
+            flat = result.reshape(-1)
             for _ in range(self.rng.randint(1, 3)):
                 flat[self.rng.randrange(flat.size)] = self.rng.choice(SPECIALS)
         with np.errstate(all="ignore"):
-            return np.asarray(made).astype(numpy_dtype(dtype))
+            return np.asarray(result).astype(numpy_dtype(dtype))
 
     def uniform(self, dtype: str, shape: tuple[int, ...], low: float, high: float) -> Array:
         """Numbers within bounds."""

@@ -54,15 +54,15 @@ def contractible(
     preds: Sequence[Sequence[int]], color: Sequence[int | None], accept: Accept, groups: Groups, fixed: Groups
 ) -> list[tuple[int, int]]:
     """The accepted edges between two groups that could be one without closing a cycle."""
-    found = []
+    listed = []
     home = {v: group for group in groups for v in group}
     for v, ps in enumerate(preds):
         for u in ps:
             if u in home and v in home and home[u] is not home[v] and color[u] == color[v] and accept(u, v):
                 others = [group for group in groups if group is not home[u] and group is not home[v]]
                 if acyclic(preds, [*fixed, *others, home[u] + home[v]]):
-                    found.append((u, v))
-    return found
+                    listed.append((u, v))
+    return listed
 
 
 class LiteralWalk:
@@ -207,11 +207,11 @@ def literal_seed(
     chosen = []
     for device in dict.fromkeys(c for c in color if c is not None):
         while roots := [v for v in sorted(free) if color[v] == device]:
-            found: Groups = []
+            listed: Groups = []
             for root in roots:
-                if not any(root in group for group in found):
-                    found.append(candidate(root))
-            chosen.append(sorted(max(found, key=len)))
+                if not any(root in group for group in listed):
+                    listed.append(candidate(root))
+            chosen.append(sorted(max(listed, key=len)))
             free -= set(chosen[-1])
     return chosen
 

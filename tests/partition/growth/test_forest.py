@@ -12,11 +12,11 @@ from tests.partition.growth.oracles import neighbours
 
 def ancestors(parent: list[int], v: int) -> set[int]:
     """v and all that it is below."""
-    found = set()
+    listed = set()
     while v >= 0:
-        found.add(v)
+        listed.add(v)
         v = parent[v]
-    return found
+    return listed
 
 
 @pytest.mark.parametrize("side", [0, 1])

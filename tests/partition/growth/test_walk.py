@@ -131,7 +131,7 @@ def check(graph, usable, groups, fixed, diary, literal):
     for (cur, new, _, closed), (*expected, blocking) in zip(diary.all("passed_over"), literal.passed_over, strict=True):
         assert [cur, new] == expected
         assert closed in blocking
-    assert [group for _, made in diary.all("finished") for group in made] == groups
+    assert [group for _, item in diary.all("finished") for group in item] == groups
     starts = [seed for (seed,) in diary.all("started")]
     assert starts == [seed for seed, _ in diary.all("finished")]
 

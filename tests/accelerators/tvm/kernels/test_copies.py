@@ -23,10 +23,10 @@ shapes = st.lists(st.integers(1, 37), min_size=1, max_size=3).map(tuple)
 
 def same(graph: pt.Graph, arrays: list[Any]) -> None:
     """Every output is what numpy makes of the arrays, by kernels of ours."""
-    made = compiled(graph)
-    for found, wanted in zip(made.run(arrays), interpret(graph, arrays), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-    assert set(schedules(made)) <= {"copies"}, "where nothing moves there is no kernel"
+    model = compiled(graph)
+    for item, wanted in zip(model.run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(item, wanted)
+    assert set(schedules(model)) <= {"copies"}, "where nothing moves there is no kernel"
 
 
 def counted(dtype: str, shape: tuple[int, ...]) -> Any:
@@ -90,6 +90,6 @@ def test_a_constant_and_a_value_twice() -> None:
 def test_a_large_transpose_is_shared_by_threads() -> None:
     x = pt.variable("x", "float32", (257, 300))
     graph = pt.Graph([pt.op("Transpose", x, perm=[1, 0])], inputs=[x])
-    made = compiled(graph, NUM_THREADS=3)
-    np.testing.assert_array_equal(made.run([counted("float32", (257, 300))])[0], counted("float32", (257, 300)).T)
-    assert "parallel task" in str(made.kernels()[0].text)
+    model = compiled(graph, NUM_THREADS=3)
+    np.testing.assert_array_equal(model.run([counted("float32", (257, 300))])[0], counted("float32", (257, 300)).T)
+    assert "parallel task" in str(model.kernels()[0].text)

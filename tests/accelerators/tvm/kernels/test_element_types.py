@@ -64,8 +64,8 @@ def test_each_function_is_a_kernel_of_ours(op: str, dtype: str) -> None:
     x = pt.variable("x", dtype, (3, 40))
     values = np.abs(numbers(dtype, 3, 40)) + KINDS[dtype].type(0.5)
     given = [scalar(dtype, 1.5)] if op == "Pow" else []
-    found = check(pt.Graph([pt.op(op, x, *given)], inputs=[x]), [values], LIMITS[dtype] * SLACK)
-    assert schedules(found) == ["chain"]
+    result = check(pt.Graph([pt.op(op, x, *given)], inputs=[x]), [values], LIMITS[dtype] * SLACK)
+    assert schedules(result) == ["chain"]
 
 
 @types
@@ -85,10 +85,10 @@ def test_what_is_no_number_stays_so(dtype: str) -> None:
     values = np.zeros(16, KINDS[dtype])
     values[:6] = [np.nan, np.inf, -np.inf, -0.0, float(ml_dtypes.finfo(KINDS[dtype]).max), 1]
     values[6:8].view(np.uint16)[:] = 0x7FFF, 0xFFFF
-    (found,) = compiled(pt.Graph([pt.op("Mul", x, scalar(dtype, 2.0))], inputs=[x])).run([values])
-    assert np.isnan(found.astype("f")).tolist() == [True, *[False] * 5, True, True, *[False] * 8]
-    np.testing.assert_array_equal(found[1:6].astype("f"), [np.inf, -np.inf, -0.0, np.inf, 2])
-    assert np.signbit(found[3].astype("f"))
+    (output,) = compiled(pt.Graph([pt.op("Mul", x, scalar(dtype, 2.0))], inputs=[x])).run([values])
+    assert np.isnan(output.astype("f")).tolist() == [True, *[False] * 5, True, True, *[False] * 8]
+    np.testing.assert_array_equal(output[1:6].astype("f"), [np.inf, -np.inf, -0.0, np.inf, 2])
+    assert np.signbit(output[3].astype("f"))
 
 
 @st.composite
@@ -117,9 +117,9 @@ def test_a_product_sums_in_float32(case: tuple[str, int, int, int, bool, bool], 
 def test_kernels_are_ours_and_weights_are_stored_once(dtype: str) -> None:
     x, array = pt.variable("x", dtype, (20, 64)), numbers(dtype, 64, 96)
     dense = pt.op("Relu", pt.op("Gemm", x, pt.constant(array), pt.constant(numbers(dtype, 96)), alpha=0.3, beta=0.7))
-    made = check(pt.Graph([dense], inputs=[x]), [numbers(dtype, 20, 64)], LIMITS[dtype] * SLACK)
-    assert schedules(made) == ["gemm"]
-    assert sum(weight.nbytes for weight in made.export_weights()) <= (array.size + 96) * 2 * 1.01
+    result = check(pt.Graph([dense], inputs=[x]), [numbers(dtype, 20, 64)], LIMITS[dtype] * SLACK)
+    assert schedules(result) == ["gemm"]
+    assert sum(weight.nbytes for weight in result.export_weights()) <= (array.size + 96) * 2 * 1.01
     thin = pt.Graph([pt.op("MatMul", x, pt.constant(array[:, :2]))], inputs=[x])
     assert schedules(check(thin, [numbers(dtype, 20, 64)], LIMITS[dtype] * SLACK)) == ["gemm"]
 
@@ -151,8 +151,8 @@ def test_what_a_row_keeps_has_all_digits(dtype: str) -> None:
     """The powers of a softmax are kept for its second pass: in float32, though the result's row is narrower."""
     x, y = (pt.variable(name, dtype, (3, 100)) for name in "xy")
     graph = pt.Graph([pt.op("Softmax", pt.op("Tanh", pt.op("Add", x, y)))], inputs=[x, y])
-    found = check(graph, [numbers(dtype, 3, 100) for _ in "xy"], LIMITS[dtype] * SLACK)
-    assert schedules(found) == ["rows"]
+    result = check(graph, [numbers(dtype, 3, 100) for _ in "xy"], LIMITS[dtype] * SLACK)
+    assert schedules(result) == ["rows"]
 
 
 def narrowed(graph: pt.Graph, dtype: str) -> pt.Graph:
@@ -187,8 +187,8 @@ def perceptron() -> pt.Graph:
 def test_a_whole_model_stored_narrow(dtype: str, limit: float) -> None:
     wide = perceptron()
     model, x = compiled(narrowed(wide, dtype)), random.standard_normal((12, 48)).astype("float32")
-    (found,), (wanted,) = model.run([x.astype(KINDS[dtype])]), compiled(wide).run([x])
-    assert found.dtype == KINDS[dtype] and error(found, wanted) <= limit
+    (result,), (wanted,) = model.run([x.astype(KINDS[dtype])]), compiled(wide).run([x])
+    assert result.dtype == KINDS[dtype] and error(result, wanted) <= limit
     assert schedules(model).count("gemm") == 7 and not {"generic", "parallel"} & set(schedules(model))
 
 
@@ -196,5 +196,5 @@ def test_a_whole_model_stored_narrow(dtype: str, limit: float) -> None:
 def test_a_model_of_the_zoo_in_float16() -> None:
     wide = pt.load("zoo:squeezenet")
     x = random.standard_normal((1, 3, 224, 224)).astype("float32")
-    (found,), (wanted,) = pt.compile(narrowed(wide, "float16"), "cpu")(x.astype("float16")), pt.compile(wide, "cpu")(x)
-    assert error(found, wanted) <= 1e-2
+    (result,), (wanted,) = pt.compile(narrowed(wide, "float16"), "cpu")(x.astype("float16")), pt.compile(wide, "cpu")(x)
+    assert error(result, wanted) <= 1e-2

@@ -24,20 +24,20 @@ def test_whole_numbers_of_every_size(dtype: str) -> None:
     x, y = (pt.variable(name, dtype, array.shape) for name, array in zip("xy", arrays, strict=True))
     values = [*(pt.op(op, x, y) for op in WHOLE), pt.op("BitwiseNot", x), pt.op("Cast", x, to=9)]
     graph = pt.Graph(values, inputs=[x, y])
-    made = compiled(graph)
-    for op, found, wanted in zip([*WHOLE, "BitwiseNot", "Cast"], made.run(arrays), interpret(graph, arrays), strict=True):
-        np.testing.assert_array_equal(found, wanted, op)
-    assert set(schedules(made)) == {"chain"}
+    model = compiled(graph)
+    for op, item, wanted in zip([*WHOLE, "BitwiseNot", "Cast"], model.run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(item, wanted, op)
+    assert set(schedules(model)) == {"chain"}
 
 
 def test_truth_values() -> None:
     arrays = [random.integers(0, 2, (5, 64)).astype(bool) for _ in "xy"]
     x, y = (pt.variable(name, "bool", (5, 64)) for name in "xy")
     graph = pt.Graph([pt.op(op, x, y) for op in ("Xor", "And", "Or", "Equal")], inputs=[x, y])
-    made = compiled(graph)
-    for found, wanted in zip(made.run(arrays), interpret(graph, arrays), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-    assert set(schedules(made)) == {"chain"}
+    model = compiled(graph)
+    for item, wanted in zip(model.run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(item, wanted)
+    assert set(schedules(model)) == {"chain"}
 
 
 @pytest.mark.parametrize("op", "Floor Ceil Round Sin Cos Tan Celu Shrink".split())

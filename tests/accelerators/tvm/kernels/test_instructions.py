@@ -38,8 +38,8 @@ def sums(add: Any, machine: Machine, total: Any, left: Any, right: Any) -> Any:
     with kernel.loop(len(left), "row") as row:
         y[row, 0] = add(start.vector(16, row, 0), a[row], b.vector(16, row, 0))
     function = generate({"k": emit(kernel)}, machine.target)
-    made = np.zeros_like(total)
-    tensors = [tvm.runtime.tensor(array) for array in (left, right, made, total)]
+    result = np.zeros_like(total)
+    tensors = [tvm.runtime.tensor(array) for array in (left, right, result, total)]
     function["k"](*tensors)
     return tensors[2].numpy()
 
@@ -66,9 +66,9 @@ def test_products_of_pairs_are_their_sum() -> None:
     left, right = (random.standard_normal((50, count, 2)).astype(BFLOAT16) for count in (1, 16))
     total = random.standard_normal((50, 16)).astype("float32")
     pairs = left.view(np.int32)[:, 0, 0].copy(), right.view(np.int32)[..., 0].copy()
-    found = sums(SPECIAL[0].emulated, EMULATED, total, *pairs)
+    result = sums(SPECIAL[0].emulated, EMULATED, total, *pairs)
     wanted = total + (left.astype("d") * right.astype("d")).sum(-1)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
@@ -82,9 +82,9 @@ def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, tur
     graph = pt.Graph([pt.op("Relu", product)], inputs=[given] if fixed else [given, w])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(EMULATED, threads=threads))
-        made = check(graph, [x] if fixed else [x, array], HALF_A_STEP)
-    assert schedules(made) == ["gemm" if fixed else "product"]
-    text = str(made.kernels()[0].text)
+        result = check(graph, [x] if fixed else [x, array], HALF_A_STEP)
+    assert schedules(result) == ["gemm" if fixed else "product"]
+    text = str(result.kernels()[0].text)
     assert "4294901760" in text or "-65536" in text, "the odd numbers of the pairs are cut out"
 
 

@@ -104,10 +104,10 @@ def test_vectors_loops_and_conditions_compute_what_they_say() -> None:
             y[row] = lane_sum(acc[0] + acc[1])
         with kernel.otherwise():
             y[row] = minimum(acc.lane(0, 2), acc.lane(1, 7)) * constant(3.0, float32)
-    given, got = np.random.default_rng(0).standard_normal((12, 16)).astype("float32"), np.zeros(12, "float32")
-    run(kernel, given, got)
+    given, result = np.random.default_rng(0).standard_normal((12, 16)).astype("float32"), np.zeros(12, "float32")
+    run(kernel, given, result)
     expected = np.where(np.arange(12) % 3 >= 1, given.sum(1), np.minimum(given[:, 2], given[:, 15]) * 3)
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_memory_and_guarded_reads() -> None:
@@ -118,9 +118,9 @@ def test_memory_and_guarded_reads() -> None:
         copy[i] = if_inside((i >= 1) & (i < 11), x[i - 1], -1.0)
     with kernel.loop(12, "i") as i:
         y[i] = select(copy[i] < 0.0, 0.0 - copy[i], sqrt(copy[i]))
-    got = np.zeros(12, "float32")
-    run(kernel, np.arange(10, dtype="float32"), got)
-    np.testing.assert_allclose(got, [1, *np.sqrt(np.arange(10)), 1], rtol=1e-6)
+    result = np.zeros(12, "float32")
+    run(kernel, np.arange(10, dtype="float32"), result)
+    np.testing.assert_allclose(result, [1, *np.sqrt(np.arange(10)), 1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("element", [float16, bfloat16], ids=str)
@@ -133,10 +133,10 @@ def test_element_types_are_values_of_a_kernel(element) -> None:
     with kernel.loop(32, "i") as i:
         y[i] = (x[i].cast(float32) * x[i].cast(float32) + 0.5).cast(element)
     dtype = np.float16 if element is float16 else ml_dtypes.bfloat16
-    given, got = np.linspace(-2, 2, 32).astype(dtype), np.zeros(32, dtype)
-    run(kernel, given, got)
+    given, result = np.linspace(-2, 2, 32).astype(dtype), np.zeros(32, dtype)
+    run(kernel, given, result)
     expected = (given.astype("float32") ** 2 + np.float32(0.5)).astype(dtype)
-    np.testing.assert_array_equal(got.astype("float32"), expected.astype("float32"))
+    np.testing.assert_array_equal(result.astype("float32"), expected.astype("float32"))
 
 
 def test_a_named_value_of_bfloat16_is_its_number() -> None:
@@ -148,10 +148,10 @@ def test_a_named_value_of_bfloat16_is_its_number() -> None:
         y[v * 8] = named(x.vector(8, v * 8).cast(float32), lambda t: t * t + t)
     with kernel.loop(16, "i") as i:
         y[i + 16] = named(x[i + 16].cast(float32), lambda t: t * t + t)
-    given, got = np.linspace(-2, 2, 32).astype(ml_dtypes.bfloat16), np.zeros(32, "float32")
-    run(kernel, given, got)
+    given, result = np.linspace(-2, 2, 32).astype(ml_dtypes.bfloat16), np.zeros(32, "float32")
+    run(kernel, given, result)
     wide = given.astype("float32")
-    np.testing.assert_allclose(got, wide * wide + wide, rtol=1e-6)
+    np.testing.assert_allclose(result, wide * wide + wide, rtol=1e-6)
 
 
 def test_whole_numbers_are_cast_and_their_bits_read() -> None:
@@ -159,9 +159,9 @@ def test_whole_numbers_are_cast_and_their_bits_read() -> None:
     x, y = kernel.input("x", int8, (8,)), kernel.output("y", int32, (8,))
     with kernel.loop(8, "i") as i:
         y[i] = x[i].cast(int32) * x[i].bits_as(uint8).cast(int32)
-    given, got = np.array([-128, -3, -1, 0, 1, 2, 77, 127], "int8"), np.zeros(8, "int32")
-    run(kernel, given, got)
-    np.testing.assert_array_equal(got, given.astype("int32") * given.view("uint8").astype("int32"))
+    given, result = np.array([-128, -3, -1, 0, 1, 2, 77, 127], "int8"), np.zeros(8, "int32")
+    run(kernel, given, result)
+    np.testing.assert_array_equal(result, given.astype("int32") * given.view("uint8").astype("int32"))
 
 
 def test_a_size_that_is_known_only_while_running() -> None:
@@ -173,9 +173,9 @@ def test_a_size_that_is_known_only_while_running() -> None:
     assert str(kernel).splitlines()[0] == "kernel k(x: f32[rows, 4]) -> (y: f32[rows])"
     function = tvm.tirx.build(tvm.IRModule({"main": emit(kernel)}), target="llvm")
     for count in (1, 7, 30):
-        given, made = np.random.default_rng(count).random((count, 4), "float32"), tvm.runtime.empty((count,), "float32")
-        function["main"](tvm.runtime.tensor(given), made)
-        np.testing.assert_allclose(made.numpy(), given[:, 0] + given[:, 3], rtol=1e-6)
+        given, result = np.random.default_rng(count).random((count, 4), "float32"), tvm.runtime.empty((count,), "float32")
+        function["main"](tvm.runtime.tensor(given), result)
+        np.testing.assert_allclose(result.numpy(), given[:, 0] + given[:, 3], rtol=1e-6)
 
 
 # -- what is refused where it is written -------------------------------------------------------------------

@@ -59,18 +59,18 @@ def layers(draw: st.DrawFn) -> Layer:
     taps, dilations = pair(1, 3), pair(1, 2)
     pads = (*pair(0, taps[0]), *pair(0, taps[1]))
     sizes = tuple((k - 1) * d + draw(st.integers(1, 9)) for k, d in zip(taps, dilations, strict=True))
-    dtype, made = draw(st.sampled_from(("uint8", "int8"))), draw(st.sampled_from(("uint8", "int8")))
+    dtype, result = draw(st.sampled_from(("uint8", "int8"))), draw(st.sampled_from(("uint8", "int8")))
     low = 0 if dtype == "uint8" else -128
     return Layer(
         channels, outs, sizes, taps, pair(1, 2), dilations, pads, group, draw(st.integers(1, 2)),
-        draw(st.integers(low, low + 255)), dtype, draw(st.integers(0, 100)), made, draw(st.booleans()), draw(st.booleans()),
+        draw(st.integers(low, low + 255)), dtype, draw(st.integers(0, 100)), result, draw(st.booleans()), draw(st.booleans()),
     )
 
 
 def check_one(layer: Layer, name: str, threads: int) -> None:
     x = layer.given()
-    (found,) = made_by(layer.graph(), [x], name, NUM_THREADS=threads)
-    assert np.array_equal(found, layer.expected(x))
+    (result,) = made_by(layer.graph(), [x], name, NUM_THREADS=threads)
+    assert np.array_equal(result, layer.expected(x))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,17 +112,17 @@ def test_a_product_of_matrices_is_exact(name: str, rows: int, depth: int, column
         dequantized(weight if turned else weight.T, layer.scales, axis=0 if turned else 1),
         dequantized(layer.bias, layer.scale * layer.scales, axis=0),
     ]
-    made = quantized(pt.op("Gemm", *inputs, transB=int(turned)), float(layer.result), layer.after)
+    result = quantized(pt.op("Gemm", *inputs, transB=int(turned)), float(layer.result), layer.after)
     x = integers(0, (rows, depth), "uint8")
-    (found,) = made_by(pt.apply_pass(pt.Graph([made]), "InferShape"), [x], name)
-    assert np.array_equal(found, layer.expected(x.T[None, :, :, None])[0, :, :, 0].T)
+    (outcome,) = made_by(pt.apply_pass(pt.Graph([result]), "InferShape"), [x], name)
+    assert np.array_equal(outcome, layer.expected(x.T[None, :, :, None])[0, :, :, 0].T)
 
 
 def test_a_bias_of_numbers_is_added_to_the_numbers() -> None:
     x, weight = pt.variable("x", "uint8", (3, 4, 16)), integers(1, (16, 24), "int8")
     bias = np.random.default_rng(4).standard_normal(24).astype("f")
-    made = pt.op("Add", pt.op("MatMul", dequantized(x, 0.02, 7), dequantized(weight, 0.01)), pt.constant(bias))
-    model = compiled(pt.apply_pass(pt.Graph([made]), "InferShape"))
+    node = pt.op("Add", pt.op("MatMul", dequantized(x, 0.02, 7), dequantized(weight, 0.01)), pt.constant(bias))
+    model = compiled(pt.apply_pass(pt.Graph([node]), "InferShape"))
     given = integers(0, (3, 4, 16), "uint8")
     assert [launch.layer_type for launch in model.launches] == ["Product+Add"]
     wanted = (given.astype(int) - 7) @ weight.astype(int) * (0.02 * 0.01) + bias
@@ -134,8 +134,8 @@ def test_weights_without_a_sign_are_moved_where_they_fit() -> None:
     weight[0, 0] = 255
     x, given = pt.variable("x", "uint8", (3, 8)), integers(0, (3, 8), "uint8")
     for point, op in ((128, "Product"), (117, "MatMul")):
-        made = pt.op("MatMul", dequantized(x, 0.5, 3), dequantized(weight, 0.25, point, dtype="uint8"))
-        model = compiled(pt.apply_pass(pt.Graph([made]), "InferShape"))
+        node = pt.op("MatMul", dequantized(x, 0.5, 3), dequantized(weight, 0.25, point, dtype="uint8"))
+        model = compiled(pt.apply_pass(pt.Graph([node]), "InferShape"))
         assert op in model.launches[-1].layer_type
         wanted = (given.astype(int) - 3) @ (weight.astype(int) - point) * 0.125
         assert np.allclose(model.run([given], [None])[0], wanted)

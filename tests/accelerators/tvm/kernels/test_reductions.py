@@ -31,8 +31,8 @@ def test_any_sizes(op: str, dtype: str, shape: list[int], inner: int, keep: int,
     x, axes = pt.variable("x", dtype, (*shape, inner)), list(range(len(shape) - 1, 0, -1))
     graph = pt.Graph([pt.op(op, x, pt.constant(np.array(axes)), keepdims=keep)], inputs=[x])
     values = (np.random.default_rng(seed).standard_normal((*shape, inner)) + 1).astype(numpy_dtype(dtype))
-    made = check(graph, [values], LIMITS[dtype])
-    assert max(shape[1:]) == 1 or schedules(made) == ["across"]
+    result = check(graph, [values], LIMITS[dtype])
+    assert max(shape[1:]) == 1 or schedules(result) == ["across"]
 
 
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
@@ -41,9 +41,9 @@ def test_what_is_no_number_comes_through(op: str) -> None:
     graph = pt.Graph([pt.op(op, x, pt.constant(np.array([1])), keepdims=0)], inputs=[x])
     values = np.random.default_rng(1).standard_normal((2, 7, 40)).astype("float32")
     values[0, 3, 5], values[1, 0, 6], values[1, 6, 7], values[:, :, 9] = np.nan, np.nan, np.nan, np.inf
-    made = compiled(graph)
-    np.testing.assert_array_equal(made.run([values])[0], (np.max if op == "ReduceMax" else np.min)(values, 1))
-    assert schedules(made) == ["across"]
+    model = compiled(graph)
+    np.testing.assert_array_equal(model.run([values])[0], (np.max if op == "ReduceMax" else np.min)(values, 1))
+    assert schedules(model) == ["across"]
 
 
 def test_dimensions_apart_are_left_to_the_generic_rule() -> None:
