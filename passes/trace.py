@@ -56,7 +56,7 @@ class PassTrace:
         )
 
     def table(self) -> Table:
-        """The same for a terminal, by rich."""
+        """The passes as a table for a terminal, which rich draws."""
         from rich.table import Table
 
         table = Table("pass", "ms", "verify ms", "nodes before", "after", "dropped")

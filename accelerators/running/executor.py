@@ -32,7 +32,7 @@ class Runs(Protocol):
         """Compute the outputs for these inputs."""
 
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
-        """The same, seen by the observer."""
+        """Compute the outputs as `run` does; the observer is called around each step."""
 
     def close(self) -> None:
         """Free buffers and threads."""
@@ -82,11 +82,11 @@ class Executor:
 
     @at_a_device()
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
-        """The same, one step after the other, each seen by the observer."""
+        """Compute the outputs one step after the other; the observer is called around each."""
         return self._in_turn(arrays, out, observer)
 
     def renew(self) -> None:
-        """In a forked process, which has none of the threads."""
+        """Begin anew in a forked process, which has none of the threads."""
         self._threads, self._lock = None, threading.Lock()
 
     def close(self) -> None:

@@ -33,12 +33,12 @@ class Spreading:
             return executor.run(arrays, out)
 
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
-        """The same, each step seen by the observer."""
+        """Run once on the least busy executor; the observer is called around each step."""
         with self._taken() as executor:
             return executor.observed(arrays, observer, out)
 
     def renew(self) -> None:
-        """In a forked process, in which nothing runs."""
+        """Begin anew in a forked process, in which nothing runs."""
         self._changed = threading.Condition()
         self._running = [0] * len(self._executors)
 

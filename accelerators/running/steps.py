@@ -133,7 +133,7 @@ class RunPlan:
     rest: tuple[Any, ...]
     """The first content of the other slots: constants, and None."""
     steps: tuple[Step, ...]
-    """In order."""
+    """The steps, in the order in which they run."""
     outputs: tuple[int, ...]
     """The slots of the model's outputs."""
     buffers: tuple[Buffer, ...]

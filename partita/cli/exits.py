@@ -22,4 +22,4 @@ BROKEN_PIPE = 141
 
 TEXT = """exit status: 0 done; 1 refused, with the reason, or a check failed; 2 the command line is wrong;
              70 a fault in Partita; 130 interrupted; 141 the reader of the output went away"""
-"""The same for `--help`."""
+"""The exit statuses as `--help` explains them."""

@@ -83,9 +83,9 @@ class Transfer:
     """The values that go from one device or property to another."""
 
     source: str
-    """From where."""
+    """The device or property that the values come from."""
     target: str
-    """To where."""
+    """The device or property that they go to."""
     values: int
     """How many values."""
     nbytes: int

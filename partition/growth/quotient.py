@@ -172,7 +172,7 @@ class Quotient:
 
 
 def _chain(x: int, came_from: dict[int, int]) -> list[int]:
-    """From x back to the members."""
+    """The way that a search took to x, from x back to the members."""
     chain = []
     while x != MEMBER:
         chain.append(x)

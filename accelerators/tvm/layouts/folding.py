@@ -27,11 +27,11 @@ class Run:
     """y = x · scale + shift, number by channel."""
 
     source: NodeEntry
-    """x."""
+    """The value that is scaled and shifted."""
     scale: Array
-    """By channel, in float64."""
+    """The factor of each channel, in float64."""
     shift: Array
-    """By channel, in float64."""
+    """What is added to each channel, in float64."""
     nodes: tuple[Node, ...]
     """The ops that say so."""
 

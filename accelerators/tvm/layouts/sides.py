@@ -26,9 +26,9 @@ class Beside:
     """A value whose channels stand side by side."""
 
     entry: NodeEntry
-    """Of the new graph."""
+    """The value in the new graph."""
     shape: tuple[int, ...]
-    """The plain value's."""
+    """The shape of the plain value."""
 
 
 class Sides:

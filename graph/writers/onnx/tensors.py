@@ -1,4 +1,4 @@
-"""From arrays to TensorProtos."""
+"""Writes arrays as TensorProtos."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Dimension:
     read: int
     """How far apart neighbours stand in the input."""
     written: int
-    """The same in the result."""
+    """How far apart neighbours stand in the result."""
 
 
 @attrs.frozen(slots=True)

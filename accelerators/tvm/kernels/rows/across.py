@@ -61,7 +61,7 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceL2": Reduction(0.0, _sum, lambda x: x * x, lambda total, count: sqrt(total)),
     "ReduceSumSquare": Reduction(0.0, _sum, lambda x: x * x),
 }
-"""By op."""
+"""How each op reduces."""
 
 
 def across(body: Body, machine: Machine) -> Draft | None:

@@ -42,9 +42,9 @@ class Step:
     compute: Callable[..., Value] | None = None
     """Its number from those of `reads`."""
     source: tuple[int, Size] | None = None
-    """Of what is read: which of the body's inputs, and its rows and columns."""
+    """The number of the body's input that the step reads, and its rows and columns; None if it reads none."""
     constant: float | None = None
-    """Of what is a constant of the body: its number."""
+    """The number, if the step is a constant of the body."""
     is_long: bool = False
     """Is computing it many instructions?"""
     dear: bool = False
@@ -60,11 +60,11 @@ class Program:
     rows: int
     columns: int
     inputs: dict[int, Size]
-    """By input of the body, the size under which it is read."""
+    """The size under which each input of the body is read, by the input's number."""
     steps: list[Step]
-    """In order."""
+    """All steps, each after those that it reads."""
     results: list[Step]
-    """Of the body's outputs."""
+    """The steps whose values are the body's outputs."""
 
 
 def find_program(body: Body) -> Program | None:

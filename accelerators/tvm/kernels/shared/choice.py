@@ -21,9 +21,10 @@ class Choices:
     """The choices made while one body is drafted."""
 
     wanted: Mapping[str, str] = attrs.field(factory=dict)
-    """By name of a choice, the candidate to take, as `str` writes it; one that is not offered any more is passed over."""
+    """The candidate to take for each choice, by the choice's name and as `str` writes it; one that is not offered any more is
+    passed over."""
     offered: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """By name of a choice, the candidates there were, the one of least cost first."""
+    """The candidates that each choice had, by the choice's name; the one of least cost comes first."""
 
 
 _current: ContextVar[Choices | None] = ContextVar("choices", default=None)

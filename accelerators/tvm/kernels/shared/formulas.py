@@ -164,7 +164,7 @@ def _cast(node: Node, x: Numbers) -> Value:
 
 
 def _shift(node: Node, x: Numbers) -> Value:
-    """By a count that the type has no bits for, or a negative one, everything leaves: zero, or the sign to the right."""
+    """A shift by a negative count, or by more bits than the type has, leaves nothing: zero, or to the right the sign."""
     element = _element(node[0])
     fits = x[1] < element.bits
     if element.kind == "int":

@@ -33,11 +33,11 @@ class Found(Protocol):
 
     @property
     def nodes(self) -> set[Node]:
-        """All of it."""
+        """All ops that the kernel computes."""
 
     @property
     def result(self) -> NodeEntry:
-        """What it makes."""
+        """The value that the kernel makes."""
 
 
 F = TypeVar("F", bound=Found)

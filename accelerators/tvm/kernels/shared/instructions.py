@@ -125,7 +125,7 @@ SPECIAL = (
 
 
 def instruction_for(dtype: str, machine: Machine) -> Instruction:
-    """By which one products of two matrices of this element type are summed."""
+    """The instruction that sums products of two matrices of this element type."""
     has = {name.removesuffix(EMULATED): name.endswith(EMULATED) for name in machine.instructions.split()}
     rows = [row for row in SPECIAL if row.dtype == dtype and row.extension in has and machine.lanes == 16]
     fast: Sequence[Instruction] = [row.instruction for row in rows if machine.arch not in row.slow]
