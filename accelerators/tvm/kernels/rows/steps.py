@@ -185,7 +185,7 @@ class _Making:
         given = node.inputs if kind in ("each", "norm") else node.inputs[:1]
         read: list[Step | None] = []
         for entry in given:
-            step = None if entry is None else self._read(entry, shape if kind == "each" else whole)
+            step = None if entry is None else self._read(entry, shape if kind == "each" else whole, whole[-1])
             if entry is not None and step is None:
                 return False
             read.append(step)
@@ -205,7 +205,7 @@ class _Making:
         self.values[node[0]] = step
         return True
 
-    def _read(self, entry: NodeEntry, shape: Shape) -> Step | None:
+    def _read(self, entry: NodeEntry, shape: Shape, columns: int) -> Step | None:
         known = self.values.get(entry)
         if known is not None:
             return known
@@ -215,7 +215,7 @@ class _Making:
         size = None if position is None else read_size(self._shape(entry), shape)
         if position is None or size is None or self.inputs.setdefault(position, size) != size:
             return None
-        is_full = size[1] > 1 or shape[-1] == 1
+        is_full = size[1] > 1 or columns == 1
         self.values[entry] = step = self._add(Step("given", is_full, source=(position, size)))
         return step
 

@@ -50,3 +50,14 @@ def test_dimensions_apart_are_left_to_the_generic_rule() -> None:
     x = pt.variable("x", "float32", (3, 5, 4, 40))
     graph = pt.Graph([pt.op("ReduceSum", x, pt.constant(np.array([0, 2])))], inputs=[x])
     assert schedules(check(graph, [np.ones((3, 5, 4, 40), "float32")])) == ["generic"]
+
+
+def test_a_number_of_each_row_is_read_beside_the_sum() -> None:
+    """The logarithm of a sum of exponentials: the largest number, read twice, is one for the row each time."""
+    x, top = pt.variable("x", "float32", (3, 40)), pt.variable("top", "float32", (3, 1))
+    total = pt.op("ReduceSum", pt.op("Exp", pt.op("Sub", x, top)), pt.constant(np.array([-1])))
+    arrays = [np.random.default_rng(2).standard_normal(shape).astype("float32") for shape in ((3, 40), (3, 1))]
+    assert schedules(check(pt.Graph([pt.op("Add", pt.op("Log", total), top)], inputs=[x, top]), arrays)) == ["rows"]
+    other = pt.variable("other", "float32", (3, 1))
+    graph = pt.Graph([pt.op("Mul", total, other)], inputs=[x, top, other])
+    assert schedules(check(graph, [*arrays, arrays[1] + 2])) == ["rows"]
