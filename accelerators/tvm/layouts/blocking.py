@@ -16,7 +16,7 @@ from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, Value, blocked_type,
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.forms import Forms
+from accelerators.tvm.layouts.blocked_forms import Forms
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import Phases
 from accelerators.tvm.machine.machine import Machine

@@ -19,8 +19,8 @@ from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.operands import only_reader, readers_of
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.sides import Sides
-from accelerators.tvm.layouts.steps import Step, step_of, weight_of, whole_weight
+from accelerators.tvm.layouts.beside_forms import Sides
+from accelerators.tvm.layouts.scales import Step, step_of, weight_of, whole_weight
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs

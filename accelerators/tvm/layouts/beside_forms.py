@@ -10,7 +10,7 @@ import numpy as np
 from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.steps import Step
+from accelerators.tvm.layouts.scales import Step
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
