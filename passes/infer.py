@@ -66,6 +66,13 @@ def infer(
     return with_bodies(typed, {body: list(typed_copies.values()) for body, typed_copies in inference.variants.items()})
 
 
+def with_missing_types(g: Graph) -> Graph:
+    """The graph with the types of its values, as far as they can be inferred; the graph itself where all are known."""
+    outputs = (pair for node in g.nodes for pair in zip(node.output_types, node.output_names))
+    known = all(value_type is not None for value_type, name in outputs if name)
+    return g if known else infer(g, strict=False)
+
+
 def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     require_shapes(shapes)
     by_name = {node.name: node for node in g.inputs}

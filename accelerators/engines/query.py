@@ -5,19 +5,12 @@ from __future__ import annotations
 from accelerators.interface.query import Judge, Support, refused_inside
 from graph.graph import Graph
 from graph.node import Node
-from passes.infer import infer
-
-
-def typed(graph: Graph) -> Graph:
-    """The graph with the types of all its values, as far as they can be inferred."""
-    outputs = (pair for node in graph.nodes for pair in zip(node.output_types, node.output_names))
-    known = all(value_type is not None for value_type, name in outputs if name)
-    return graph if known else infer(graph, strict=False)
+from passes.infer import with_missing_types
 
 
 def query_by_op(graph: Graph, judge: Judge) -> Support:
     """The judge's answer for each op; a call is supported if all that its body holds is."""
-    shown = typed(graph)
+    shown = with_missing_types(graph)
     return {node.name: _judged(node, shown, judge) for node in shown.nodes if node.is_op}
 
 

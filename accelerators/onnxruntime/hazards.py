@@ -115,16 +115,16 @@ def _lrn(node: Node) -> str | None:
 
 
 def _whole_norm(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
     whole = ("int64", "uint64") if node.op == "ReduceL1" else ("int32", "uint32", "int64", "uint64")
-    if isinstance(made, TensorType) and made.dtype in whole:
-        return f"onnxruntime computes {node.op} of {made.dtype} in floating point"
+    if isinstance(data_type, TensorType) and data_type.dtype in whole:
+        return f"onnxruntime computes {node.op} of {data_type.dtype} in floating point"
     return None
 
 
 def _shrink(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    wide = isinstance(made, TensorType) and made.dtype in ("int32", "uint32", "int64", "uint64")
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    wide = isinstance(data_type, TensorType) and data_type.dtype in ("int32", "uint32", "int64", "uint64")
     return "onnxruntime computes Shrink of whole numbers in 32-bit floats" if wide else None
 
 

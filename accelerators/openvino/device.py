@@ -12,7 +12,7 @@ import numpy as np
 from accelerators.cache.folder import OFF
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
-from accelerators.engines.query import judged_inside, query_by_op, typed
+from accelerators.engines.query import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
@@ -26,6 +26,7 @@ from accelerators.openvino.reasons import reason
 from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.node import Node
+from passes.infer import with_missing_types
 
 NEWEST = {"": 21, "ai.onnx.ml": 3}
 """The opset that the engine's ONNX reader is written for.
@@ -75,7 +76,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def query(self, graph: Graph) -> Support:
         """Asks the engine itself, once for each kind of op; where it is known to compute something else, the answer is no."""
-        shown = typed(graph)
+        shown = with_missing_types(graph)
         small = SmallIntegers(shown)
 
         def judge(node: Node, inside: Graph) -> bool | str:

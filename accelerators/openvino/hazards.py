@@ -220,8 +220,8 @@ def _unique(node: Node) -> str | None:
     places = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
     if "axis" in node.attrs and places:
         return "openvino's Unique along an axis says other places and numbers of what it finds"
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    if not node.attrs.get("sorted", 1) and isinstance(made, TensorType) and "float" in made.dtype:
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    if not node.attrs.get("sorted", 1) and isinstance(data_type, TensorType) and "float" in data_type.dtype:
         return "openvino's Unique takes floats in another order, where they are not sorted"
     return None
 
@@ -237,8 +237,8 @@ def _lp_normalization(node: Node) -> str | None:
 
 
 def _mean_variance(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs[0] is not None else None
-    half = isinstance(made, TensorType) and made.dtype != "float32"
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    half = isinstance(data_type, TensorType) and data_type.dtype != "float32"
     return "openvino makes NaN of equal numbers of few digits in MeanVarianceNormalization" if half else None
 
 
@@ -274,8 +274,8 @@ def _is_static(node: Node) -> bool:
 
 
 def _shrink(node: Node) -> str | None:
-    made = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
-    whole = isinstance(made, TensorType) and "int" in made.dtype
+    data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    whole = isinstance(data_type, TensorType) and "int" in data_type.dtype
     return "openvino rounds the bias and the threshold of Shrink where the numbers are whole" if whole else None
 
 

@@ -16,7 +16,7 @@ from accelerators.placement.support import SupportTable
 from accelerators.process.ending import at_a_device
 from graph.build import is_made_call, may_inline
 from graph.graph import Graph
-from passes.infer import infer
+from passes.infer import infer, with_missing_types
 from passes.views import TypeView
 
 
@@ -127,7 +127,7 @@ class _Calls:
             )
         self.rounds.append(list(names))
         self.names.update(names)
-        return typed(without_calls(graph, [names]))
+        return with_missing_types(without_calls(graph, [names]))
 
     def kept_whole(self, graph: Graph, where: Mapping[str, str], table: SupportTable, rules: Rules) -> list[str]:
         """A note on each call that would have been inlined, had it not insisted on one piece."""
@@ -173,13 +173,6 @@ def checked_graph(graph: Graph, where: str) -> Graph:
     if not isinstance(graph, Graph):
         raise AcceleratorError(f"{type(graph).__name__} is no Graph", where=where, remedy="Read a model with load(...) first")
     return graph
-
-
-def typed(graph: Graph) -> Graph:
-    """The graph with the types of its values, as far as they can be inferred."""
-    outputs = (pair for node in graph.nodes for pair in zip(node.output_types, node.output_names))
-    known = all(value_type is not None for value_type, name in outputs if name)
-    return graph if known else infer(graph, strict=False)
 
 
 def _checked_types(graph: Graph) -> Graph:

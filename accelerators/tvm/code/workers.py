@@ -63,7 +63,7 @@ class Workers:
     def _finish(self, batch: list[_Job]) -> None:
         """Generate them together; if that fails each by itself, so that it is known which has no machine code."""
         try:
-            made = generated([lowered for _, lowered, _ in batch], self.machine)
+            finished = generated([lowered for _, lowered, _ in batch], self.machine)
         except BaseException as error:  # noqa: BLE001  whoever waits for the body raises it
             if len(batch) == 1:
                 batch[0][2].set_exception(error)
@@ -71,7 +71,7 @@ class Workers:
                 for job in batch:
                     self._finish([job])
             return
-        for (key, _, future), built in zip(batch, made, strict=True):
+        for (key, _, future), built in zip(batch, finished, strict=True):
             keep(key, built)
             future.set_result(built)
 

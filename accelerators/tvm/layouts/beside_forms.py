@@ -45,23 +45,23 @@ class Sides:
         self._unsigned: dict[NodeEntry, NodeEntry] = {}
         self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
-    def keep(self, old: Node, made: Node, is_beside: bool) -> Node:
+    def keep(self, old: Node, new: Node, is_beside: bool) -> Node:
         """The new node, whose value stands for the old one's."""
         shape = any_shape(old[0]) or ()
         if not is_beside:
-            return self.rewriter.keep(old, made)
-        made = made.evolve(output_types=(_turned(old[0]),))
-        self.rewriter.keep(old, made)
-        self.beside[old[0]] = Beside(made[0], shape)
-        return made
+            return self.rewriter.keep(old, new)
+        new = new.evolve(output_types=(_turned(old[0]),))
+        self.rewriter.keep(old, new)
+        self.beside[old[0]] = Beside(new[0], shape)
+        return new
 
-    def named(self, made: Node, name: str, origin: Node, is_beside: bool, dtype: str = "") -> Node:
+    def named(self, node: Node, name: str, origin: Node, is_beside: bool, dtype: str = "") -> Node:
         """A new node beside the one that stands for the old one's value, under this name; `dtype` if its type is another."""
         name, kind = self.name(name), _turned(origin[0]) if is_beside else origin.output_types[0]
         assert isinstance(kind, TensorType)
         types = (TensorType(dtype or kind.dtype, kind.shape),)
-        told = {ORIGIN: "\n".join(origins_of(origin))}
-        return self.rewriter.keep(made.evolve(name=name, output_names=(name,), output_types=types, metadata=told))
+        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        return self.rewriter.keep(node.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))
 
     def need_plain(self, entry: NodeEntry) -> None:
         """The plain form stands for the value from here on."""
@@ -76,8 +76,8 @@ class Sides:
         """The value's form with channels side by side."""
         if entry not in self.beside:
             shape = any_shape(entry) or ()
-            made = tuple(shape[d] for d in (0, 2, 3, 1))
-            node = self._moved(self.rewriter.value(entry), f"{entry.name}_beside", (0, 2, 3, 1), made, entry.node)
+            moved_shape = tuple(shape[d] for d in (0, 2, 3, 1))
+            node = self._moved(self.rewriter.value(entry), f"{entry.name}_beside", (0, 2, 3, 1), moved_shape, entry.node)
             self.beside[entry] = Beside(node[0], shape)
             self._plain.add(entry)
         return self.beside[entry].entry
@@ -85,14 +85,14 @@ class Sides:
     def _moved(self, entry: NodeEntry, name: str, perm: tuple[int, ...], shape: tuple[int, ...], origin: Node) -> Node:
         """The value with its dimensions in another order; a reshape where that moves nothing."""
         name, (before,) = self.name(name), [any_shape(entry) or ()]
-        made = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]
+        value_type = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]
         moving = [d for d in perm if before[d] != 1]
-        told = {ORIGIN: "\n".join(origins_of(origin))}
+        metadata = {ORIGIN: "\n".join(origins_of(origin))}
         if moving == sorted(moving):
             sizes = self.new_constant(np.array(shape, np.int64), f"{name}_shape")
-            node = Node(name, "Reshape", (entry, sizes), output_names=(name,), output_types=(made,), metadata=told)
+            node = Node(name, "Reshape", (entry, sizes), output_names=(name,), output_types=(value_type,), metadata=metadata)
         else:
-            node = Node(name, "Transpose", (entry,), frozen_attrs({"perm": perm}), (name,), (made,), metadata=told)
+            node = Node(name, "Transpose", (entry,), frozen_attrs({"perm": perm}), (name,), (value_type,), metadata=metadata)
         return self.rewriter.keep(node)
 
     def unsigned(self, entry: NodeEntry, is_beside: bool) -> NodeEntry:
@@ -104,9 +104,10 @@ class Sides:
             return read
         if read not in self._unsigned:
             name = self.name(f"{entry.name}_unsigned")
-            told = {ORIGIN: "\n".join(origins_of(entry.node))}
-            made = TensorType("uint8", kind.shape)
-            node = Node(name, "Shift", (read,), output_names=(name,), output_types=(made,), domain=DOMAIN, metadata=told)
+            metadata = {ORIGIN: "\n".join(origins_of(entry.node))}
+            value_type = TensorType("uint8", kind.shape)
+            types = (value_type,)
+            node = Node(name, "Shift", (read,), output_names=(name,), output_types=types, domain=DOMAIN, metadata=metadata)
             self._unsigned[read] = self.rewriter.keep(node)[0]
         return self._unsigned[read]
 

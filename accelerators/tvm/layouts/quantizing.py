@@ -65,8 +65,8 @@ class _Quantizing:
     def run(self) -> Graph:
         wanted = set(self.graph.outputs)
         for node in self.graph.nodes:
-            made = self._made(node) if node.is_op else None
-            if made is None:
+            changed = self._made(node) if node.is_op else None
+            if changed is None:
                 for entry in (*node.inputs, *node.captures):
                     if entry is not None:
                         self.sides.need_plain(entry)
@@ -107,8 +107,8 @@ class _Quantizing:
         tail = 0 if is_beside or step.axis is None else len(shape) - 1 - step.axis
         scale = np.float32(1.0) if node in self.divided else step.scale
         operands = [self._operand_constant(node, np.asarray(array), tail) for array in (scale, step.point)]
-        made = self._own(node, (read, *operands), is_beside)
-        self.sides.steps[made] = step
+        own = self._own(node, (read, *operands), is_beside)
+        self.sides.steps[own] = step
         return True
 
     def _stands(self, node: Node, source: NodeEntry, entry: NodeEntry | None) -> None:
@@ -125,8 +125,8 @@ class _Quantizing:
 
     def _own(self, node: Node, inputs: tuple[NodeEntry, ...], is_beside: bool) -> Node:
         """The op in our domain."""
-        made = node.evolve(domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({}))
-        return self.sides.keep(node, made, is_beside)
+        quantized = node.evolve(domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({}))
+        return self.sides.keep(node, quantized, is_beside)
 
     def _elementwise(self, node: Node, original: Node) -> bool | None:
         """An op on values whose channels stand side by side, if one of them is."""
@@ -174,8 +174,8 @@ class _Quantizing:
             return None
         integers = self._integers(source)
         read = self.sides.beside[source].entry if integers is None else integers[0]
-        made = node.evolve(domain=DOMAIN, inputs=(read,), attrs=frozen_attrs(window_attributes(window)))
-        self._after(node, made, None if integers is None else integers[1])
+        quantized = node.evolve(domain=DOMAIN, inputs=(read,), attrs=frozen_attrs(window_attributes(window)))
+        self._after(node, quantized, None if integers is None else integers[1])
         return True
 
     def _mean(self, node: Node) -> bool | None:
@@ -205,12 +205,12 @@ class _Quantizing:
             return None
         reader = only_reader(node[0], self.readers)
         wanted = step_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
-        found = [self._integers(entry) for entry in node.reads]
-        steps = [None if integers is None else integers[1] for integers in found]
+        integers_of = [self._integers(entry) for entry in node.reads]
+        steps = [None if integers is None else integers[1] for integers in integers_of]
         if wanted is not None and wanted.is_plain:
             inputs = [self._bytes(node, i, entry, wanted) for i, entry in enumerate(node.reads)]
         elif steps[0] is not None and all(steps[0].is_like(step) for step in steps):
-            inputs, wanted = [integers[0] for integers in found if integers is not None], steps[0]
+            inputs, wanted = [integers[0] for integers in integers_of if integers is not None], steps[0]
         else:
             inputs, wanted = [self.sides.need_beside(entry) for entry in node.reads], None
         self._after(node, node.evolve(domain=DOMAIN, inputs=tuple(inputs), attrs=frozen_attrs({})), wanted)
@@ -227,9 +227,9 @@ class _Quantizing:
         given = self.sides.beside[source].entry, self._sizes(node, blocked)
         read = self._helper(node, "Reshape", given, blocked, {}, "float32")
         attributes = {**node.attrs, "channels": channels}
-        made = self._helper(node, "LRN", (read,), blocked, attributes, "float32", BLOCKED)
+        response = self._helper(node, "LRN", (read,), blocked, attributes, "float32", BLOCKED)
         back = self._sizes(node, (batch, *sizes, channels))
-        self.sides.keep(node, node.evolve(op="Reshape", inputs=(made, back), attrs=frozen_attrs({})), True)
+        self.sides.keep(node, node.evolve(op="Reshape", inputs=(response, back), attrs=frozen_attrs({})), True)
         return True
 
     def _sizes(self, node: Node, sizes: tuple[int, ...]) -> NodeEntry:
@@ -251,23 +251,23 @@ class _Quantizing:
             return integers[0]
         return self._rounded(node, self.sides.need_beside(entry), "QuantizeLinear", step, f"{node.name}_{i}")
 
-    def _after(self, node: Node, made: Node, step: Step | None) -> None:
+    def _after(self, node: Node, quantized: Node, step: Step | None) -> None:
         """An op that moves integers, and what they stand for."""
         if step is None:
-            self.sides.keep(node, made, True)
+            self.sides.keep(node, quantized, True)
             return
-        moved = self.sides.named(made, f"{node.name}_integers", node, True, step.point.dtype.name)
+        moved = self.sides.named(quantized, f"{node.name}_integers", node, True, step.point.dtype.name)
         dequantized = node.evolve(op="DequantizeLinear", domain=DOMAIN, inputs=(moved[0], *self._operands(node, step)),
                                   attrs=frozen_attrs({}))
         self.sides.steps[self.sides.keep(node, dequantized, True)] = step
 
     def _rounded(self, node: Node, read: NodeEntry, op: str, step: Step, name: str) -> NodeEntry:
         """A value quantized, on behalf of a node, with one scale."""
-        told = {ORIGIN: "\n".join(origins_of(node))}
-        made = TensorType(step.point.dtype.name, any_shape(read))
+        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        value_type = TensorType(step.point.dtype.name, any_shape(read))
         name = self.sides.name(name)
-        new = Node(name, op, (read, *self._operands(node, step)), output_names=(name,), output_types=(made,), domain=DOMAIN,
-                   metadata=told)
+        new = Node(name, op, (read, *self._operands(node, step)), output_names=(name,), output_types=(value_type,), domain=DOMAIN,
+                   metadata=metadata)
         return self.rewriter.keep(new)[0]
 
     def _operands(self, node: Node, step: Step) -> list[NodeEntry]:
@@ -293,28 +293,28 @@ class _Quantizing:
         return self._product(node, step, read, array, scales, geometry, True, "Depthwise" if alone else "Product")
 
     def _matrices(self, node: Node) -> bool | None:
-        given, made = self._given(node.inputs[0]), any_shape(node[0]) or ()
+        given, shape = self._given(node.inputs[0]), any_shape(node[0]) or ()
         turned = bool(node.attrs.get("transB", 0))
         weight = weight_of(node.inputs[1], 0 if turned else 1)
         factors = {float(node.attrs.get(name, 1.0)) for name in ("alpha", "beta")}
-        if given is None or weight is None or factors != {1.0} or node.attrs.get("transA", 0) or not made:
+        if given is None or weight is None or factors != {1.0} or node.attrs.get("transA", 0) or not shape:
             return None
         (source, step), (array, scales) = given, weight
         if array.ndim != 2:
             return None
         matrix = array if turned else array.T
         outs, depth = matrix.shape
-        rows = int(np.prod(made[:-1], dtype=int))
+        rows = int(np.prod(shape[:-1], dtype=int))
         self.sides.need_plain(source)
         read = self.sides.unsigned(source, False)
         return self._product(node, step, read, matrix.reshape(outs, depth, 1, 1), scales, _geometry(rows, outs, depth), False)
 
     def _whole(self, node: Node) -> bool | None:
         """MatMulInteger: the sums themselves. A zero point that is known only later is taken from them afterwards."""
-        source, made = node.inputs[0], any_shape(node[0]) or ()
+        source, shape = node.inputs[0], any_shape(node[0]) or ()
         points = [None if entry is None else entry for entry in (*node.inputs[2:], None, None)[:2]]
         weight = whole_weight(node.inputs[1], points[1])
-        if source is None or weight is None or not made or source.node.value is not None:
+        if source is None or weight is None or not shape or source.node.value is not None:
             return None
         if points[0] is not None and any(size != 1 for size in any_shape(points[0]) or ()):
             return None
@@ -327,7 +327,7 @@ class _Quantizing:
         new = self.sides.new_constant
         matrix = np.ascontiguousarray(weight.T.reshape(outs, -1, 1, 1))
         inputs = (read, new(matrix, f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"))
-        geometry = {**_geometry(int(np.prod(made[:-1], dtype=int)), *matrix.shape[:2]), "zero": 0}
+        geometry = {**_geometry(int(np.prod(shape[:-1], dtype=int)), *matrix.shape[:2]), "zero": 0}
         product = node.evolve(op="Product", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(geometry))
         if known is not None:
             self.sides.keep(node, product, False)
@@ -353,11 +353,11 @@ class _Quantizing:
         domain: str = "",
     ) -> NodeEntry:
         """A node on behalf of another."""
-        made = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
+        helper = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
         name = self.sides.name(f"{node.name}_{op.lower()}")
-        told = {ORIGIN: "\n".join(origins_of(node))}
+        metadata = {ORIGIN: "\n".join(origins_of(node))}
         types = (TensorType(dtype, shape),)
-        return self.rewriter.keep(made.evolve(name=name, output_names=(name,), output_types=types, metadata=told))[0]
+        return self.rewriter.keep(helper.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))[0]
 
     def _given(self, entry: NodeEntry | None) -> tuple[NodeEntry, Step] | None:
         """The bytes that a product reads, and what they stand for, if they are all dequantized alike."""
@@ -393,12 +393,12 @@ class _Quantizing:
         new = self.sides.new_constant
         inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"),
                   new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
-        made = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
+        quantized = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
         if added is None:
-            self.sides.keep(node, made, is_beside)
+            self.sides.keep(node, quantized, is_beside)
             return True
         self.sides.need_plain(added)
-        first = self.sides.named(made, f"{name}_product", node, is_beside)
+        first = self.sides.named(quantized, f"{name}_product", node, is_beside)
         number = self.sides.flat(self.rewriter.value(added), f"{name}_bias")
         self.sides.keep(node, node.evolve(op="Add", inputs=(first[0], number), attrs=frozen_attrs({})), is_beside)
         return True

@@ -56,9 +56,10 @@ def step_of(node: Node) -> Step | None:
     source, scale = node.inputs[0], node.inputs[1]
     whole, number = (node[0], source) if node.op == "QuantizeLinear" else (source, node[0])
     types = [entry.type if entry is not None else None for entry in (whole, number)]
-    if not all(isinstance(made, TensorType) and made.is_static for made in types) or scale is None or scale.node.value is None:
+    is_static = all(isinstance(value_type, TensorType) and value_type.is_static for value_type in types)
+    if not is_static or scale is None or scale.node.value is None:
         return None
-    stored, computed = (made.dtype for made in types)  # type: ignore[union-attr]
+    stored, computed = (value_type.dtype for value_type in types)  # type: ignore[union-attr]
     wide = node.op == "DequantizeLinear" and stored == "int32"
     given = node.inputs[2] if len(node.inputs) > 2 else None
     known = given is None or given.node.value is not None

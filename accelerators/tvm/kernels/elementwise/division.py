@@ -14,9 +14,6 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.choosing import schedule
 from graph.node import Node, NodeEntry
 
-DIVIDES = frozenset(("Div", "Mod"))
-"""The ops."""
-
 
 def division(body: Body, machine: Machine) -> Draft | None:
     """The kernel for Div or Mod of integers; None for any other body."""

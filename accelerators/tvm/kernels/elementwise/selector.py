@@ -56,10 +56,10 @@ class ChainSelector(ContainOpSelector):
         super().__init__({*ELEMENTWISE, *(f"{QUANTIZED}::{op}" for op in rounding.FORMULAS)})
 
     def label(self, node: Node) -> Hashable | None:
-        made = node.output_types[0]
-        if super().label(node) is None or not isinstance(made, TensorType) or _alone(node):
+        value_type = node.output_types[0]
+        if super().label(node) is None or not isinstance(value_type, TensorType) or _alone(node):
             return None
-        return made.shape, node.op in RING and "int" in made.dtype
+        return value_type.shape, node.op in RING and "int" in value_type.dtype
 
 
 RING = frozenset("Add Sub Mul Neg Sum".split())
@@ -72,9 +72,9 @@ what comes out of memory it knows nothing of."""
 def _alone(node: Node) -> bool:
     """Is the op's kernel better its own? Powers of several element types, divisions of whole numbers, and what else makes a whole
     number of whole numbers by counting, or of one that may not fit."""
-    made, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
+    stored, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
     if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
         return True
-    if "int" not in made or "int" not in first:
+    if "int" not in stored or "int" not in first:
         return False
-    return node.op in ("Div", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, made))
+    return node.op in ("Div", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, stored))
