@@ -20,6 +20,12 @@ def leaky_relu(x: np.ndarray, *, alpha: float) -> np.ndarray:
     return np.where(x < 0, x.dtype.type(alpha) * x, x)
 
 
+@numerics("PRelu", since=7, widen=True, why=differs("where a slope is infinite or NaN: it multiplies numbers above zero by it"))
+def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """x, or slope x below zero."""
+    return np.where(x < 0, slope * x, x)
+
+
 @numerics("Elu", widen=True, why=slow(EVERYWHERE))
 def elu(x: np.ndarray, *, alpha: float) -> np.ndarray:
     """x, or alpha (exp(x) - 1) below zero."""

@@ -71,6 +71,7 @@ WITNESSES = [
     Witness("Pow", 15, [np.array([2, 3]), np.array([-1, 2])]),
     Witness("Mean", 13, [SCALAR, MATRIX]),
     Witness("Softsign", 1, [SCALAR]),
+    Witness("PRelu", 16, [np.array([-1, 0, 1], np.float32), np.array([2, np.inf, np.nan], np.float32)]),
     Witness("Cast", 1, [MATRIX], {"to": "INT64"}),
     Witness("Cast", 13, [MATRIX], {"to": 8}),
     Witness("CastLike", 19, [np.array(["1.5"], object), np.zeros(1, ml_dtypes.bfloat16)]),
