@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -183,7 +182,7 @@ class DeviceProcess:
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self._guard = Guard(threading.RLock)
+        self._guard = Guard()
         self._child: Child | None = None
         renewed_in_children(self)
 

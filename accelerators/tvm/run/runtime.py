@@ -114,8 +114,8 @@ def function(name: str) -> Any:
 
 
 def load_library(path: str) -> Any:
-    """A module of compiled code. It runs in this process, on our own threads."""
-    module = runtime().load_module(path)
+    """A module of compiled code. It runs in this process, on our own threads, and goes with the last who holds it."""
+    module = runtime().load_module(path, keep_module_alive=False)
     serving.attach(path)
     return module
 
