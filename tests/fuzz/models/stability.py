@@ -161,10 +161,11 @@ def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         least = float(ml_dtypes.finfo(value.dtype).smallest_subnormal)  # no rounding is smaller, whatever the scale
-        most = step * (np.abs(wide) + scale / 4) + least
+        most = step * (np.abs(wide) + scale / 4)
         # Errors of several sizes: those of two ops that follow each other must not make up for each other.
         errors = noise.drawn((-1.0, -0.7, -0.4, 0.4, 0.7, 1.0), wide.shape)
-        moved = np.where(noise.zeros & (np.abs(wide) <= most), 0.0, wide + errors * most)
+        errors = errors * most + np.sign(errors) * least
+        moved = np.where(noise.zeros & (np.abs(wide) <= most + least), 0.0, wide + errors)
         zeros = noise.way * wide if op in SIGN_LEFT_OPEN else wide
         return np.where((op in KEEPS_ZEROS) & (wide == 0), zeros, moved).astype(value.dtype)
 
