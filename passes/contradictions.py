@@ -46,8 +46,9 @@ def refuted(complaints: str) -> frozenset[str] | None:
 _CLAIM = re.compile(r"differs? (in .* )?from existing|and existing shape differ|existing=|existing output type")
 """The text that ONNX writes where it infers another type than the one that was there."""
 
-_UNCOUNTED = re.compile(r"Number of elements of input '(sizes|scales)' \(0\)")
-"""What ONNX writes of a Resize whose sizes are a vector of unknown length: it takes the length for zero."""
+_UNCOUNTED = re.compile(r"Number of elements of input '(sizes|scales)' \(0\)|Integer overflow in .* during data propagation")
+"""What ONNX writes of a Resize whose sizes are a vector of unknown length, which it takes for zero, and of an overflow of whole
+numbers, which count on from the other end."""
 
 # A Constant without a name stands in a function body of ONNX's own: that of MeanVarianceNormalization has an error.
 _NODE = re.compile(r"\(op_type:[^,()]*, node name: (.*?)\): ")

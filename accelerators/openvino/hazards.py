@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from accelerators.engines.conditions import condition_lengths
 from accelerators.openvino.indices import unseen
 from graph.graph import Graph
-from graph.node import Node
+from graph.node import Node, NodeEntry
 from graph.ops.schemas import spec_of
 from graph.types import TensorType
 
@@ -249,6 +249,19 @@ def _named_axes(node: Node, version: int) -> str | None:
     return None
 
 
+def _follows(entry: NodeEntry, depth: int = 8) -> bool:
+    """Does the value follow from constants alone, by a few ops?"""
+    if entry.node.value is not None or not entry.node.is_op or not depth:
+        return entry.node.value is not None
+    return all(_follows(read, depth - 1) for read in entry.node.reads)
+
+
+def _abs(node: Node) -> str | None:
+    data = node.inputs[0]
+    lost = data is not None and data.node.is_op and _follows(data)
+    return "openvino drops an Abs of what it folds from constants" if lost else None
+
+
 def _convolution(node: Node) -> str | None:
     """Of data that are constants alone; what a model is given comes out right."""
     data = node.inputs[0].node if node.inputs[0] is not None else None
@@ -328,6 +341,7 @@ _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 _HAZARDS: Mapping[str, Hazard] = {
     **{f"Reduce{kind}": _reduction for kind in _REDUCTIONS},
     "AveragePool": _max_pool,
+    "Abs": _abs,
     "BitShift": _bit_shift,
     "Compress": _compress,
     "Conv": _convolution,

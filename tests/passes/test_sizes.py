@@ -183,3 +183,10 @@ def test_axes_of_a_squeeze_in_any_order(opset: int) -> None:
     x = variable("x", "float32", (9, 1, 1, 3))
     g = Graph([op("Squeeze", x, axes=[2, 1], opset=opset)], opsets={"": opset})
     assert sizes(g, np.zeros((9, 1, 1, 3), np.float32)) == ((9, 3), (9, 3))
+
+
+@pytest.mark.parametrize("name", ["Add", "Sub", "Mul"])
+def test_whole_numbers_that_overflow_are_no_contradiction(name: str) -> None:
+    large = constant(np.array([2**62 + 5, -(2**62)]), "large")
+    other = op("Mul", large, constant(np.array([-1, 1]), "signs")) if name == "Sub" else large
+    assert sizes(Graph([op(name, large, other)])) == ((2,), (2,))

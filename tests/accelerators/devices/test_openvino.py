@@ -321,6 +321,7 @@ def test_what_else_it_computes_otherwise() -> None:
         "NaN of equal numbers": pt.op("MeanVarianceNormalization", pt.variable("h", "float16", (4, 3)), axes=[0], name="n"),
         "rounds or saturates": pt.op("Mul", bytes_, bytes_, name="n"),
         "openvino's Einsum of int32": pt.op("Einsum", pt.variable("w", "int32", (2, 2)), equation="ij->i", name="n"),
+        "drops an Abs": pt.op("Abs", pt.op("Atan", pt.constant(np.linspace(-1, 1, 5, dtype=np.float32))), name="n"),
         "axes of an empty Slice": pt.op("Slice", flat, amounts, amounts, pt.variable("a", "int64", (2,)), name="n"),
         "bias and the threshold": pt.op("Shrink", pt.variable("w", "int32", (2, 2)), name="n"),
     }

@@ -168,6 +168,10 @@ REASONS: tuple[Reason, ...] = (
         "the squares of LRN overflow in single precision, in which the reference does not compute them",
     ),
     Reason(
+        "onnxruntime scattered", "MaxPool GlobalMaxPool", is_special,
+        "onnxruntime's pools begin at the smallest finite number, which minus infinity does not replace",
+    ),
+    Reason(
         "onnxruntime scattered", "Clip", lacks_a_bound,
         "onnxruntime takes a bound of Clip that is left out for the largest finite number",
     ),
