@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all soak bounds lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-gpu clean
+.PHONY: help demo test check-all soak bounds lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -59,6 +59,9 @@ bench-compile: .bench  ## cold, from the cache, from an export: OpenVINO, onnxru
 
 bench-threads: .bench  ## twenty fresh processes, alone and beside a rival: onnxruntime (ten minutes)
 	@.venv-bench/bin/python -m benchmarks.threads --publish $(ARGS)
+
+bench-precision: .bench  ## quantized models: onnxruntime, OpenVINO
+	@.venv-bench/bin/python -m benchmarks.precision $(ARGS)
 
 bench-gpu: .bench  ## latency on a GPU, where there is one: torch, onnxruntime
 	@.venv-bench/bin/python -m benchmarks.gpu --publish $(ARGS)

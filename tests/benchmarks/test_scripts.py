@@ -52,6 +52,15 @@ def test_latency(tmp_path: Path) -> None:
     assert rows["onnxruntime"].ratio is not None and rows["onnxruntime"].ratio.value > 0
 
 
+@pytest.mark.slow
+def test_precision() -> None:
+    """The tables of quantized models."""
+    pytest.importorskip("onnxruntime.quantization")
+    pytest.importorskip("openvino")
+    said = run("precision", "--tiny")
+    assert "**1 thread**" in said and "| squeezenet | " in said and "geometric mean" in said
+
+
 def test_compile(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = run("compiling", "--tiny", "--results", str(tmp_path))

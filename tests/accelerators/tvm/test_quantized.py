@@ -235,3 +235,15 @@ def test_a_scale_below_zero_turns_order_round(scale: float) -> None:
     graph = typed(quantized(pooled, 0.0517, 100))
     given = integers(4, (1, 8, 6, 6), "uint8")
     assert (compiled(graph).run([given], [None])[0] != interpret(graph, [given])[0]).mean() < 5e-3
+
+
+def test_what_is_added_is_rounded_first() -> None:
+    """Scales whose multiples often meet the middle of two steps, where a product that is added unrounded would fall elsewhere."""
+    left, right = integers(1, (50_000,), "uint8"), integers(2, (50_000,), "uint8")
+    addends = (("a", 0.05, 100), ("b", 0.07, 13))
+    read = [dequantized(pt.variable(name, "uint8", left.shape), scale, point) for name, scale, point in addends]
+    summed = pt.op("Sum", *read)
+    graph = typed(quantized(summed, 0.02, 100))
+    by_name = {"a": left, "b": right}
+    given = [by_name[node.name] for node in graph.inputs]
+    assert np.array_equal(compiled(graph).run(given, [None])[0], interpret(graph, given)[0])

@@ -14,6 +14,7 @@ from accelerators.tvm.kernels.language.intrinsics import (
     Intrinsic,
     ceil,
     dot_bfloat16,
+    exactly,
     exp,
     floor,
     lane_max,
@@ -61,7 +62,8 @@ from accelerators.tvm.kernels.language.values import (
 
 __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",
-    "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exp", "float16", "float32", "float64", "floor",
-    "if_inside", "index", "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum", "minimum",
-    "named", "nearest", "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd", "vpmaddwd",
+    "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16", "float32", "float64",
+    "floor", "if_inside", "index", "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum",
+    "minimum", "named", "nearest", "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd",
+    "vpmaddwd",
 ]

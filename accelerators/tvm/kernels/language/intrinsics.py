@@ -93,6 +93,11 @@ def _llvm(name: str) -> Emit:
     return lambda script, dtype, given: script.call_llvm_pure_intrin(dtype, f"llvm.x86.{name}", *given)
 
 
+def _generic(name: str) -> Emit:
+    """A call of LLVM's intrinsic for all processors."""
+    return lambda script, dtype, given: script.call_llvm_pure_intrin(dtype, f"llvm.{name}", *given)
+
+
 def _by_width(name: str) -> Emit:
     """A call of LLVM's intrinsic, whose name ends in the bits of the vector that it makes."""
     return lambda script, dtype, given: script.call_llvm_pure_intrin(
@@ -119,6 +124,8 @@ power = Intrinsic("power", _two_floats, "two values of one floating-point type",
 lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
 lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))
 lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point", _joined("fmin"))
+exactly = Intrinsic("exactly", _same_float, "one value of floating point", _generic("arithmetic.fence"))
+"""The number as it was rounded: it is not worked into the instruction that reads it."""
 vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)

@@ -13,6 +13,7 @@ from accelerators.tvm.kernels.language import (
     Value,
     constant,
     element_named,
+    exactly,
     float32,
     int32,
     maximum,
@@ -38,11 +39,11 @@ def quantized(node: Node, x: Sequence[Any]) -> Value:
 
 
 def dequantized(node: Node, x: Sequence[Any]) -> Value:
-    """DequantizeLinear: of an integer, its scale and, if there is one, its zero point."""
+    """DequantizeLinear: of an integer, its scale and, if there is one, its zero point. What is added to it comes after it is
+    rounded, as in ONNX: an instruction that multiplies and adds at once would move ties."""
     whole = x[0].cast(int32)
     centred = whole if len(x) < 3 or x[2] is None or _single(node.inputs[2]) == 0 else whole - x[2].cast(int32)
-    number: Value = centred.cast(float32) * x[1]
-    return number
+    return exactly(centred.cast(float32) * x[1])
 
 
 def shifted(node: Node, x: Sequence[Any]) -> Value:
