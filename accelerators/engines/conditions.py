@@ -1,4 +1,4 @@
-"""How long the condition of a Compress is, and how much it may choose from."""
+"""Compares the length of a Compress's condition with what it may choose from."""
 
 from __future__ import annotations
 

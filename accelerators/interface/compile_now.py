@@ -1,4 +1,4 @@
-"""What a device makes of a subgraph: transformed and compiled, without a look at the cache."""
+"""Lets a device transform and compile a subgraph, without a look at the cache."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Server:
         self._numbers = count()
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """What a question comes to: an answer, or an error."""
+        """Answer a question, with an error where it fails."""
         for number in question["drop"]:
             self._loaded.pop(number, None)
         try:

@@ -75,7 +75,7 @@ class _Isolated(Accelerator):
 
 
 class _Order:
-    """What makes the subgraph in a child; it is asked for again after each child's end."""
+    """The order that makes the subgraph in a child; it is given again after each child's end."""
 
     def __init__(
         self, graph: Graph, config: Mapping[str, Any], where: str, data: bytes | None = None, weights: Sequence[Any] = ()
@@ -153,7 +153,7 @@ class IsolatedSubgraph(CompiledSubgraph):
         return child.ask({**question, "subgraph": number}, packing, Task(doing, self._seconds, error))
 
     def _numbered(self, child: Child) -> int:
-        """What the child calls the subgraph, which it is given if it does not have it yet."""
+        """The child's number of the subgraph, which is sent to the child if it does not have it yet."""
         if self._child is None or self._child() is not child:
             packing = Packing()
             task = Task("while it compiled", self._seconds, CompileError)

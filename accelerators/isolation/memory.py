@@ -34,7 +34,7 @@ class SharedMemory:
         self._bytes = np.empty(0, np.uint8)
 
     def reserve(self, size: int) -> Array:
-        """Its bytes, at least so many."""
+        """The file's bytes, at least `size` of them."""
         there = os.fstat(self.file).st_size
         if there < size:
             there = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -44,7 +44,7 @@ def _exactly(stream: socket.socket, size: int, until: float | None) -> bytes:
 
 
 def error_told(error: BaseException) -> dict[str, Any]:
-    """What a message says of an error."""
+    """The error in the form of a message."""
     if isinstance(error, PartitaError):
         return {"kind": type(error).__name__, "cause": error.cause, "where": error.where, "remedy": error.remedy}
     return {"kind": "AcceleratorError", "cause": f"{type(error).__name__}: {error}", "where": None, "remedy": None}

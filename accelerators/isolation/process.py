@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @attrs.frozen(slots=True)
 class Origin:
-    """Where a child finds the class of a device."""
+    """The module and the name by which a child finds the class of a device."""
 
     device: str
     """The device's name."""
@@ -62,7 +62,7 @@ def origin_of(device: str, kind: type) -> Origin:
 
 @attrs.frozen(slots=True)
 class Task:
-    """What a child is asked to do, for the errors if it does not."""
+    """The task of a child, for the errors if the child does not do it."""
 
     doing: str
     """As in "while it ran"."""
@@ -73,7 +73,7 @@ class Task:
 
 
 class Child:
-    """One process. Whoever speaks with it holds the lock of its DeviceProcess."""
+    """One child process. Whoever speaks with it holds the lock of its DeviceProcess."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -153,7 +153,7 @@ class Child:
 
     @property
     def number(self) -> int:
-        """Its process number."""
+        """The number of the process."""
         return self._process.pid
 
     def kill(self) -> None:

@@ -174,7 +174,7 @@ def _non_zero(node: Node) -> str | None:
 
 
 def _loop(node: Node) -> str | None:
-    """What a loop leaves behind at each turn is empty where it has none."""
+    """Refuse a Loop without turns: its results of each turn are empty, and openvino crashes at them."""
     scans = len(node.output_names) > len(node.inputs) - 2
     if scans and (_has_none(node, 0) or _has_none(node, 1)):
         return f"{_CRASH} of a Loop that has no turn"
@@ -263,7 +263,7 @@ def _abs(node: Node) -> str | None:
 
 
 def _convolution(node: Node) -> str | None:
-    """Of data that are constants alone; what a model is given comes out right."""
+    """Refuse a convolution of constant data that are dequantized; data that the model is given are computed rightly."""
     data = node.inputs[0].node if node.inputs[0] is not None else None
     if data is None or data.op != "DequantizeLinear" or data.domain or data.inputs[0] is None:
         return None
