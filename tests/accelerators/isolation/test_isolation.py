@@ -356,10 +356,10 @@ if sys.argv[1]:
 """
 
 
-def started(breaks: str, then: str) -> tuple[subprocess.Popen[str], int]:
-    """A process that uses a device in a child, and the child's number."""
+def started(breaks: str, then: str) -> tuple[subprocess.Popen[bytes], int]:
+    """A process that uses a device in a child, and the child's number. What it prints later is not read ahead."""
     completed = subprocess.Popen(
-        [sys.executable, "-c", ENDING + then, breaks], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        [sys.executable, "-c", ENDING + then, breaks], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": ROOT},
     )
     assert completed.stdout is not None
@@ -381,7 +381,7 @@ def test_no_child_is_left_behind(breaks: str, then: str) -> None:
 def test_the_end_of_the_interpreter_ends_the_child() -> None:
     result, child = started("", "m(a); print('done')")
     out, err = result.communicate(timeout=60)
-    assert (out, err, result.returncode) == ("done\n", "", 0) and not is_running(child)
+    assert (out, err, result.returncode) == (b"done\n", b"", 0) and not is_running(child)
 
 
 def test_an_interrupt_ends_the_child_and_the_next_call_is_right() -> None:
@@ -400,11 +400,11 @@ except KeyboardInterrupt:
     print("interrupted", n(a)[0].tolist(), flush=True)
 """
     result, child = started("", then)
-    assert result.stdout is not None and result.stdout.readline() == "calling\n"
+    assert result.stdout is not None and result.stdout.readline() == b"calling\n"
     time.sleep(0.3)
     result.send_signal(signal.SIGINT)
     out, _ = result.communicate(timeout=60)
-    assert out == "interrupted [1.0, 1.0, 1.0]\n"
+    assert out == b"interrupted [1.0, 1.0, 1.0]\n"
     assert until(lambda: not is_running(child))
 
 
