@@ -42,8 +42,8 @@ def _conv_integer(node: Node) -> str | None:
 
 
 def _einsum(node: Node) -> str | None:
-    wide = any(isinstance(entry.type, TensorType) and entry.type.dtype in ("int64", "uint64") for entry in node.reads)
-    return "onnxruntime sums the 64-bit integers of Einsum in floating point" if wide else None
+    whole = any(isinstance(entry.type, TensorType) and "int" in entry.type.dtype for entry in node.reads)
+    return "onnxruntime sums the integers of Einsum in floating point" if whole else None
 
 
 def _integer_product(node: Node) -> str | None:

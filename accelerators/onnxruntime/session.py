@@ -25,16 +25,21 @@ BOUND_FROM = 1 << 20
 """Outputs of at least this many bytes are written where the caller wants them; smaller ones are as quickly copied."""
 
 
+WRONG_OPTIMIZERS = ["DoubleQDQPairsRemover"]
+"""What onnxruntime does to a graph and changes its numbers: it makes one quantization of two in a row that have other scales."""
+
+
 def session_of(engine: Any, model: EngineModel, options: Any, providers: Sequence[Any]) -> Session:
     """A session that shares the large weights with the graph."""
+    how = {"providers": list(providers), "disabled_optimizers": WRONG_OPTIMIZERS}
     shared = {name: array for name, array in model.weights.items() if not is_narrow(array.dtype)}
     if len(shared) < len(model.weights):
-        return engine.InferenceSession(model.complete(), options, providers=list(providers))
+        return engine.InferenceSession(model.complete(), options, **how)
     if shared:
         arrays = [np.ascontiguousarray(array) for array in shared.values()]
         values = [engine.OrtValue.ortvalue_from_numpy(array) for array in arrays]
         options.add_external_initializers(list(shared), values)
-    return engine.InferenceSession(model.proto.SerializeToString(), options, providers=list(providers))
+    return engine.InferenceSession(model.proto.SerializeToString(), options, **how)
 
 
 class CompiledSession(CompiledSubgraph):

@@ -55,7 +55,8 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("Conv", [(1, 1, 9), (1, 1, 3)], {"auto_pad": "SAME_UPPER", "dilations": [2]}, "Conv that is dilated and padded"),
         ("ScatterElements", [(3,), [0], (1,)], {"reduction": "add"}, "no reduction 'add' of bool in ScatterElements"),
         ("AveragePool", [(1, 1, 9)], {"auto_pad": "SAME_UPPER", "dilations": [2], "kernel_shape": [2]}, "makes other sizes"),
-        ("Einsum", [[[2**60 + 1, 2]]], {"equation": "ij->i"}, "sums the 64-bit integers of Einsum in floating point"),
+        ("Einsum", [[[2**60 + 1, 2]]], {"equation": "ij->i"}, "sums the integers of Einsum in floating point"),
+        ("Einsum", [np.full((1, 2), 2**30, "int32")], {"equation": "ij->i"}, "sums the integers of Einsum"),
         ("Shrink", [[2**60 + 1, 2]], {}, "Shrink of whole numbers in 32-bit floats"),
         ("ReduceL1", [[[2**60 + 1, 2]]], {}, "computes ReduceL1 of int64 in floating point"),
         ("ReduceSumSquare", [[[2**30 + 1, 2]]], {}, "computes ReduceSumSquare of int64 in floating point"),
@@ -82,7 +83,7 @@ def test_what_it_refuses_while_it_runs_is_refused_before(op: str, inputs: list, 
     def entry(i: int, given: object) -> object:
         if given is None:
             return None
-        if isinstance(given, list):
+        if isinstance(given, (list, np.ndarray)):
             return pt.constant(np.array(given))
         if isinstance(given, int):
             return pt.variable(f"x{i}", "bool", (given,))
@@ -263,3 +264,14 @@ def test_attributes_that_make_no_sense_are_refused_without_a_crash(device: str) 
         pt.op("RNN", c, w, w, None, lengths, hidden_size=1, layout=1, name="n", n_outputs=1),
     ):
         assert isinstance(answer(device, pt.Graph([node])), str)
+
+
+def test_two_quantizations_in_a_row_are_two() -> None:
+    """onnxruntime's optimizer makes one of them, whose steps are others."""
+    x = y = pt.variable("x", "float32", (5,))
+    for scale, point in ((0.12375113, 5), (0.17136826, 1)):
+        how = [pt.constant(np.float32(scale)), pt.constant(np.int8(point))]
+        y = pt.op("DequantizeLinear", pt.op("QuantizeLinear", y, *how), *how)
+    graph, values = pt.Graph([y], inputs=[x]), np.array([-2, 2, 3, -1, 1], "float32")
+    wanted = pt.compile(graph, "reference")(values)[0]
+    np.testing.assert_array_equal(pt.compile(graph, "onnxruntime")(values)[0], wanted)

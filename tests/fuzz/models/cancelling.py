@@ -37,6 +37,11 @@ def _largest(node: Node, read: list[Wide]) -> float:
     return float(np.abs(read[0]).max(initial=0.0))
 
 
+def _sums_of_waves(node: Node, read: list[Wide]) -> float:
+    """Sums of numbers times sines, whose errors are parts of one."""
+    return _largest(node, read) * max(read[0].shape, default=1)
+
+
 def _instance_norm(node: Node, read: list[Wide]) -> float:
     """Scaled and moved at once: x * scale / deviation and mean * scale / deviation."""
     x = _tame(read[0])
@@ -59,6 +64,7 @@ def _scaled(node: Node, x: Wide, scale: Wide, variance: Wide) -> float:
 
 _TERMS: dict[str, Callable[[Node, list[Wide]], float]] = {
     "BatchNormalization": _batch_norm,
+    "DFT": _sums_of_waves,
     "DeformConv": _weighted,
     "GridSample": _largest,
     "GroupNormalization": _group_norm,
@@ -66,5 +72,6 @@ _TERMS: dict[str, Callable[[Node, list[Wide]], float]] = {
     "LogSoftmax": _largest,
     "Resize": _largest,
     "RoiAlign": _largest,
+    "STFT": _sums_of_waves,
     "SoftmaxCrossEntropyLoss": _largest,
 }

@@ -146,6 +146,14 @@ REASONS: tuple[Reason, ...] = (
         "onnxruntime passes over NaN in its comparisons and its clipped activations, where numpy stops at it",
     ),
     Reason(
+        "onnxruntime scattered", "ScatterND ScatterElements", is_special,
+        "onnxruntime passes over NaN where the larger or smaller of two numbers is scattered",
+    ),
+    Reason(
+        "onnxruntime scattered", "RNN GRU LSTM", has_extreme,
+        "the gates of onnxruntime are not closed or open, as they should be, where a weight and so their sum is huge",
+    ),
+    Reason(
         "onnxruntime scattered", "Resize STFT DFT", is_special,
         "onnxruntime also adds numbers whose weight is zero, and so makes NaN of an infinity; the reference leaves them out",
     ),

@@ -52,7 +52,7 @@ PERIODIC = frozenset("Sin Cos Tan".split())
 STEPS = 4
 """So many units in the last place of the largest number in a result are a rounding."""
 
-RUNS = ((0, 1.0, False), (0, -1.0, False), (1, 1.0, False), (1, 1.0, True))
+RUNS = ((0, 1.0, False), (0, -1.0, False), (1, 1.0, False), (2, 1.0, False), (3, -1.0, False), (1, 1.0, True))
 """How the model is run with wrong roundings: their seed, their direction, and whether what they may make zero is zero."""
 
 SLACK = 8
