@@ -107,6 +107,13 @@ def lacks_a_bound(case: Case, finding: Finding) -> bool:
     return open_ended and is_special(case, finding)
 
 
+def has_nan_bound(case: Case, finding: Finding) -> bool:
+    """Is there a Clip with a bound that is NaN, that differs by NaN alone?"""
+    values = run(case.graph, case.feeds, None)
+    bounds = [values[entry] for node in case.graph.nodes if node.op == "Clip" for entry in node.inputs[1:] if entry is not None]
+    return is_special(case, finding) and any(np.isnan(bound.astype(np.float64)).any() for bound in bounds)
+
+
 def refused_for_length(case: Case, finding: Finding) -> bool:
     """Is it the engine's own complaint, and is the length of a value not fixed?"""
     kinds = [entry.type for node in case.graph.nodes if node.op == "GatherElements" for entry in node.reads]
@@ -146,6 +153,10 @@ REASONS: tuple[Reason, ...] = (
         "onnxruntime passes over NaN in its comparisons and its clipped activations, where numpy stops at it",
     ),
     Reason(
+        "onnxruntime scattered", "Clip", has_nan_bound,
+        "onnxruntime passes over a bound of Clip that is NaN",
+    ),
+    Reason(
         "onnxruntime scattered", "ScatterND ScatterElements", is_special,
         "onnxruntime passes over NaN where the larger or smaller of two numbers is scattered",
     ),
@@ -161,7 +172,7 @@ REASONS: tuple[Reason, ...] = (
         "onnxruntime scattered",
         "Conv ConvTranspose DeformConv GridSample Attention LpPool GlobalLpPool Softmax LogSoftmax"
         " BatchNormalization GroupNormalization InstanceNormalization LayerNormalization RMSNormalization LpNormalization"
-        " SoftmaxCrossEntropyLoss MatMul Gemm Einsum CumSum CumProd"
+        " SoftmaxCrossEntropyLoss MatMul Gemm Einsum Det CumSum CumProd"
         " ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd",
         is_special,
         "onnxruntime orders sums and products otherwise and leaves out those with padding: of NaN, an infinity, or a number whose"
