@@ -141,6 +141,20 @@ def test_a_reason_holds_for_its_own_values_alone() -> None:
     assert reason_of(one_clip(3, None), special) is None, "no number is extreme"
 
 
+def quantized_window(least: float) -> Case:
+    window = pt.op("HannWindow", pt.constant(np.array(2, "int64")), periodic=0)
+    shifted = pt.op("Add", window, pt.constant(np.float32(least)))
+    quantized = pt.op("DynamicQuantizeLinear", shifted if least else window, name="quantize")
+    return Case(pt.Graph([quantized[1]], name="g"), [])
+
+
+def test_the_scale_of_errors_of_a_rounding_is_that_of_zeros() -> None:
+    scale = quantized_window(0).graph.outputs[0].name
+    finding = Finding("onnxruntime", "differs", f"{scale} of DynamicQuantizeLinear: 1 of 1 numbers differ: 1.0 instead of 3e-17")
+    assert "may be zero on one side alone" in str(reason_of(quantized_window(0), finding))
+    assert reason_of(quantized_window(0.25), finding) is None, "no error of a rounding is as large"
+
+
 def test_what_differs_on_finite_numbers_is_not_called_special() -> None:
     wanted = Expected(np.array([1, np.nan], "float32"), np.zeros(2))
     assert SPECIAL in str(difference(np.array([1, 2], "float32"), wanted))
