@@ -10,7 +10,7 @@ import numpy as np
 from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.scales import Step
+from accelerators.tvm.layouts.scales import Scaling
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
@@ -39,7 +39,7 @@ class Sides:
         """What makes the new graph."""
         self.beside: dict[NodeEntry, Beside] = {}
         """The values that have the one form."""
-        self.steps: dict[Node, Step] = {}
+        self.scalings: dict[Node, Scaling] = {}
         """By new node of our domain that quantizes or dequantizes, what the integers stand for."""
         self._plain: set[NodeEntry] = set()
         self._unsigned: dict[NodeEntry, NodeEntry] = {}

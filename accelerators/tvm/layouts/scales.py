@@ -22,7 +22,7 @@ LEAST = 2.0**-100
 
 
 @attrs.frozen(slots=True, eq=False)
-class Step:
+class Scaling:
     """Integers q stand for (q - point) * scale."""
 
     scale: Array
@@ -32,7 +32,7 @@ class Step:
     axis: int | None
     """None: one scale for all numbers."""
 
-    def is_like(self, other: Step | None) -> bool:
+    def is_like(self, other: Scaling | None) -> bool:
         """Do the same integers stand for the same numbers?"""
         if other is None or self.axis != other.axis or self.point.dtype != other.point.dtype:
             return False
@@ -49,7 +49,7 @@ class Step:
         return int(self.point) + (128 if self.point.dtype == np.int8 else 0)
 
 
-def step_of(node: Node) -> Step | None:
+def scaling_of(node: Node) -> Scaling | None:
     """What a QuantizeLinear or DequantizeLinear of ONNX's says; None for other ops, other types, and what is known only later."""
     if node.op not in ("QuantizeLinear", "DequantizeLinear") or node.domain or node.attrs.get("block_size", 0):
         return None
@@ -69,12 +69,12 @@ def step_of(node: Node) -> Step | None:
     point = np.zeros(array.shape, numpy_dtype(stored)) if given is None else given.node.value
     assert point is not None
     if array.size == 1:
-        return Step(array.reshape(()), point.reshape(-1)[0], None)
+        return Scaling(array.reshape(()), point.reshape(-1)[0], None)
     shape = any_shape(node[0])
     axis = int(node.attrs.get("axis", 1)) % max(1, len(shape or ()))
     if array.ndim != 1 or not shape or shape[axis] != array.size or point.size != array.size:
         return None
-    return Step(array, point, axis)
+    return Scaling(array, point, axis)
 
 
 def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
@@ -82,15 +82,15 @@ def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
     such bytes."""
     if entry is None or not is_weight(entry):
         return None
-    step = step_of(entry.node.evolve(op="DequantizeLinear", domain=""))
+    scaling = scaling_of(entry.node.evolve(op="DequantizeLinear", domain=""))
     source = entry.node.inputs[0]
     array = None if source is None else source.node.value
-    if step is None or array is None or array.dtype.itemsize != 1 or step.axis not in (None, axis):
+    if scaling is None or array is None or array.dtype.itemsize != 1 or scaling.axis not in (None, axis):
         return None
-    point = step.point.astype(np.int16)
-    shape = [-1 if d == step.axis else 1 for d in range(array.ndim)]
-    centred = _centred(array, point if step.axis is None else point.reshape(shape))
-    return None if centred is None else (centred, step.scale)
+    point = scaling.point.astype(np.int16)
+    shape = [-1 if d == scaling.axis else 1 for d in range(array.ndim)]
+    centred = _centred(array, point if scaling.axis is None else point.reshape(shape))
+    return None if centred is None else (centred, scaling.scale)
 
 
 def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | None:

@@ -1,0 +1,91 @@
+"""Rules for ops on images beside products of integers: pools, joins of channels, and LRN."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.shared.operands import only_reader
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from accelerators.tvm.layouts.quantized_walk import Walk
+from accelerators.tvm.layouts.scales import scaling_of
+from graph.node import Node, frozen_attrs
+
+
+def largest(walk: Walk, node: Node) -> bool | None:
+    """MaxPool: of the integers, where they are at hand."""
+    window, source = make_window(node, any_shape), node.inputs[0]
+    if source not in walk.sides.beside or window is None or not _reaches_inside(window):
+        return None
+    if window.dilations != (1, 1) and not window.is_inside:
+        return None
+    integers = walk.integers(source)
+    read = walk.sides.beside[source].entry if integers is None else integers[0]
+    quantized = node.evolve(domain=DOMAIN, inputs=(read,), attrs=frozen_attrs(window_attributes(window)))
+    walk.keep_moved(node, quantized, None if integers is None else integers[1])
+    return True
+
+
+def mean(walk: Walk, node: Node) -> bool | None:
+    """A mean of the integers, as a number."""
+    given, shape = walk.dequantized(node.inputs[0]), any_shape(node.inputs[0]) or ()
+    window: Window | None
+    if node.op == "GlobalAveragePool" and len(shape) == 4:
+        sizes = shape[2:]
+        window = Window(sizes, (1, 1), sizes, (1, 1), (1, 1), (0, 0))
+    else:
+        window = make_window(node, any_shape)
+    if given is None or given[0] not in walk.sides.beside or window is None or not _reaches_inside(window):
+        return None
+    if window.dilations != (1, 1) or (node.attrs.get("count_include_pad", 0) and not window.is_inside):
+        return None
+    source, scaling = given
+    read = walk.sides.unsigned(source, True)
+    scale = walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")
+    more = {**window_attributes(window), "zero": scaling.unsigned_point}
+    walk.sides.keep(node, node.evolve(op="Mean", domain=DOMAIN, inputs=(read, scale), attrs=frozen_attrs(more)), True)
+    return True
+
+
+def join(walk: Walk, node: Node) -> bool | None:
+    """A Concat of channels: of the integers, where all stand for numbers alike or are quantized alike afterwards."""
+    shape = any_shape(node[0]) or ()
+    if len(shape) != 4 or node.attrs.get("axis") not in (1, -3) or not any(e in walk.sides.beside for e in node.reads):
+        return None
+    reader = only_reader(node[0], walk.readers)
+    wanted = scaling_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
+    integers_of = [walk.integers(entry) for entry in node.reads]
+    scalings = [None if integers is None else integers[1] for integers in integers_of]
+    if wanted is not None and wanted.is_plain:
+        inputs = [walk.quantized_like(node, i, entry, wanted) for i, entry in enumerate(node.reads)]
+    elif scalings[0] is not None and all(scalings[0].is_like(scaling) for scaling in scalings):
+        inputs, wanted = [integers[0] for integers in integers_of if integers is not None], scalings[0]
+    else:
+        inputs, wanted = [walk.sides.need_beside(entry) for entry in node.reads], None
+    walk.keep_moved(node, node.evolve(domain=DOMAIN, inputs=tuple(inputs), attrs=frozen_attrs({})), wanted)
+    return True
+
+
+def response(walk: Walk, node: Node) -> bool | None:
+    """LRN: where channels stand side by side, each pixel is a blocked image of one pixel."""
+    source, shape = node.inputs[0], any_shape(node[0]) or ()
+    if source not in walk.sides.beside or len(shape) != 4 or shape[1] % walk.lanes:
+        return None
+    batch, channels, *sizes = shape
+    pixels = batch * int(np.prod(sizes))
+    blocked = (pixels, channels // walk.lanes, 1, walk.lanes)
+    given = walk.sides.beside[source].entry, walk.sizes(node, blocked)
+    read = walk.helper(node, "Reshape", given, blocked, {}, "float32")
+    attributes = {**node.attrs, "channels": channels}
+    response = walk.helper(node, "LRN", (read,), blocked, attributes, "float32", BLOCKED)
+    back = walk.sizes(node, (batch, *sizes, channels))
+    walk.sides.keep(node, node.evolve(op="Reshape", inputs=(response, back), attrs=frozen_attrs({})), True)
+    return True
+
+
+def _reaches_inside(window: Window) -> bool:
+    """Does every window see a pixel of the image?"""
+    last = [(o - 1) * s - b for o, s, b in zip(window.out, window.strides, window.before)]
+    return all(k - b > 0 for k, b in zip(window.span, window.before)) and all(at < n for at, n in zip(last, window.sizes))

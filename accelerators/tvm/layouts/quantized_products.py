@@ -1,0 +1,173 @@
+"""Rules for products: a convolution or a product of matrices whose weight is quantized becomes a sum of products of bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
+from accelerators.tvm.kernels.shared.operands import only_reader
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.scales import Scaling, scaling_of, weight_of, whole_weight
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.types import TensorType
+
+PIXEL = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0))
+"""A window of one pixel."""
+
+INT32 = 6
+"""ONNX's number for the element type."""
+
+WORD = 4
+"""An image of so many channels at most is read as it is given."""
+
+
+def convolution(walk: Walk, node: Node) -> bool | None:
+    """Conv: of bytes whose channels stand side by side, or of an image of few channels as it is given."""
+    given = walk.dequantized(node.inputs[0])
+    weight = weight_of(node.inputs[1], 0)
+    window = make_window(node, any_shape)
+    if given is None or weight is None or window is None:
+        return None
+    (source, scaling), (array, scales) = given, weight
+    shape, channels, groups = any_shape(node[0]) or (), (any_shape(source) or ())[1], int(node.attrs.get("group", 1))
+    alone = groups == channels == shape[1] and groups > 1
+    if groups > 1 and (channels // groups) % WORD and not alone:
+        return None
+    plain = channels <= WORD and source not in walk.sides.beside and not alone
+    read = walk.sides.unsigned(source, not plain)
+    more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "batch": shape[0]}
+    geometry = {**window_attributes(window), **more}
+    return _product(walk, node, scaling, read, array, scales, geometry, True, "Depthwise" if alone else "Product")
+
+
+def matrices(walk: Walk, node: Node) -> bool | None:
+    """Gemm and MatMul with a quantized matrix."""
+    given, shape = walk.dequantized(node.inputs[0]), any_shape(node[0]) or ()
+    turned = bool(node.attrs.get("transB", 0))
+    weight = weight_of(node.inputs[1], 0 if turned else 1)
+    factors = {float(node.attrs.get(name, 1.0)) for name in ("alpha", "beta")}
+    if given is None or weight is None or factors != {1.0} or node.attrs.get("transA", 0) or not shape:
+        return None
+    (source, scaling), (array, scales) = given, weight
+    if array.ndim != 2:
+        return None
+    matrix = array if turned else array.T
+    outs, depth = matrix.shape
+    rows = int(np.prod(shape[:-1], dtype=int))
+    walk.sides.need_plain(source)
+    read = walk.sides.unsigned(source, False)
+    return _product(walk, node, scaling, read, matrix.reshape(outs, depth, 1, 1), scales, _geometry(rows, outs, depth), False)
+
+
+def whole_product(walk: Walk, node: Node) -> bool | None:
+    """MatMulInteger: the sums themselves. A zero point that is known only later is taken from them afterwards."""
+    source, shape = node.inputs[0], any_shape(node[0]) or ()
+    points = [None if entry is None else entry for entry in (*node.inputs[2:], None, None)[:2]]
+    weight = whole_weight(node.inputs[1], points[1])
+    if source is None or weight is None or not shape or source.node.value is not None:
+        return None
+    if points[0] is not None and any(size != 1 for size in any_shape(points[0]) or ()):
+        return None
+    walk.sides.need_plain(source)
+    read, name = walk.sides.unsigned(source, False), node.name
+    outs, columns = weight.shape[1], weight.astype(np.int64).sum(0)
+    known = 0 if points[0] is None else None if points[0].node.value is None else int(points[0].node.value.item())
+    moved = 128 if isinstance(source.type, TensorType) and source.type.dtype == "int8" else 0
+    beginning = -((known or 0) + moved) * columns
+    new = walk.sides.new_constant
+    matrix = np.ascontiguousarray(weight.T.reshape(outs, -1, 1, 1))
+    inputs = (read, new(matrix, f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"))
+    geometry = {**_geometry(int(np.prod(shape[:-1], dtype=int)), *matrix.shape[:2]), "zero": 0}
+    product = node.evolve(op="Product", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(geometry))
+    if known is not None:
+        walk.sides.keep(node, product, False)
+        return True
+    assert points[0] is not None
+    walk.sides.need_plain(points[0])
+    first = walk.sides.named(product, f"{name}_product", node, False)
+    point = walk.helper(node, "Cast", (walk.rewriter.value(points[0]),), any_shape(points[0]) or (), {"to": INT32})
+    if any_shape(points[0]):
+        point = walk.helper(node, "Reshape", (point, new(np.zeros(0, np.int64), f"{name}_shape")), (), {})
+    sums = walk.helper(node, "Mul", (point, new(columns.astype(np.int32), f"{name}_columns")), (outs,), {})
+    walk.sides.keep(node, node.evolve(op="Sub", inputs=(first[0], sums), attrs=frozen_attrs({})), False)
+    return True
+
+
+def _product(
+    walk: Walk,
+    node: Node,
+    scaling: Scaling,
+    read: NodeEntry,
+    weight: Array,
+    scales: Array,
+    geometry: dict[str, Any],
+    is_beside: bool,
+    op: str = "Product",
+) -> bool:
+    """The product of the integers; its bias is added as integers if it is given so, else as numbers."""
+    name, point = node.name, scaling.unsigned_point
+    factor = (scaling.scale * scales).astype(np.float32)
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    whole = _whole_bias(bias, factor)
+    beginning = -point * weight.astype(np.int64).sum((1, 2, 3))
+    beginning = beginning if whole is None else beginning + whole
+    added = bias if whole is None else None
+    if added is None:
+        factor = _divide(walk, node, factor)
+    new = walk.sides.new_constant
+    inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"),
+              new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
+    quantized = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
+    if added is None:
+        walk.sides.keep(node, quantized, is_beside)
+        return True
+    walk.sides.need_plain(added)
+    first = walk.sides.named(quantized, f"{name}_product", node, is_beside)
+    number = walk.sides.flat(walk.rewriter.value(added), f"{name}_bias")
+    walk.sides.keep(node, node.evolve(op="Add", inputs=(first[0], number), attrs=frozen_attrs({})), is_beside)
+    return True
+
+
+def _divide(walk: Walk, node: Node, factor: Array) -> Array:
+    """The factor, divided by the scale that the result is quantized with if nothing in between would notice."""
+    path, reader = [], only_reader(node[0], walk.readers)
+    while reader is not None and _is_homogeneous(reader):
+        path.append(reader)
+        reader = only_reader(reader[0], walk.readers)
+    scaling = None if reader is None or reader.op != "QuantizeLinear" else scaling_of(reader)
+    if reader is None or scaling is None or not scaling.is_plain:
+        return factor
+    walk.divided.update(dict.fromkeys((*path, reader), float(scaling.scale)))
+    return (factor / scaling.scale).astype(np.float32)
+
+
+def _geometry(rows: int, outs: int, depth: int) -> dict[str, Any]:
+    """The attributes of a product of matrices."""
+    window = attrs.evolve(PIXEL, sizes=(rows, 1), out=(rows, 1))
+    return {**window_attributes(window), "plain": 0, "channels": depth, "outs": outs, "group": 1, "batch": 1}
+
+
+def _is_homogeneous(node: Node) -> bool:
+    """Does a number divided by a scale come out divided by it?"""
+    if node.domain or node.op not in ("Relu", "LeakyRelu", "Clip"):
+        return False
+    return node.op != "Clip" or (len(node.inputs) > 1 and all(entry.node.value is not None for entry in node.reads[1:]))
+
+
+def _whole_bias(bias: NodeEntry | None, factor: Array) -> Array | None:
+    """The bias in units of the factor, if the model gives it so; zeros if there is none."""
+    if bias is None:
+        return np.zeros(1, np.int64)
+    if not is_weight(bias):
+        return None
+    arrays = [None if entry is None else entry.node.value for entry in bias.node.inputs]
+    array, scale, point = (*arrays, None)[:3]
+    if array is None or scale is None or array.dtype != np.int32 or (point is not None and point.any()):
+        return None
+    alike = np.allclose(np.broadcast_to(scale, array.shape), np.broadcast_to(factor, array.shape), rtol=1e-5, atol=0.0)
+    return array.astype(np.int64) if alike else None

@@ -1,0 +1,127 @@
+"""The walk that makes products of integers of a graph: what it keeps, and what the rules for single ops ask of it.
+
+A rule is a function of the walk and a node. It keeps what stands for the node's value and returns True, or it returns None, and
+the node stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.shared.operands import readers_of
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.layouts.beside_forms import Sides
+from accelerators.tvm.layouts.scales import Scaling, scaling_of
+from accelerators.tvm.machine.machine import Machine
+from graph.graph import Graph
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+class Walk:
+    """The graph as it was, both forms of its values, and what is known of them."""
+
+    def __init__(self, graph: Graph, machine: Machine) -> None:
+        self.graph = graph
+        self.lanes = machine.lanes
+        """How many numbers of 32 bits a vector register holds."""
+        self.readers = readers_of(graph)
+        self.sides = Sides(graph)
+        self.rewriter = self.sides.rewriter
+        self.divided: dict[Node, float] = {}
+        """Ops after a product by whose scale its numbers are divided already, and the scale."""
+
+    def stand_for(self, node: Node, source: NodeEntry, entry: NodeEntry | None) -> None:
+        """Let the integers stand for a node that quantizes what was dequantized from them."""
+        assert entry is not None
+        if source in self.sides.beside:
+            self.sides.beside[node[0]] = attrs.evolve(self.sides.beside[source], entry=entry)
+        else:
+            self.rewriter.replace(node[0], entry)
+
+    def operand(self, node: Node, array: Array, tail: int) -> NodeEntry:
+        """A constant that an op of ours reads: one number, or one for each channel with `tail` dimensions behind them."""
+        shaped = array.reshape(()) if array.size == 1 else array.reshape(-1, *[1] * tail)
+        return self.sides.new_constant(shaped, f"{node.name}_operand")
+
+    def integers(self, entry: NodeEntry) -> tuple[NodeEntry, Scaling] | None:
+        """The integers that a value with channels side by side was dequantized from; None if there are none of one scale."""
+        value = self.sides.beside.get(entry)
+        scaling = None if value is None else self.sides.scalings.get(value.entry.node)
+        if value is None or scaling is None or scaling.axis is not None or value.entry.node.op != "DequantizeLinear":
+            return None
+        integers = value.entry.node.inputs[0]
+        return None if integers is None or not scaling.is_plain else (integers, scaling)
+
+    def quantized_like(self, node: Node, i: int, entry: NodeEntry, scaling: Scaling) -> NodeEntry:
+        """The integers of a join's operand, scaled as the join's result will be."""
+        integers = self.integers(entry)
+        if integers is not None and scaling.is_like(integers[1]):
+            return integers[0]
+        return self.quantize(node, self.sides.need_beside(entry), scaling, f"{node.name}_{i}")
+
+    def keep_moved(self, node: Node, quantized: Node, scaling: Scaling | None) -> None:
+        """Keep an op that moves integers, and after it the numbers that they stand for."""
+        if scaling is None:
+            self.sides.keep(node, quantized, True)
+            return
+        moved = self.sides.named(quantized, f"{node.name}_integers", node, True, scaling.point.dtype.name)
+        dequantized = node.evolve(op="DequantizeLinear", domain=DOMAIN, inputs=(moved[0], *self.operands(node, scaling)),
+                                  attrs=frozen_attrs({}))
+        self.sides.scalings[self.sides.keep(node, dequantized, True)] = scaling
+
+    def quantize(self, node: Node, read: NodeEntry, scaling: Scaling, name: str) -> NodeEntry:
+        """The value quantized with one scale, for the sake of the node."""
+        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        value_type = TensorType(scaling.point.dtype.name, any_shape(read))
+        name = self.sides.name(name)
+        inputs = (read, *self.operands(node, scaling))
+        types = (value_type,)
+        new = Node(name, "QuantizeLinear", inputs, output_names=(name,), output_types=types, domain=DOMAIN, metadata=metadata)
+        return self.rewriter.keep(new)[0]
+
+    def operands(self, node: Node, scaling: Scaling) -> list[NodeEntry]:
+        """The constants that hold a single scale and its zero point."""
+        return [self.operand(node, np.asarray(array), 0) for array in (scaling.scale, scaling.point)]
+
+    def sizes(self, node: Node, sizes: tuple[int, ...]) -> NodeEntry:
+        """The constant that a Reshape reads."""
+        return self.sides.new_constant(np.array(sizes, np.int64), f"{node.name}_shape")
+
+    def helper(
+        self,
+        node: Node,
+        op: str,
+        inputs: tuple[NodeEntry, ...],
+        shape: tuple[int, ...],
+        attributes: dict[str, Any],
+        dtype: str = "int32",
+        domain: str = "",
+    ) -> NodeEntry:
+        """The value of a new node that computes a part of what the given node computes."""
+        helper = node.evolve(op=op, inputs=inputs, attrs=frozen_attrs(attributes), domain=domain)
+        name = self.sides.name(f"{node.name}_{op.lower()}")
+        metadata = {ORIGIN: "\n".join(origins_of(node))}
+        types = (TensorType(dtype, shape),)
+        return self.rewriter.keep(helper.evolve(name=name, output_names=(name,), output_types=types, metadata=metadata))[0]
+
+    def dequantized(self, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
+        """The bytes that a product reads, and what they stand for, if they are all dequantized alike."""
+        scaling = None if entry is None else scaling_of(entry.node)
+        if entry is None or scaling is None or entry.node.op != "DequantizeLinear" or scaling.axis is not None:
+            return None
+        source = entry.node.inputs[0]
+        assert source is not None
+        is_byte = isinstance(source.type, TensorType) and source.type.dtype in ("uint8", "int8")
+        return (source, scaling) if is_byte and source.node.value is None else None
+
+
+Rule = Callable[[Walk, Node], bool | None]
+"""What stands for an op's value: True if the rule kept it, None if the op stays as it is."""
