@@ -298,13 +298,13 @@ class Level:
                 if value_type is not None:
                     self.types[item.name] = value_type
 
-    def read_initializers(self, proto: Any, skipped: set[str], where: str) -> None:
-        """The constants that a GraphProto lists."""
+    def read_initializers(self, proto: Any, skipped: set[str], where: str, large: Mapping[Any, Array] = NOTHING) -> None:
+        """The constants that a GraphProto lists; `large` holds the data of those that were read apart, by their numbers."""
         folder = self.reading.folder
-        for item in proto.initializer:
+        for i, item in enumerate(proto.initializer):
             if item.name not in skipped:
                 title = f"{where}, initializer {item.name!r}"
-                self._read_initializer(item, read_tensor(item, folder, title), title)
+                self._read_initializer(item, read_tensor(item, folder, title, large.get(i)), title)
         for item in proto.sparse_initializer:
             title = f"{where}, sparse initializer {item.values.name!r}"
             self.add_constant(item.values.name, read_dense(item, folder, title), title)

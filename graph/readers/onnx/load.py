@@ -69,7 +69,7 @@ def _read(source: Source, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     overrides = given_types(reading, proto, constants, shapes)
     level.read_types(proto)
     inputs = _read_inputs(level, proto, constants, overrides, source.title)
-    level.read_initializers(proto, set(), source.title)
+    level.read_initializers(proto, set(), source.title, source.large)
     level.read_nodes(proto.node)
     output_names = [item.name for item in proto.output]
     outputs = level.outputs(output_names, source.title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import attrs
 
 from graph.errors import ReadError
 from graph.ops.schemas import newest_versions
+from graph.readers.onnx.large import Array, Parts, read_parts
 
 UPGRADE = "Upgrade the package onnx, or save the model for an older version"
 
@@ -25,6 +27,8 @@ class Source:
     """The source's title in messages."""
     folder: Any
     """Where external data may lie: a folder, bytes by location, or None for nowhere."""
+    large: Mapping[int, Array] = attrs.field(factory=dict)
+    """The bytes of large initializers of the main graph, which the ModelProto lacks then, by their numbers."""
 
 
 def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any] | None) -> Source:
@@ -35,11 +39,12 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any]
     if isinstance(given, onnx.ModelProto):
         source = Source(given, str(given.graph.name) or "model", folder)
     elif isinstance(given, (bytes, bytearray, memoryview)):
-        source = Source(parse_model(bytes(given), "the bytes given"), "the bytes given", folder)
+        whole = bytes(given)
+        source = _source(read_parts(io.BytesIO(whole)) or whole, "the bytes given", folder)
     elif isinstance(given, (str, os.PathLike)):
         path = os.fspath(given)
-        model = parse_model(read_file(path), path)
-        source = Source(model, path, folder if folder is not None else os.path.dirname(os.path.abspath(path)))
+        beside = folder if folder is not None else os.path.dirname(os.path.abspath(path))
+        source = _source(_read_file(path), path, beside)
     else:
         raise ReadError(
             f"an object of type {type(given).__name__} is no ONNX model",
@@ -49,14 +54,14 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any]
     return source
 
 
-def read_file(path: str) -> bytes:
+def _read_file(path: str) -> bytes | Parts:
     """The contents of a regular file."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             what = "a directory" if os.path.isdir(path) else "no regular file"
             raise ReadError(f"it is {what}", where=path, remedy="Give the path of the model's own file")
         with open(path, "rb") as file:
-            return file.read()
+            return read_parts(file) or file.read()
     except FileNotFoundError:
         raise ReadError("there is no such file", where=path, remedy="Check the path") from None
     except (OSError, ValueError) as error:
@@ -64,7 +69,13 @@ def read_file(path: str) -> bytes:
         raise ReadError(f"the file cannot be read: {reason}", where=path) from None
 
 
-def parse_model(data: bytes, title: str) -> Any:
+def _source(content: bytes | Parts, title: str, folder: Any) -> Source:
+    if isinstance(content, Parts):
+        return Source(_parsed(content.rest, title), title, folder, content.data)
+    return Source(_parsed(content, title), title, folder)
+
+
+def _parsed(data: bytes, title: str) -> Any:
     """The ModelProto that these bytes are."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]

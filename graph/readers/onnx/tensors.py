@@ -24,23 +24,24 @@ DENSE_LIMIT = 64 << 20
 _EXTERNAL = 1
 
 
-def read_tensor(proto: Any, folder: str | None, where: str) -> Array:
-    """The array, read-only where it is a view of the file's own bytes."""
+def read_tensor(proto: Any, folder: str | None, where: str, raw: Array | None = None) -> Array:
+    """The array, read-only where it is a view of the file's own bytes; `raw` holds its raw data if these were read apart."""
     dtype = dtype_of(proto.data_type, where)
     shape = tuple(proto.dims)
     size = checked_size(shape, where)
     if proto.HasField("segment"):
         raise ReadError("tensors in segments are not supported", where=where)
     if dtype == "string":
-        return _strings(proto, shape, size, where)
+        return _strings(proto, shape, size, where, raw)
     wanted = byte_size(dtype, size)
     if proto.data_location == _EXTERNAL:
         return _from_bytes(map_external(proto, folder, wanted, where), dtype, shape, size)
-    if proto.HasField("raw_data"):
-        data = proto.raw_data
-        if len(data) != wanted:
-            raise _mismatch(dtype, shape, wanted, f"{len(data)} bytes", where)
-        return _from_bytes(np.frombuffer(data, np.uint8), dtype, shape, size)
+    if raw is None and proto.HasField("raw_data"):
+        raw = np.frombuffer(proto.raw_data, np.uint8)
+    if raw is not None:
+        if len(raw) != wanted:
+            raise _mismatch(dtype, shape, wanted, f"{len(raw)} bytes", where)
+        return _from_bytes(raw, dtype, shape, size)
     return _from_field(proto, dtype, shape, size, where)
 
 
@@ -152,8 +153,8 @@ def _field(dtype: str) -> str:
     return "int64_data" if dtype == "int64" else "int32_data"
 
 
-def _strings(proto: Any, shape: tuple[int, ...], size: int, where: str) -> Array:
-    if proto.HasField("raw_data") or proto.data_location == _EXTERNAL:
+def _strings(proto: Any, shape: tuple[int, ...], size: int, where: str, raw: Array | None) -> Array:
+    if raw is not None or proto.HasField("raw_data") or proto.data_location == _EXTERNAL:
         raise ReadError("strings cannot stand in raw or external data", where=where)
     if len(proto.string_data) != size:
         raise ReadError(f"a tensor string{list(shape)} holds {len(proto.string_data)} strings", where=where)
