@@ -10,7 +10,7 @@ import attrs
 from accelerators.building.report import CompileReport, SubgraphRow
 from accelerators.building.subgraphs import Builder, Built
 from accelerators.building.units import Unit, compile_unit
-from accelerators.cache.findings import remembering
+from accelerators.cache.answers import remembering
 from accelerators.errors import AcceleratorError
 from accelerators.interface.device_list import Device, find_device, parse_devices, parse_multi
 from accelerators.interface.settings import Config, read_config

@@ -24,6 +24,6 @@ def import_model(
     anything is loaded; with a `key` its signature too. `config` is as for `compile`. A subgraph that does not fit here (another
     processor, another version of the library, a device that is missing) is an error that says what differs, unless `recompile`
     allows to compile it anew from its ONNX body: True for the same device, or devices to choose from."""
-    from accelerators.package.importing import import_package
+    from accelerators.package.unpacking import import_package
 
     return import_package(path, key, config, recompile)

@@ -176,6 +176,19 @@ def test_what_kernels_share_is_shared_by_several_rooms() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+# Files that several rooms of `accelerators` have under one name, since they are the same part of each.
+PARTS = {"__init__", "device", "errors", "hazards", "profile", "reasons", "requests", "selector"}
+
+
+def test_a_file_name_of_accelerators_means_one_thing() -> None:
+    """Who reads a name in an import or in a stack trace knows which file it is, without its folder."""
+    homes: dict[str, list[str]] = {}
+    for path in sources("accelerators"):
+        homes.setdefault(path.stem, []).append(path.relative_to(ROOT).as_posix())
+    wrong = [", ".join(twins) for name, twins in homes.items() if len(twins) > 1 and name not in PARTS]
+    assert not wrong, "give one of each its own name:\n" + "\n".join(wrong)
+
+
 def test_no_two_files_import_each_other() -> None:
     """Not even inside functions, unless one of the two says why."""
     edges = {(module_of(path), module): place(path, line) for path in sources(*STOREYS) for line, module in downward(path)}

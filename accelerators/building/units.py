@@ -13,7 +13,7 @@ import attrs
 from accelerators.arrays.layout import HOST
 from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
-from accelerators.cache.compiling import compile_cached
+from accelerators.cache.cached_compiling import compile_cached
 from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_now import compile_now

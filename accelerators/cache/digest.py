@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.weights import array_digest
+from accelerators.arrays.sharing import array_digest
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 

@@ -17,7 +17,7 @@ import numpy as np
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
 from accelerators.cache.waiting import locked
-from accelerators.cache.weights import read_weights, write_weights
+from accelerators.cache.weight_files import read_weights, write_weights
 from accelerators.process.atomic import PREFIX, replacing
 
 Array = np.ndarray[Any, Any]

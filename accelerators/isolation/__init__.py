@@ -16,7 +16,7 @@ def in_its_place(accelerator: Accelerator, config: Mapping[str, Any]) -> Acceler
     """The accelerator; where this configuration says ISOLATE, one that has it in a child process."""
     if not config.get("ISOLATE") or accelerator.isolates_itself:
         return accelerator
-    from accelerators.isolation.isolated import isolated
+    from accelerators.isolation.isolated_device import isolated
 
     return isolated(accelerator)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from accelerators.engines.opsets import too_new
-from accelerators.engines.query import judged_inside, query_by_op
+from accelerators.engines.query_by_op import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph

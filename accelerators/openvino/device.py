@@ -12,7 +12,7 @@ import numpy as np
 from accelerators.cache.folder import OFF
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
-from accelerators.engines.query import judged_inside, query_by_op
+from accelerators.engines.query_by_op import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
@@ -20,9 +20,9 @@ from accelerators.interface.keys import Key, count, mapping, one_of, text
 from accelerators.interface.query import Support
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.openvino import hazards
-from accelerators.openvino.integers import SmallIntegers
 from accelerators.openvino.package import import_openvino
 from accelerators.openvino.reasons import reason
+from accelerators.openvino.small_integers import SmallIntegers
 from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.node import Node

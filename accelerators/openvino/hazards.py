@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from accelerators.engines.conditions import condition_lengths
-from accelerators.openvino.indices import unseen
+from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops.schemas import spec_of

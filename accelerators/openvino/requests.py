@@ -13,7 +13,7 @@ import numpy as np
 from accelerators.engines.model import EngineModel
 from accelerators.errors import CompileError, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
-from accelerators.openvino.indices import GivenIndices
+from accelerators.openvino.given_indices import GivenIndices
 from accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
 from accelerators.openvino.reasons import reason
 from accelerators.process.forking import Guard

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.weights import ALIGNMENT, array_digest, byte_view, mapped
+from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.package.container import MemberWriter
 from accelerators.package.errors import PackageError
 from graph.types import dtype_name, numpy_dtype

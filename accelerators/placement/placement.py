@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from accelerators.errors import AcceleratorError
 from accelerators.interface.device_list import Device, find_device
 from accelerators.interface.inlining import without_calls
-from accelerators.placement.choosing import choose, unsupported
+from accelerators.placement.priority import choose, unsupported
 from accelerators.placement.rules import Rules
-from accelerators.placement.support import SupportTable
+from accelerators.placement.support_table import SupportTable
 from graph.errors import GraphError, did_you_mean
 from graph.graph import Graph
 from graph.nested import bodies_of, graphs_in

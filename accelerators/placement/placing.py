@@ -9,10 +9,10 @@ from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.inlining import inlined_with_owners, without_calls
 from accelerators.interface.settings import read_config
-from accelerators.placement.choosing import choose, unsupported
 from accelerators.placement.placement import Placement
+from accelerators.placement.priority import choose, unsupported
 from accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
-from accelerators.placement.support import SupportTable
+from accelerators.placement.support_table import SupportTable
 from accelerators.process.ending import at_a_device
 from graph.build import is_made_call, may_inline
 from graph.graph import Graph

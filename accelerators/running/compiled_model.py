@@ -32,7 +32,7 @@ from graph.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from accelerators.package.report import ImportedReport
+    from accelerators.package.imported_report import ImportedReport
 
 
 @attrs.frozen(slots=True)

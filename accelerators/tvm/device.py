@@ -26,9 +26,9 @@ from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.prepare.preparing import prepared
-from accelerators.tvm.prepare.weights import release_weights
+from accelerators.tvm.prepare.quantized_weights import release_weights
 from accelerators.tvm.progress import Progress
-from accelerators.tvm.query.isolation import Isolation, isolated_trials
+from accelerators.tvm.query.isolated_trials import Isolation, isolated_trials
 from accelerators.tvm.query.support import supported, trials
 from accelerators.tvm.run.runtime import runtime, version
 from accelerators.tvm.tune.findings import choices_in, findings, fingerprint
@@ -140,7 +140,7 @@ class TvmAccelerator(Accelerator):
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Each distinct kernel's choices, by measuring; those that take longest first."""
-        from accelerators.tvm.tune.tuning import Tuner
+        from accelerators.tvm.tune.tuner import Tuner
 
         machine = self.machine(config)
         fused = self.configured(config).fused(graph, machine)

@@ -110,7 +110,7 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """From the words that the exporter left; nothing is loaded."""
-    from accelerators.package.report import ImportedReport
+    from accelerators.package.imported_report import ImportedReport
 
     with reading_package(arguments.model) as package:
         why = ImportedReport(json.loads(bytes(package.member("report.json"))), ()).why(arguments.node)

@@ -13,7 +13,7 @@ from accelerators.tvm.code.linking import can_link
 from accelerators.tvm.lower.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine.library import compiling
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.messages import quiet
+from accelerators.tvm.machine.tvm_errors import quiet
 
 
 class Built:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from accelerators.tvm.code.pieces import in_pieces
+from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.code.stacking import on_stack
-from accelerators.tvm.code.statements import rewritten
 from accelerators.tvm.kernels.language.emit import WRITTEN
 from accelerators.tvm.machine.library import function, part, tvm
-from accelerators.tvm.machine.messages import refused
+from accelerators.tvm.machine.tvm_errors import refused
 
 ALIGNMENT = 4
 """Kernels take arrays that begin at multiples of this."""

@@ -18,7 +18,7 @@ from typing import Any
 from accelerators.errors import NotSupported
 from accelerators.tvm.code.codegen import written
 from accelerators.tvm.machine.library import compiling, function, part, tvm
-from accelerators.tvm.machine.messages import first_line
+from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.pool import pool_object
 from accelerators.tvm.run.runtime import load_library
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators.tvm.code.statements import rewritten
+from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.machine.library import part
 
 FEW, FEW_THREADS, MANY = 64, 16, 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelerators.tvm.code.statements import rewritten
+from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.machine.library import part
 
 LARGEST, ALL = 1 << 15, 1 << 17

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.weights import held_once
+from accelerators.arrays.sharing import held_once
 from accelerators.errors import NotSupported
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built, compile_kernels, object_files
@@ -19,7 +19,7 @@ from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.lower.lowering import nameless, tensor_type
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine, host_machine
-from accelerators.tvm.machine.messages import quiet, refused
+from accelerators.tvm.machine.tvm_errors import quiet, refused
 from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.pool import serving
 from graph.graph import Graph

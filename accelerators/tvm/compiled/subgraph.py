@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.layout import is_laid_out
-from accelerators.arrays.weights import held_once
+from accelerators.arrays.sharing import held_once
 from accelerators.errors import AcceleratorUnavailable, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.process.forking import renewed_in_children
@@ -23,7 +23,7 @@ from accelerators.tvm.code.nvcc import cubins_of_all
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.shown import Kernel, make_kernel
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.messages import first_line
+from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.runtime import (
     VirtualMachine,
     downloaded,

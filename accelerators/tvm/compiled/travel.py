@@ -19,7 +19,7 @@ from accelerators.tvm.code.linking import NEEDED
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.machine.library import compiling
-from accelerators.tvm.machine.messages import first_line, quiet
+from accelerators.tvm.machine.tvm_errors import first_line, quiet
 from accelerators.tvm.run.runtime import function, has_backend, load_library
 from graph.graph import Graph
 

@@ -13,7 +13,7 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.indices import INDICES
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.attention.attention import attention
-from accelerators.tvm.kernels.convolution.blocked import blocked_convolution
+from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.elementwise.division import division
@@ -22,13 +22,13 @@ from accelerators.tvm.kernels.matmul.product import product
 from accelerators.tvm.kernels.matmul.thin import thin
 from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from accelerators.tvm.kernels.moves.copies import COPIES, copies
-from accelerators.tvm.kernels.moves.indices import indices
+from accelerators.tvm.kernels.moves.enlarging import interleave, resize
+from accelerators.tvm.kernels.moves.index_check import indices
 from accelerators.tvm.kernels.moves.scatter import scatter
-from accelerators.tvm.kernels.moves.spreading import interleave, resize
-from accelerators.tvm.kernels.quantized.depthwise import depthwise as quantized_depthwise
+from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
+from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.pools import largest, mean
-from accelerators.tvm.kernels.quantized.product import product as quantized_product
 from accelerators.tvm.kernels.rows.across import REDUCTIONS, across
 from accelerators.tvm.kernels.rows.extremes import extreme
 from accelerators.tvm.kernels.rows.places import one_at_the_largest, place_of_extreme

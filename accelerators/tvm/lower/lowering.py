@@ -11,11 +11,11 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.extensions import TvmExtension, find
-from accelerators.tvm.lower.importing import import_body, legalize, type_difference
+from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.messages import quiet, refused
+from accelerators.tvm.machine.tvm_errors import quiet, refused
 from graph.types import TensorType
 from graph.words import counted
 from passes.infer import infer

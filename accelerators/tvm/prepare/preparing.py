@@ -10,8 +10,8 @@ import numpy as np
 
 from accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
 from accelerators.tvm.prepare.implied import name_implied
+from accelerators.tvm.prepare.quantized_weights import hold_weights
 from accelerators.tvm.prepare.single import alone
-from accelerators.tvm.prepare.weights import hold_weights
 from graph.build import constant
 from graph.graph import Graph
 from graph.inline import inline_calls

@@ -15,17 +15,17 @@ from accelerators.tvm.bodies.indices import OPS, outside
 from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.lower.importing import import_body, legalize, type_difference
+from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.messages import quiet, refused
+from accelerators.tvm.machine.tvm_errors import quiet, refused
 from accelerators.tvm.prepare.halves import is_widened
 from accelerators.tvm.prepare.single import alone
-from accelerators.tvm.query.isolation import trial_elsewhere
+from accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
+from accelerators.tvm.query.isolated_trials import trial_elsewhere
 from accelerators.tvm.query.known_wrong import known_wrong, wrong_size
 from accelerators.tvm.query.sizes import is_settled, unsettled_input
 from accelerators.tvm.query.truth import takes_no_truth
-from accelerators.tvm.query.weights import WEIGHTED, beyond_numbers
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays.weights import array_digest, held_once
-from accelerators.cache import clear, explain, list_entries, weights
+from accelerators.arrays.sharing import array_digest, held_once
+from accelerators.cache import clear, explain, list_entries, weight_files
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import Store
@@ -302,9 +302,9 @@ def test_another_number_of_threads_is_other_code(compiles, monkeypatch):
 
 
 def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tmp_path: Path) -> None:
-    array = np.arange(weights.LARGE, dtype=np.float32)
-    rows = weights.write_weights(tmp_path, [array])
-    (read,) = weights.read_weights(tmp_path, rows)
+    array = np.arange(weight_files.LARGE, dtype=np.float32)
+    rows = weight_files.write_weights(tmp_path, [array])
+    (read,) = weight_files.read_weights(tmp_path, rows)
     assert np.array_equal(read, array)
     del read
     file = tmp_path / rows[0][0]
@@ -312,7 +312,7 @@ def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tm
     changed[5] ^= 1
     file.write_bytes(changed)
     with pytest.raises(Damaged, match="the checksum of its weights is wrong"):
-        weights.read_weights(tmp_path, rows)
+        weight_files.read_weights(tmp_path, rows)
 
 
 def test_a_digest_goes_with_its_array() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import CompileError
-from accelerators.tvm.lower.importing import import_body
+from accelerators.tvm.lower.onnx_importer import import_body
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")

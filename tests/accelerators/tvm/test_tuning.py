@@ -17,7 +17,7 @@ import partita as pt
 from accelerators.tvm.kernels.shared.choice import choose, choosing
 from accelerators.tvm.machine.machine import host_machine
 from accelerators.tvm.tune import findings as tuned
-from accelerators.tvm.tune import tuning
+from accelerators.tvm.tune import tuner
 
 pytest.importorskip("tvm")
 
@@ -50,12 +50,12 @@ def folder(tmp_path: Path) -> Path:
 def _two_by_two_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of a measurement: tiles of two by two are twice as fast as others."""
 
-    def measured(self: tuning.Tuner, trials: Sequence[Any]) -> None:
+    def measured(self: tuner.Tuner, trials: Sequence[Any]) -> None:
         for trial in trials:
             trial.seconds = 1.0 if trial.choices.get("tile", "").startswith(WANTED) else 2.0
 
-    monkeypatch.setattr(tuning.Tuner, "_measure", measured)
-    monkeypatch.setattr(tuning, "PATIENCE", 1000)
+    monkeypatch.setattr(tuner.Tuner, "_measure", measured)
+    monkeypatch.setattr(tuner, "PATIENCE", 1000)
 
 
 def compiled(folder: Path) -> pt.CompiledModel:
@@ -87,14 +87,14 @@ def test_what_is_measured_is_kept_and_later_compiled(folder: Path, _two_by_two_w
 
 
 def test_an_interrupt_keeps_what_was_found(folder: Path, _two_by_two_wins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    tune_one, done = tuning.Tuner._tune, []
+    tune_one, done = tuner.Tuner._tune, []
 
-    def interrupted(self: tuning.Tuner, *given: Any) -> None:
+    def interrupted(self: tuner.Tuner, *given: Any) -> None:
         if done:
             raise KeyboardInterrupt
         done.append(tune_one(self, *given))
 
-    monkeypatch.setattr(tuning.Tuner, "_tune", interrupted)
+    monkeypatch.setattr(tuner.Tuner, "_tune", interrupted)
     report = pt.tune(compiled(folder), 60, progress=False)
     assert report.interrupted and len(report.kernels) == 1
     assert [name.startswith(WANTED) for name in tiles(folder)] == [True]
@@ -119,12 +119,12 @@ def test_a_second_tuning_begins_with_what_the_first_found(folder: Path, _two_by_
 def test_a_kernel_that_computes_something_else_is_not_taken(
     folder: Path, _two_by_two_wins: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = tuning._Trial.results
+    results = tuner._Trial.results
 
     def wrong(self: Any) -> list[Any]:
         return [array + bool(self.choices) for array in results(self)]
 
-    monkeypatch.setattr(tuning._Trial, "results", wrong)
+    monkeypatch.setattr(tuner._Trial, "results", wrong)
     report = pt.tune(compiled(folder), 60, progress=False)
     assert [row.choices for row in report.kernels] == [{}, {}]
 

@@ -11,7 +11,7 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Value, select, sqrt
-from accelerators.tvm.kernels.rows.steps import axes_of
+from accelerators.tvm.kernels.rows.row_steps import axes_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.functions import magnitude
 from accelerators.tvm.kernels.shared.numbers import FLOATS, computed_element, read, write

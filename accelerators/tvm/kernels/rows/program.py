@@ -19,7 +19,7 @@ from accelerators.tvm.kernels.language import (
     constant,
     float32,
 )
-from accelerators.tvm.kernels.rows.steps import ALONE, Program, Step, find_program
+from accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.rows.steps import find_program, row_kind
+from accelerators.tvm.kernels.rows.row_steps import find_program, row_kind
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
 from graph.node import Node

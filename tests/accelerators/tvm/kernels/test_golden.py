@@ -15,7 +15,7 @@ from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.prepare.weights import hold_weights
+from accelerators.tvm.prepare.quantized_weights import hold_weights
 from graph.types import numpy_dtype
 from tests.accelerators.tvm.quantizing import Layer
 

@@ -1,4 +1,4 @@
-"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.isolated
+"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.trial_child
 
 Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
 crashes or hangs, only this process does."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from accelerators.errors import NotSupported
 from accelerators.interface.device_list import Device
 from accelerators.placement.rules import Rules
-from accelerators.placement.support import SupportTable
+from accelerators.placement.support_table import SupportTable
 from graph.node import Node
 
 SHOWN = 8

@@ -20,8 +20,8 @@ from accelerators.isolation import in_its_place
 from accelerators.package.arrays import WEIGHTS, read_array
 from accelerators.package.container import Package, checked_key
 from accelerators.package.errors import PackageError
+from accelerators.package.imported_report import ImportedReport
 from accelerators.package.plan import graph_of
-from accelerators.package.report import ImportedReport
 from accelerators.running.compiled_model import CompiledModel
 from graph.errors import PartitaError
 from graph.graph import Graph

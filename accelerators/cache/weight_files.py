@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.arrays.weights import ALIGNMENT, array_digest, byte_view, mapped
+from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
 from accelerators.process.atomic import replacing

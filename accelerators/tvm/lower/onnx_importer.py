@@ -8,7 +8,7 @@ from typing import Any
 from accelerators.errors import CompileError
 from accelerators.tvm.lower.unordered import cast, sign
 from accelerators.tvm.machine.library import compiling, part, tvm
-from accelerators.tvm.machine.messages import Failure, quiet, refused
+from accelerators.tvm.machine.tvm_errors import Failure, quiet, refused
 from graph.graph import Graph
 from graph.types import TensorType
 

@@ -28,7 +28,7 @@ from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
 from accelerators.tvm.kernels.quantized.dots import GROUP
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
-from accelerators.tvm.kernels.quantized.inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.problem import Problem

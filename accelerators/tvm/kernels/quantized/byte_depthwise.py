@@ -15,7 +15,7 @@ from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, in
 from accelerators.tvm.kernels.quantized.cut import FRAME, Shape
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
-from accelerators.tvm.kernels.quantized.inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
