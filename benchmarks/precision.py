@@ -57,7 +57,7 @@ def main() -> None:
     args = parser.parse_args()
     names, threads, budget = (TINY, [1], 0.5) if args.tiny else (args.models, args.threads, BUDGET)
     progress = Progress(len(names) * len(threads), "model")
-    print(f"{processor()} ({machine_name()}), integers by {args.integers or host_machine(1).integers}")
+    print(f"{processor()} ({machine_name()}), integers by {args.integers or host_machine(1).instruction('int8')}")
     for count in threads:
         heads = " | ".join(f"/ {peer}" for peer in PEERS)
         print(f"\n**{count} thread{'s' * (count > 1)}**\n\n| model | ms | {heads} | difference |")

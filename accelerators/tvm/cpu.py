@@ -10,9 +10,9 @@ from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
 from accelerators.tvm.layouts.quantizing import quantize
-from accelerators.tvm.machine.integers import instruction_name
-from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_integers
+from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
+from accelerators.tvm.machine.special import integer_instruction
 from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
 from graph.graph import Graph
@@ -24,11 +24,11 @@ class CpuAccelerator(TvmAccelerator):
     INTEGERS names the instruction that multiplies quantized numbers; without a name it is the fastest that the host has."""
 
     name = "cpu"
-    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": Key(0, count), "INTEGERS": Key("", instruction_name)}
+    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": Key(0, count), "INTEGERS": Key("", integer_instruction)}
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
-        return with_integers(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
+        return with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Integers where a model is quantized; scales and shifts folded; blocked layouts where convolutions are."""

@@ -8,15 +8,10 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.machine.integers import BY_NAME, best_instruction
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.processor import host_features
-
-INSTRUCTIONS = frozenset(("avx512bf16",))
-"""Extensions with instructions that kernels name themselves; LLVM finds those of the others."""
-
-STEPS = 65_536
-"""Fewer cheap steps than this are one thread's work: to wake the others takes as long."""
+from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
+from accelerators.tvm.machine.work import STEPS, TASKS
 
 
 @attrs.frozen(slots=True)
@@ -33,13 +28,8 @@ class Machine:
     """How many 32-bit numbers a vector register holds."""
     registers: int = 16
     """How many vector registers there are."""
-    integers: str = "plain"
-    """How products of 8-bit integers are summed up: the name of an instruction of `integers.py`."""
-    emulates: bool = False
-    """Is that instruction written out in portable code, which makes the same numbers?"""
-    instructions: str = ""
-    """Which of the extensions of `INSTRUCTIONS` it has, by LLVM's names; one that ends in ":emulated" is written out in portable
-    code, which makes the same bits."""
+    instructions: tuple[Used, ...] = ()
+    """The special instructions that kernels use, at most one for each element type."""
 
     @property
     def is_gpu(self) -> bool:
@@ -49,6 +39,15 @@ class Machine:
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for."""
         return self.threads if amount >= least else 1
+
+    def tasks_for(self, amount: int, least: int = STEPS) -> int:
+        """The number of tasks that this much work is cut into: several for each thread that shares it."""
+        threads = self.threads_for(amount, least)
+        return TASKS * threads if threads > 1 else 1
+
+    def instruction(self, dtype: str) -> Used | None:
+        """The special instruction for products of this element type; None if there is none."""
+        return next((used for used in self.instructions if BY_NAME[used.name].multiplies == dtype), None)
 
     @property
     def target(self) -> Any:
@@ -60,7 +59,7 @@ class Machine:
         GPU's architecture.
         """
         host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
-        own = {"threads": str(self.threads), "integers": self.integers}
+        own = {"threads": str(self.threads), "instructions": " ".join(map(str, self.instructions))}
         return {**host, **own} if not self.is_gpu else {**host, "gpu": self.arch}
 
 
@@ -88,19 +87,21 @@ def host_cpu() -> str:
 def host_machine(threads: int) -> Machine:
     """The host with so many threads."""
     features = host_features()
-    integers = best_instruction(features)
+    instructions = best_instructions(features)
     if "avx512f" in features:
-        return Machine("cpu", host_cpu(), threads, 16, 32, integers, instructions=" ".join(sorted(features & INSTRUCTIONS)))
+        return Machine("cpu", host_cpu(), threads, 16, 32, instructions)
     if "avx2" in features:
-        return Machine("cpu", host_cpu(), threads, 8, 16, integers)
-    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16, integers)
+        return Machine("cpu", host_cpu(), threads, 8, 16, instructions)
+    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16, instructions)
 
 
-def with_integers(machine: Machine, name: str) -> Machine:
-    """The machine with another instruction for integers, written out where the host lacks it; without a name as it is."""
+def with_instruction(machine: Machine, name: str) -> Machine:
+    """The machine with another instruction for its element type, written out where the host lacks it; without a name as it is."""
     if not name:
         return machine
-    return attrs.evolve(machine, integers=name, emulates=not BY_NAME[name].is_here(host_features()))
+    row = BY_NAME[name]
+    others = [used for used in machine.instructions if BY_NAME[used.name].multiplies != row.multiplies]
+    return attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(host_features()))))
 
 
 def gpu_machine(arch: str) -> Machine:

@@ -28,12 +28,10 @@ from accelerators.tvm.kernels.shared.operands import Matrix
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import VALUE_PRODUCTS
 
 BLOCK = 16_384
 """The number of scores that a near cache holds beside the panels."""
-
-SERIAL = 200_000
-"""Fewer products than this are one thread's work."""
 
 MOST_PARTS = 8
 """A head's rows are cut among so many tasks at most: each lays out the keys and values for itself."""
@@ -95,7 +93,7 @@ class _Writing:
     def threads(self) -> int:
         """How many threads share the work."""
         products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
-        return self.machine.threads_for(products, SERIAL)
+        return self.machine.threads_for(products, VALUE_PRODUCTS)
 
     @property
     def parts(self) -> int:

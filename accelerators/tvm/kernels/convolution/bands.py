@@ -15,9 +15,7 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS
 from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine
-
-SERIAL = 1_000_000
-"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
+from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 
 NEAR = 1200
 """Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""
@@ -80,7 +78,7 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     reach = sum(read) // len(read)
     chunk = _chunk(shape, reach, vectors, machine)
     products = shape.batch * shape.outs * window.places * reach * window.count
-    parallel = machine.threads_for(products, SERIAL) > 1
+    parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
     tall = _tallest(shape, chunk or reach, places)
     panels = math.ceil(blocks / vectors)
     down, across = math.ceil(window.out[0] / tall), 1

@@ -13,12 +13,7 @@ import attrs
 
 from accelerators.tvm.kernels.language import Kernel, Value
 from accelerators.tvm.machine.machine import Machine
-
-SERIAL = 1_000_000
-"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
-
-TASKS = 4
-"""Tasks for each thread: a thread that is held up is late by little."""
+from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 
 CACHED = 48 * 1024
 """Numbers of the image that are walked for one block after another."""
@@ -57,13 +52,13 @@ def cut_work(
     blocks: int, tiles: int, weights: int, image: int, products: int, machine: Machine, each: int = 1
 ) -> Cut:
     """The cut for so many numbers of weights and image, that are read in each of `each` parts; products: of all."""
-    threads = machine.threads_for(products, SERIAL)
-    wanted = math.ceil(TASKS * threads / each) if threads > 1 else 1
+    parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
+    wanted = math.ceil(machine.tasks_for(products, CONVOLUTION_PRODUCTS) / each)
     down = min(tiles, max(1, round(image / CACHED)))
     if image >= weights:
         down = min(tiles, max(down, wanted))
     across = min(blocks, math.ceil(wanted / down))
-    return Cut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), threads > 1)
+    return Cut(blocks, tiles, across, min(tiles, max(down, math.ceil(wanted / across))), parallel)
 
 
 def _ranged(kernel: Kernel, name: str, piece: Value, pieces: int, count: int, work: Callable[[Value], None]) -> None:

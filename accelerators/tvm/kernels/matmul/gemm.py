@@ -25,13 +25,8 @@ from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, 
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from graph.node import Node, NodeEntry
-
-SERIAL = 500_000
-"""Fewer products than this are one thread's work: it does them in about the time that it takes to wake the others."""
-
-TASKS = 4
-"""Tasks for each thread: a thread that is held up is late by little."""
 
 CACHED = 1 << 20
 """Numbers of the left matrix that a cache holds while one panel after another meets them."""
@@ -194,5 +189,4 @@ def _write(match: Product, writing: _Writing, tile: PanelTile, instruction: Inst
 
 def task_count(match: Product, machine: Machine) -> int:
     """Into how many tasks the product is cut."""
-    threads = machine.threads_for(match.rows * match.columns * match.depth, SERIAL)
-    return TASKS * threads if threads > 1 else 1
+    return machine.tasks_for(match.rows * match.columns * match.depth, MATRIX_PRODUCTS)

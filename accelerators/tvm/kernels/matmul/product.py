@@ -21,13 +21,8 @@ from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_o
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import VALUE_PRODUCTS
 from graph.node import Node, NodeEntry
-
-SERIAL = 200_000
-"""Fewer products than this are one thread's work."""
-
-TASKS = 4
-"""Tasks for each thread."""
 
 LONGEST = 16
 """The number of ops that may follow a product in its kernel."""
@@ -142,6 +137,5 @@ def _write(match: ValueProduct, heads: Heads, rows: int, columns: int, tile: Pan
 
         return each
 
-    threads = machine.threads_for(heads.count * rows * columns * depth, SERIAL)
-    tasks = min(TASKS * threads if threads > 1 else 1, heads.count * panels * tiles)
+    tasks = min(machine.tasks_for(heads.count * rows * columns * depth, VALUE_PRODUCTS), heads.count * panels * tiles)
     share_out(kernel, heads.count * panels, tiles, tasks, work)

@@ -13,9 +13,7 @@ from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogu
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.machine.machine import Machine
-
-SERIAL = 32_768
-"""Fewer numbers than this are one thread's work."""
+from accelerators.tvm.machine.work import MOVES
 
 
 def to_blocked(body: Body, machine: Machine) -> Draft | None:
@@ -75,7 +73,7 @@ def over_blocks(
 ) -> None:
     """The work for each image and block, shared among the threads where it is worth it."""
     batch, blocks = blocked[:2]
-    with kernel.tasks(batch * blocks, "task", machine.threads_for(math.prod(blocked), SERIAL) > 1) as task:
+    with kernel.tasks(batch * blocks, "task", machine.threads_for(math.prod(blocked), MOVES) > 1) as task:
         work(kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks))
 
 

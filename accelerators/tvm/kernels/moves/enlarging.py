@@ -8,12 +8,12 @@ from collections.abc import Callable
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Value
-from accelerators.tvm.kernels.moves.blocks import SERIAL
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import MOVES
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:
@@ -72,7 +72,7 @@ def _each_row(
     kernel: Kernel, batch: int, blocks: int, high: int, width: int, machine: Machine, row: Callable[[Value, Value, Value], None]
 ) -> None:
     """The work for each row of each block of each image; tasks over images and bands of rows."""
-    bands = min(machine.threads_for(batch * blocks * high * width, SERIAL), high)
+    bands = min(machine.threads_for(batch * blocks * high * width, MOVES), high)
     with kernel.tasks(batch * bands, "task", bands > 1) as task:
         n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)
         with kernel.loop(blocks, "block") as block:

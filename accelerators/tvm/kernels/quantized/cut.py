@@ -14,6 +14,7 @@ from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.tile import fitting
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import BYTE_PRODUCTS
 from graph.node import Node
 
 NEAR = 24 << 10
@@ -24,9 +25,6 @@ FRAME = 64 << 10
 
 HEAVY = 1 << 20
 """With more bytes of weights than this, each is read once."""
-
-SERIAL = 2_000_000
-"""Fewer products than this are one thread's work."""
 
 
 @attrs.frozen(slots=True)
@@ -176,7 +174,7 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
     """The cut of a shape for a machine."""
     dot, rows = dot_of(machine), _rows(shape)
     work = shape.batch * shape.window.places * shape.outs * shape.depth
-    threads = machine.threads_for(work, SERIAL)
+    threads = machine.threads_for(work, BYTE_PRODUCTS)
     if threads > 1:
         rows = max(1, min(rows, math.ceil(shape.window.out[0] / max(1, 2 * threads // shape.batch))))
     rows = _even(shape.window.out[0], rows)

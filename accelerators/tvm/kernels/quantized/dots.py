@@ -26,8 +26,8 @@ from accelerators.tvm.kernels.language import (
     vpmaddwd,
 )
 from accelerators.tvm.kernels.shared.draft import Array
-from accelerators.tvm.machine.integers import BY_NAME
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import BY_NAME, Used
 
 GROUP = 4
 """Bytes of the depth that one step takes."""
@@ -101,9 +101,9 @@ def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
 
 def dot_of(machine: Machine) -> Dot:
     """The instruction by which this machine sums up products of bytes."""
-    lanes = BY_NAME[machine.integers].lanes or machine.lanes
-    dot = _DOTS[machine.integers](lanes)
-    return attrs.evolve(dot, add=None) if machine.emulates else dot
+    used = machine.instruction("int8") or Used("plain")
+    dot = _DOTS[used.name](BY_NAME[used.name].lanes or machine.lanes)
+    return attrs.evolve(dot, add=None) if used.is_emulated else dot
 
 
 _COLUMNS, _EVEN_AND_ODD, _BYTES = (0, 1, 2), (2, 0, 1), (1, 2, 0)

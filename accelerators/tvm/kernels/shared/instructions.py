@@ -5,7 +5,7 @@ compiled, run and checked on every processor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import attrs
 import numpy as np
@@ -26,6 +26,7 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.numbers import HALVES, read
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import BY_NAME
 
 Number = Callable[[Value, Operand], Value]
 """Something of the left matrix in a row of the tile, at a step of the depth."""
@@ -101,38 +102,30 @@ DOT_BFLOAT16 = Instruction("vdpbf16ps", _dot_bfloat16, 2)
 
 
 @attrs.frozen(slots=True)
-class Special:
-    """An instruction that some processors have."""
+class Way:
+    """How kernels use an instruction that some processors have."""
 
-    dtype: str
-    """The element type that it multiplies."""
-    extension: str
-    """The processor's extension that it comes with, by LLVM's name."""
     instruction: Instruction
+    """The instruction, under its name in `machine/special.py`."""
     emulated: Add
     """The same in portable code."""
     slow: tuple[str, ...] = ()
     """Processors, by LLVM's name, on which float32 is faster."""
 
 
-EMULATED = ":emulated"
-"""Ends the names of extensions that are written out in portable code."""
-
-SPECIAL = (
-    Special("bfloat16", "avx512bf16", DOT_BFLOAT16, _dot_bfloat16_emulated, ("cooperlake", "sapphirerapids", "emeraldrapids")),
-)
+WAYS = (Way(DOT_BFLOAT16, _dot_bfloat16_emulated, ("cooperlake", "sapphirerapids", "emeraldrapids")),)
 """All of them."""
 
 
 def instruction_for(dtype: str, machine: Machine) -> Instruction:
     """The instruction that sums products of two matrices of this element type."""
-    has = {name.removesuffix(EMULATED): name.endswith(EMULATED) for name in machine.instructions.split()}
-    rows = [row for row in SPECIAL if row.dtype == dtype and row.extension in has and machine.lanes == 16]
-    fast: Sequence[Instruction] = [row.instruction for row in rows if machine.arch not in row.slow]
-    candidates = [*fast, FMA, *(row.instruction for row in rows if row.instruction not in fast)]
-    chosen = choose("instruction", candidates, candidates.index) if rows else FMA
-    emulated = [row.emulated for row in rows if row.instruction is chosen and has[row.extension]]
-    return attrs.evolve(chosen, add=emulated[0]) if emulated else chosen
+    used = machine.instruction(dtype)
+    way = next((way for way in WAYS if used is not None and way.instruction.name == used.name), None)
+    if used is None or way is None or machine.lanes != BY_NAME[used.name].lanes:
+        return FMA
+    candidates = [way.instruction, FMA] if machine.arch not in way.slow else [FMA, way.instruction]
+    chosen = choose("instruction", candidates, candidates.index)
+    return attrs.evolve(chosen, add=way.emulated) if used.is_emulated and chosen is way.instruction else chosen
 
 
 def widened(kernel: Kernel, dtype: str, rows: int, depth: int, lanes: int) -> Callable[[Number], Number]:

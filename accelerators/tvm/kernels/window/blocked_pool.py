@@ -14,10 +14,8 @@ from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import TAPS
 from graph.node import Node
-
-SERIAL = 200_000
-"""The mean of fewer numbers than this is one thread's work."""
 
 
 def blocked_pool(body: Body, machine: Machine) -> Draft | None:
@@ -72,7 +70,7 @@ def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: in
     lanes = machine.lanes
     several = max(k for k in (8, 7, 6, 5, 4, 3, 2, 1) if k <= places)
     full, rest = divmod(places, several)
-    is_work = machine.threads_for(batch * blocks * places * lanes, SERIAL) > 1
+    is_work = machine.threads_for(batch * blocks * places * lanes, TAPS) > 1
     with kernel.tasks(batch * blocks, "task", is_work) as task:
         n, block = kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks)
         acc = kernel.registers("acc", float32, (several,), lanes)

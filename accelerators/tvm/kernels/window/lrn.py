@@ -9,10 +9,8 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import POWERS
 from graph.node import Node
-
-SERIAL = 16_384
-"""Fewer numbers than this are one thread's work."""
 
 
 def lrn(body: Body, machine: Machine) -> Draft | None:
@@ -22,7 +20,7 @@ def lrn(body: Body, machine: Machine) -> Draft | None:
     if shape is None:
         return None
     batch, blocks, places, lanes = shape
-    bands = machine.threads_for(batch * blocks * places * lanes, SERIAL)
+    bands = machine.threads_for(batch * blocks * places * lanes, POWERS)
     kernel, (x,), (y,) = problem.kernel("lrn")
     with kernel.tasks(batch * bands, "task", bands > 1) as task:
         n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)

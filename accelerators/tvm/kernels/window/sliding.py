@@ -25,9 +25,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine
-
-SERIAL = 200_000
-"""Fewer taps than this are one thread's work."""
+from accelerators.tvm.machine.work import TAPS
 
 
 @attrs.frozen(slots=True)
@@ -66,7 +64,7 @@ class Slide:
 def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks: int, machine: Machine) -> None:
     """The whole kernel: tasks over images, bands of rows and blocks."""
     window = slide.window
-    threads = machine.threads_for(batch * blocks * window.places * window.count, SERIAL)
+    threads = machine.threads_for(batch * blocks * window.places * window.count, TAPS)
     bands = min(threads, window.out[0]) if window.out[0] >= 2 * threads else 1
     across = min(blocks, math.ceil(threads / bands)) if bands < threads else 1
     count = bands * across

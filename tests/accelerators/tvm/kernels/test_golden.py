@@ -15,6 +15,7 @@ from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import Used
 from accelerators.tvm.prepare.quantized_weights import hold_weights
 from graph.types import numpy_dtype
 from tests.accelerators.tvm.quantizing import Layer
@@ -23,7 +24,7 @@ pytest.importorskip("tvm")
 
 FOLDER = Path(__file__).parent / "golden"
 MACHINE = Machine("cpu", "haswell", 4, 8, 16)
-PAIRS = Machine("cpu", "znver4", 4, 16, 32, instructions="avx512bf16")
+PAIRS = Machine("cpu", "znver4", 4, 16, 32, instructions=(Used("vdpbf16ps"),))
 
 
 def weights(*shape: int, dtype: str = "float32") -> pt.Node:
@@ -72,7 +73,7 @@ def test_the_text_of_a_kernel_is_the_one_kept(kind: str, request: pytest.Fixture
 
 @pytest.mark.parametrize("name", ["avx-vnni", "avx2"])
 def test_the_text_of_a_product_of_integers_is_the_one_kept(name: str, request: pytest.FixtureRequest) -> None:
-    machine = attrs.evolve(MACHINE, integers=name)
+    machine = attrs.evolve(MACHINE, instructions=(Used(name),))
     graph = Layer(8, 16, (12, 12), (3, 3), pads=(1, 1, 1, 1), relu=True).graph()
     fused = fuse(quantize(hold_weights(graph), machine))
     call = next(node for node in fused.nodes if node.is_call and node.subgraph is not None and "Product" in str(node.subgraph))

@@ -14,9 +14,10 @@ import partita as pt
 from accelerators.tvm.code.codegen import generate
 from accelerators.tvm.kernels.language import Kernel, emit, float32, int32
 from accelerators.tvm.kernels.shared.choice import choosing
-from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, SPECIAL, instruction_for
-from accelerators.tvm.machine.machine import Machine, host_machine
+from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
+from accelerators.tvm.machine.machine import Machine, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
+from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used, best_instructions
 from tests.accelerators.tvm.running import check, schedules
 
 tvm = pytest.importorskip("tvm")
@@ -25,7 +26,7 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 HALF_A_STEP = 2**-8 * 1.02
 
-EMULATED = Machine("cpu", "generic", 2, 16, 32, instructions="avx512bf16:emulated")
+EMULATED = Machine("cpu", "generic", 2, 16, 32, instructions=(Used("vdpbf16ps", is_emulated=True),))
 """A processor that has the instruction, planned for on any that makes it of portable code."""
 
 
@@ -50,14 +51,14 @@ def wild(random: np.random.Generator, *shape: int) -> Any:
     return (numbers * np.where(random.random(shape) < 0.05, 2.0**-75, 1)).astype("float32")
 
 
-@pytest.mark.parametrize("row", SPECIAL, ids=lambda row: row.instruction.name)
-def test_an_instruction_and_its_emulation_make_the_same_bits(row: Any) -> None:
-    if row.extension not in host_features():
-        pytest.skip(f"this processor has no {row.extension}")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.instruction.name)
+def test_an_instruction_and_its_emulation_make_the_same_bits(way: Any) -> None:
+    if not BY_NAME[way.instruction.name].is_here(host_features()):
+        pytest.skip(f"this processor has no {way.instruction.name}")
     random, machine = np.random.default_rng(5), host_machine(1)
     left, right = (wild(random, 200, count, 2).astype(BFLOAT16).view(np.int32)[..., 0] for count in (1, 16))
     given = wild(random, 200, 16), left[:, 0].copy(), np.ascontiguousarray(right)
-    real, emulated = sums(row.instruction.add, machine, *given), sums(row.emulated, machine, *given)
+    real, emulated = sums(way.instruction.add, machine, *given), sums(way.emulated, machine, *given)
     np.testing.assert_array_equal(real.view(np.uint32), emulated.view(np.uint32))
 
 
@@ -66,7 +67,7 @@ def test_products_of_pairs_are_their_sum() -> None:
     left, right = (random.standard_normal((50, count, 2)).astype(BFLOAT16) for count in (1, 16))
     total = random.standard_normal((50, 16)).astype("float32")
     pairs = left.view(np.int32)[:, 0, 0].copy(), right.view(np.int32)[..., 0].copy()
-    result = sums(SPECIAL[0].emulated, EMULATED, total, *pairs)
+    result = sums(WAYS[0].emulated, EMULATED, total, *pairs)
     wanted = total + (left.astype("d") * right.astype("d")).sum(-1)
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
@@ -89,7 +90,7 @@ def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, tur
 
 
 def test_which_instruction_a_processor_takes() -> None:
-    zen, rapids = (Machine("cpu", arch, 4, 16, 32, instructions="avx512bf16") for arch in ("znver4", "sapphirerapids"))
+    zen, rapids = (Machine("cpu", arch, 4, 16, 32, instructions=(Used("vdpbf16ps"),)) for arch in ("znver4", "sapphirerapids"))
     assert instruction_for("bfloat16", zen) is DOT_BFLOAT16
     assert instruction_for("float16", zen) is FMA and instruction_for("float32", zen) is FMA
     assert instruction_for("bfloat16", rapids) is FMA, "there float32 is twice as fast"
@@ -97,3 +98,21 @@ def test_which_instruction_a_processor_takes() -> None:
     with choosing({"instruction": "vdpbf16ps"}) as choices:
         assert instruction_for("bfloat16", rapids) is DOT_BFLOAT16
     assert choices.offered == {"instruction": ("fma", "vdpbf16ps")}
+
+
+def test_a_processor_has_at_most_one_instruction_for_an_element_type() -> None:
+    features = frozenset().union(*(extensions for row in INSTRUCTIONS for extensions in row.needs))
+    assert [str(used) for used in best_instructions(features)] == ["avx512-vnni", "vdpbf16ps"]
+    assert [str(used) for used in best_instructions(frozenset(("avx2", "avxvnni")))] == ["avx-vnni"]
+    assert [str(used) for used in best_instructions(frozenset())] == ["plain"]
+
+
+def test_one_instruction_takes_the_place_of_another_for_the_same_element_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelerators.tvm.machine.machine.host_features", lambda: frozenset(("avx2",)))
+    machine = Machine("cpu", "znver5", 1, 16, 32, best_instructions(frozenset("avx2 avx512bf16".split())))
+    changed = with_instruction(machine, "avx-vnni")
+    assert changed.instruction("int8") == Used("avx-vnni", is_emulated=True), "this processor lacks it"
+    assert changed.instruction("bfloat16") == Used("vdpbf16ps") and changed.instruction("float32") is None
+    assert with_instruction(machine, "avx2").instruction("int8") == Used("avx2")
+    assert changed.identity()["instructions"] == "vdpbf16ps avx-vnni:emulated"
+    assert with_instruction(machine, "") is machine

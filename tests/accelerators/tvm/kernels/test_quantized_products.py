@@ -9,15 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.machine.integers import BY_NAME, INSTRUCTIONS
-from accelerators.tvm.machine.machine import Machine, with_integers
+from accelerators.tvm.kernels.quantized.dots import dot_of
+from accelerators.tvm.machine.machine import Machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
+from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import Array, compiled, number
 
 pytest.importorskip("tvm")
 
-NAMES = [instruction.name for instruction in INSTRUCTIONS]
+NAMES = [instruction.name for instruction in INSTRUCTIONS if instruction.multiplies == "int8"]
 
 LAYERS = {
     "image": Layer(3, 16, (11, 19), (3, 5), (2, 2), pads=(1, 2, 1, 2)),
@@ -98,7 +99,8 @@ def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
     layer = LAYERS[kind]
     x = layer.given(5)
     real = made_by(layer.graph(), [x], name)
-    monkeypatch.setattr("accelerators.tvm.cpu.with_integers", lambda m, name: attrs.evolve(with_integers(m, name), emulates=True))
+    emulated = lambda machine, name: attrs.evolve(machine, instructions=(Used(name, is_emulated=True),))  # noqa: E731
+    monkeypatch.setattr("accelerators.tvm.cpu.with_instruction", emulated)
     assert np.array_equal(real, made_by(layer.graph(), [x], name))
 
 
@@ -155,5 +157,6 @@ def test_a_clip_between_a_convolution_and_its_rounding_is_part_of_it() -> None:
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_a_machine_without_any_of_the_instructions_has_the_plain_way(lanes: int) -> None:
-    assert Machine("cpu", "generic", 1, lanes).integers == "plain"
-    assert with_integers(Machine("cpu", "generic", 1, lanes), "avx2").integers == "avx2"
+    machine = Machine("cpu", "generic", 1, lanes)
+    assert dot_of(machine).add is None and dot_of(machine).lanes == lanes
+    assert dot_of(with_instruction(machine, "avx2")).lanes == 8

@@ -1,0 +1,75 @@
+"""The special instructions that kernels name themselves, and which of them a processor has. LLVM finds all others.
+
+Each has a portable form with the same bits, so that what uses it is compiled, run and checked on every processor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from accelerators.interface.keys import BadValue
+
+
+@attrs.frozen(slots=True)
+class Special:
+    """An instruction that adds up products of narrow numbers."""
+
+    name: str
+    """What configurations and choices call it."""
+    multiplies: str
+    """The element type of its products: "int8" means unsigned by signed bytes, whose sums are exact."""
+    needs: tuple[frozenset[str], ...]
+    """The sets of extensions, by LLVM's names, of which a processor has at least one set whole."""
+    lanes: int
+    """How many sums a vector holds; 0: as many as the machine's vectors."""
+
+    def is_here(self, features: Collection[str]) -> bool:
+        """Does a processor with these extensions have it?"""
+        return any(every <= set(features) for every in self.needs)
+
+
+@attrs.frozen(slots=True)
+class Used:
+    """A special instruction that a machine's kernels use."""
+
+    name: str
+    """Its name in the table."""
+    is_emulated: bool = False
+    """Is it written out in portable code, which makes the same bits?"""
+
+    def __str__(self) -> str:
+        return f"{self.name}:emulated" if self.is_emulated else self.name
+
+
+def _needs(*alternatives: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(words.split()) for words in alternatives)
+
+
+INSTRUCTIONS = (
+    Special("avx512-vnni", "int8", _needs("avx512f avx512bw avx512vnni"), 16),
+    Special("avx-vnni", "int8", _needs("avxvnni", "avx512vnni avx512vl"), 8),
+    Special("avx2", "int8", _needs("avx2"), 8),
+    Special("plain", "int8", _needs(""), 0),
+    Special("vdpbf16ps", "bfloat16", _needs("avx512bf16"), 16),
+)
+"""All of them; those for one element type with the fastest first."""
+
+BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}
+
+
+def best_instructions(features: Collection[str]) -> tuple[Used, ...]:
+    """The fastest for each element type that a processor with these extensions has."""
+    best: dict[str, Used] = {}
+    for instruction in INSTRUCTIONS:
+        if instruction.is_here(features):
+            best.setdefault(instruction.multiplies, Used(instruction.name))
+    return tuple(best.values())
+
+
+def integer_instruction(value: object) -> str:
+    """A configuration's value: the name of an instruction for bytes, or nothing, which leaves the choice to the device."""
+    text, names = str(value), [row.name for row in INSTRUCTIONS if row.multiplies == "int8"]
+    if text and text not in names:
+        raise BadValue(f"Give one of {', '.join(names)}, or nothing: the fastest that the processor has")
+    return text
