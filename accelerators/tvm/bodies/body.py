@@ -28,7 +28,7 @@ SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout".split())
 
 
 LIFTED = frozenset("ScatterElements Scatter ScatterND Div Mod".split())
-"""Ops whose constants of several numbers are always inputs: their kernels read them at places."""
+"""Ops whose constants of several numbers are always inputs: their kernels read them at positions."""
 
 
 @attrs.frozen(slots=True, eq=False)

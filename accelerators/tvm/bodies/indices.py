@@ -16,7 +16,7 @@ from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
 
 INDICES = "Indices"
-"""The op that looks at indices; `sizes` are what they may count to: one for all, or one for each place of the last dimension."""
+"""The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension."""
 
 OPS: Mapping[str, int] = {
     "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,

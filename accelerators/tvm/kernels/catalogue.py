@@ -31,7 +31,7 @@ from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.rows.across import REDUCTIONS, across
 from accelerators.tvm.kernels.rows.extremes import extreme
-from accelerators.tvm.kernels.rows.places import one_at_the_largest, place_of_extreme
+from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
@@ -90,7 +90,7 @@ CATALOGUE = (
     _entry(extreme, "ReduceMax ReduceMin", on_gpus=True),
     _entry(indices, INDICES, CALL_DOMAIN, on_gpus=True),
     _entry(largest_in_windows, "MaxPool", on_gpus=True),
-    _entry(place_of_extreme, "ArgMax ArgMin"),
+    _entry(position_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(copies, " ".join(sorted(COPIES))),
     _entry(scatter, "ScatterElements Scatter ScatterND"),

@@ -2,7 +2,7 @@
 
 One walk in the graph's order. A convolution makes a blocked value, and reads one where there is one (the first reads the plain
 image). Pools, element-wise ops, joins of channels keep it so. Anything else reads a plain value, made once where it is first
-asked for; a value of one place is the same in both forms, and takes a reshape that moves nothing."""
+asked for; a value of one pixel is the same in both forms, and takes a reshape that moves nothing."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class _Folding:
             rewriter.keep(node)
 
     def _pair(self, node: Node, run: Run, rewriter: Rewriter) -> None:
-        """A Mul and an Add in place of the run; the last takes the place of its last op."""
+        """A Mul and an Add instead of the run; the last of them stands for its last op."""
         value_type = run.source.type
         assert isinstance(value_type, TensorType) and value_type.rank is not None
         value = rewriter.value(run.source)

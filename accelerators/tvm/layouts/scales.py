@@ -26,7 +26,7 @@ class Scaling:
     """Integers q stand for (q - point) * scale."""
 
     scale: Array
-    """A number, or one for each place along the axis."""
+    """A number, or one for each position along the axis."""
     point: Array
     """The same of zero points, in the integers' element type."""
     axis: int | None

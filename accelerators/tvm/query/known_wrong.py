@@ -120,7 +120,7 @@ def _scales(node: Node) -> list[float]:
 
 
 def _is_settled(node: Node, old: int, new: int) -> bool:
-    """Are no two places equally near, or is every place computed without rounding, as for a power of two?"""
+    """Are no two positions equally near, or is every position computed without rounding, as for a power of two?"""
     small, large = sorted((max(old, 1), max(new, 1)))
     if large % small:
         return False

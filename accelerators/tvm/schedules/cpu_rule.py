@@ -223,7 +223,7 @@ def _in_one_order(block: Any) -> bool:
 
 
 def _computes_places(block: Any) -> bool:
-    """Are places computed with, in the value, or as floats in where it is read? LLVM takes such sums out of plain loops."""
+    """Are positions computed with, in the value, or as floats in where it is read? LLVM takes such sums out of plain loops."""
     value = str(getattr(block.body, "value", "")).splitlines()[-1:]
     text, names = "".join(value), "|".join(re.escape(var.var.name) for var in block.iter_vars)
     if re.search(rf'Cast\("float\d+", ({names})\)', text):

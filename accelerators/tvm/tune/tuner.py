@@ -202,7 +202,7 @@ class _Trial:
 
 
 def _numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Some numbers of the type; whole ones are zero, for they may be places."""
+    """Some numbers of the type; whole ones are zero, for they may be positions."""
     if dtype in ("float32", "float64"):
         return random.standard_normal(shape).astype(dtype)
     return np.zeros(shape, numpy_dtype(dtype))

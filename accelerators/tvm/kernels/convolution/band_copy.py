@@ -1,4 +1,4 @@
-"""A band of an image, copied with zeros around it, for a convolution that sees padding or reads only some of the places."""
+"""A band of an image, copied with zeros around it, for a convolution that sees padding or reads only some of the pixels."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BandCopy:
                 self._zeros(kernel, into, c, r, 0, left)
                 with kernel.loop(inside, "e") as e:
                     block = chunk * self.blocks + c if self.is_chunk else c
-                    position = self._place(c, r, left + e)
+                    position = self._position(c, r, left + e)
                     if self.is_plain:
                         into[position] = source[n, block, row, e * every[1]]
                     else:
@@ -67,9 +67,9 @@ class BandCopy:
             with kernel.otherwise():
                 self._zeros(kernel, into, c, r, 0, self.wide)
 
-    def _place(self, c: Value, r: Value, column: Operand) -> Value:
+    def _position(self, c: Value, r: Value, column: Operand) -> Value:
         return ((c * self.down + r) * self.wide + column) * self.lanes
 
     def _zeros(self, kernel: Kernel, into: Buffer, c: Value, r: Value, start: int, count: int) -> None:
         with kernel.loop(count * self.lanes, "z") as z:
-            into[self._place(c, r, start) + z] = 0.0
+            into[self._position(c, r, start) + z] = 0.0

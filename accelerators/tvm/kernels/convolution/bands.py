@@ -49,7 +49,7 @@ class Shape:
 class Bands:
     """How the convolution is cut."""
 
-    places: int
+    pixels: int
     """Places of a register tile."""
     vectors: int
     """Vectors of output channels of a register tile."""
@@ -73,41 +73,41 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     """The cut that should take the fewest cycles."""
     lanes, window = machine.lanes, shape.window
     blocks = math.ceil(shape.outs / lanes)
-    places, vectors = _tile(shape, machine)
+    pixels, vectors = _tile(shape, machine)
     read = reaches(shape.channels, shape.outs, shape.groups, vectors * lanes)
     reach = sum(read) // len(read)
     chunk = _chunk(shape, reach, vectors, machine)
-    products = shape.batch * shape.outs * window.places * reach * window.count
+    products = shape.batch * shape.outs * window.pixels * reach * window.count
     parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
-    tall = _tallest(shape, chunk or reach, places)
+    tall = _tallest(shape, chunk or reach, pixels)
     panels = math.ceil(blocks / vectors)
     down, across = math.ceil(window.out[0] / tall), 1
     if parallel:
-        down, across = _for_threads(shape, places, panels, reach, down, machine.threads)
-    rows = _rows(window, math.ceil(window.out[0] / down), places)
+        down, across = _for_threads(shape, pixels, panels, reach, down, machine.threads)
+    rows = _rows(window, math.ceil(window.out[0] / down), pixels)
     down = math.ceil(window.out[0] / rows)
-    tiles = math.ceil(rows * window.out[1] / places)
-    return Bands(places, vectors, rows, tiles, down, across, chunk, shape.copies, parallel)
+    tiles = math.ceil(rows * window.out[1] / pixels)
+    return Bands(pixels, vectors, rows, tiles, down, across, chunk, shape.copies, parallel)
 
 
 def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
     """Places and vectors of the register tile: enough sums to hide the latency, few wasted, few loads."""
-    blocks, pixels = math.ceil(shape.outs / machine.lanes), shape.window.places
+    blocks, whole = math.ceil(shape.outs / machine.lanes), shape.window.pixels
 
-    def cycles(places: int, vectors: int) -> float:
-        return max(places * vectors / PORTS, (places + vectors) / PORTS + 0.5, LATENCY) + 0.3
+    def cycles(pixels: int, vectors: int) -> float:
+        return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3
 
     def cost(tile: tuple[int, int]) -> float:
-        places, vectors = tile
+        pixels, vectors = tile
         read, rest = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes), blocks % vectors
-        last = read.pop() * cycles(places, rest) if rest else 0
-        return math.ceil(pixels / places) * (sum(read) * cycles(places, vectors) + last)
+        last = read.pop() * cycles(pixels, rest) if rest else 0
+        return math.ceil(whole / pixels) * (sum(read) * cycles(pixels, vectors) + last)
 
     choices = [
-        (places, vectors)
+        (pixels, vectors)
         for vectors in range(1, min(blocks, machine.registers) + 1)
-        for places in range(1, ADDRESSES + 1 if shape.window.out[1] > 1 else machine.registers)
-        if places * vectors + vectors + 2 <= machine.registers and places <= pixels
+        for pixels in range(1, ADDRESSES + 1 if shape.window.out[1] > 1 else machine.registers)
+        if pixels * vectors + vectors + 2 <= machine.registers and pixels <= whole
     ]
     return choose("tile", choices, cost)
 
@@ -122,7 +122,7 @@ def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
     return 0 if best == blocks else best * machine.lanes
 
 
-def _tallest(shape: Shape, chunk: int, places: int) -> int:
+def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
     """The most rows of a band whose copy, or input, and sums stay in the second-level cache."""
     window = shape.window
     wide = window.out[1] if window.is_sampled else window.sizes[1] * window.strides[0]
@@ -133,7 +133,7 @@ def _tallest(shape: Shape, chunk: int, places: int) -> int:
     )
 
 
-def _for_threads(shape: Shape, places: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
+def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
     """Bands and ranges of panels: equal shares for the threads, few rows and panels twice, near inputs."""
     window = shape.window
     image = shape.channels * math.prod(window.sizes)
@@ -144,8 +144,8 @@ def _for_threads(shape: Shape, places: int, panels: int, reach: int, least: int,
         rows = math.ceil(window.out[0] / down)
         rounds = math.ceil(shape.batch * down * across / threads)
         work = (
-            math.ceil(rows * window.out[1] / places)
-            * places
+            math.ceil(rows * window.out[1] / pixels)
+            * pixels
             * math.ceil(panels / across)
             * shape.outs
             / panels
@@ -161,8 +161,8 @@ def _for_threads(shape: Shape, places: int, panels: int, reach: int, least: int,
     return choose("cut", choices, cost)
 
 
-def _rows(window: Window, rows: int, places: int) -> int:
-    """The rows of a band: whole tiles where rows are single places."""
+def _rows(window: Window, rows: int, pixels: int) -> int:
+    """The rows of a band: whole tiles where rows are single pixels."""
     if window.out[1] == 1:
-        rows = math.ceil(rows / places) * places
-    return min(max(rows, math.ceil(places / window.out[1])), window.out[0])
+        rows = math.ceil(rows / pixels) * pixels
+    return min(max(rows, math.ceil(pixels / window.out[1])), window.out[0])

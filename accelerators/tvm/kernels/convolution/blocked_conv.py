@@ -1,8 +1,8 @@
-"""Convolution on blocked values: [batch, blocks, places, lanes].
+"""Convolution on blocked values: [batch, blocks, pixels, lanes].
 
-The kernel is a matrix product: rows are places, columns are output channels, each step is one tap of one input channel. A tile
-keeps places x vectors of channels in registers; a step loads the vectors of weights, and spreads the image's number at each
-place over the lanes. The places of a tile need not be neighbours: each has an address of its own, so rows, strides and short
+The kernel is a matrix product: rows are pixels, columns are output channels, each step is one tap of one input channel. A tile
+keeps pixels x vectors of channels in registers; a step loads the vectors of weights, and spreads the image's number at each
+pixel over the lanes. The pixels of a tile need not be neighbours: each has an address of its own, so rows, strides and short
 images are all one case.
 
 Work is cut into bands of rows and ranges of panels (a panel is what a tile's vectors cover). Where the window sees padding, a
@@ -76,7 +76,7 @@ class Layer:
     channels: Channels
     """Which channels each panel reads and makes."""
     bands: Bands
-    """How places, panels and input channels are cut."""
+    """How pixels, panels and input channels are cut."""
     lanes: int
     """How many numbers a vector holds."""
 
@@ -156,7 +156,7 @@ class _Writing:
     @property
     def _tile(self) -> int:
         """How many numbers a register tile holds."""
-        return self.layer.bands.places * self.layer.bands.vectors * self.layer.lanes
+        return self.layer.bands.pixels * self.layer.bands.vectors * self.layer.lanes
 
     @property
     def _panels(self) -> int:
@@ -195,9 +195,9 @@ class _Writing:
         """All tiles of the band for one panel."""
         bands, window, kernel = self.layer.bands, self.layer.window, self.kernel
         with kernel.loop(bands.tiles, "tile") as tile:
-            base = kernel.name_value("base", start(tile, bands.places, bands.rows * window.out[1]))
+            base = kernel.name_value("base", start(tile, bands.pixels, bands.rows * window.out[1]))
             addresses = self._addresses(task, base)
-            acc = kernel.registers("acc", float32, (bands.places, panel.vectors), self.layer.lanes)
+            acc = kernel.registers("acc", float32, (bands.pixels, panel.vectors), self.layer.lanes)
 
             def steps() -> None:
                 self._steps(task, panel, tile, addresses, acc)
@@ -236,18 +236,18 @@ class _Writing:
             acc[p, v] = 0.0
 
     def _each(self, panel: _Panel) -> list[tuple[int, int]]:
-        return [(p, v) for p in range(self.layer.bands.places) for v in range(panel.vectors)]
+        return [(p, v) for p in range(self.layer.bands.pixels) for v in range(panel.vectors)]
 
     def _addresses(self, task: _Task, base: Value) -> list[Value]:
-        """Where each place of the tile reads the first tap: in the copy, or in the image."""
+        """Where each pixel of the tile reads the first tap: in the copy, or in the image."""
         window, bands, name = self.layer.window, self.layer.bands, self.kernel.name_value
         if window.out[1] == 1 and not bands.copies:
             step = window.strides[0] * window.sizes[1]
-            return [name(f"at{p}", (task.top + base + p) * step) for p in range(bands.places)]
+            return [name(f"at{p}", (task.top + base + p) * step) for p in range(bands.pixels)]
         wide = self.copy.wide if bands.copies else window.sizes[1]
         down, step = self.copy.strides[0] * wide, self.copy.strides[1]
         addresses = []
-        for p in range(bands.places):
+        for p in range(bands.pixels):
             row = (base + p) // window.out[1]
             row = row if bands.copies else task.top + row
             addresses.append(name(f"at{p}", row * down + (base + p) % window.out[1] * step))
@@ -311,7 +311,7 @@ class _Writing:
     def _number(
         self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> Value:
-        """The image's number at a place of the tile, for the tap and the channel of the step."""
+        """The image's number at a pixel of the tile, for the tap and the channel of the step."""
         window, copy = self.layer.window, self.copy
         wide = copy.wide if task.image is not None else window.sizes[1]
         at = address
@@ -338,8 +338,8 @@ class _Writing:
                 for p, v in self._each(panel):
                     stored(acc.lane((p, v), lane), p, v, lane)
             return
-        held = kernel.registers("held", float32, (bands.places, panel.vectors), lanes)
+        held = kernel.registers("held", float32, (bands.pixels, panel.vectors), lanes)
         for p, v in self._each(panel):
             held[p, v] = acc[p, v]
-        with kernel.loop(bands.places, "p") as pixel, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
+        with kernel.loop(bands.pixels, "p") as pixel, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
             stored(held.lane((pixel, vector), lane), pixel, vector, lane)

@@ -1,6 +1,6 @@
 """The geometry of a convolution, and the padded copy of its input.
 
-Each dimension of the copy is dealt out into phases: position i of phase q is place i·stride + q of the padded image. A
+Each dimension of the copy is dealt out into phases: position i of phase q is pixel i·stride + q of the padded image. A
 tap of the filter then reads, for the output at position i, position i + a constant of one phase."""
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Image:
     dilations: Sizes
     """How far apart neighbouring taps read."""
     before: Sizes
-    """The padding before the first place."""
+    """The padding before the first pixel."""
     out: Sizes
     """The output's spatial sizes."""
 
     @property
-    def places(self) -> int:
+    def pixels(self) -> int:
         """Places of one output channel."""
         return math.prod(self.out)
 
@@ -62,7 +62,7 @@ class Image:
 
     @property
     def is_pointwise(self) -> bool:
-        """Does each output read one place of the image, and never the padding?"""
+        """Does each output read one pixel of the image, and never the padding?"""
         inside = all((o - 1) * s < n for o, s, n in zip(self.out, self.strides, self.sizes))
         return self.taps == 1 and not any(self.before) and inside
 
@@ -102,7 +102,7 @@ class Image:
         return phase * math.prod(self.copied) + offset
 
     def copy(self, kernel: Kernel, source: Buffer, into: Buffer, machine: Machine) -> None:
-        """Fill the copy from the source [batch, channels, places]."""
+        """Fill the copy from the source [batch, channels, pixels]."""
         first = self.copied[0] if len(self.sizes) > 1 else 1
         is_large = machine.threads_for(self.batch * self.channels * self.plane) > 1
         with kernel.tasks(self.batch * self.channels * first, "part", is_large) as part:
@@ -121,7 +121,7 @@ class Image:
         start = (channel * math.prod(self.phases) + _flat(phases, self.phases)) * math.prod(self.copied)
         for position, step in zip(positions, self.steps):
             start = start + position * step
-        places = [
+        pixels = [
             position * stride + (phase - before)
             for position, stride, phase, before in zip(positions, self.strides, phases, self.before)
         ]
@@ -129,7 +129,7 @@ class Image:
         low = min(max(math.ceil(-shift / stride), 0), width)
         high = max(min(math.ceil((size - shift) / stride), width), low)
         row: Operand = 0
-        for index, extent in zip(places, self.sizes):
+        for index, extent in zip(pixels, self.sizes):
             row = row * extent + index
 
         def inside() -> None:
@@ -139,7 +139,7 @@ class Image:
                 into[start + low + e] = source[channel // self.channels, channel % self.channels, read]
             _fill(kernel, into, start + high, width - high)
 
-        tests = [test for index, extent in zip(places, self.sizes) for test in (index >= 0, index < extent)]
+        tests = [test for index, extent in zip(pixels, self.sizes) for test in (index >= 0, index < extent)]
         if not tests:
             inside()
             return

@@ -1,10 +1,10 @@
 """Direct convolution on plain NCHW tensors, of any rank, stride, padding, dilation and group count.
 
 A first stage copies the image (`image.py`), so that each tap of the filter reads neighbours for neighbouring outputs.
-The second is then a matrix product: rows are output channels, columns are output places, each step is one tap of one
-input channel. Tiles of channels x places keep their sums in registers, and write their results once, through the epilogue.
+The second is then a matrix product: rows are output channels, columns are output pixels, each step is one tap of one
+input channel. Tiles of channels x pixels keep their sums in registers, and write their results once, through the epilogue.
 
-Columns run along the rows of the image, or, where those are short, through the whole padded copy, of which some places
+Columns run along the rows of the image, or, where those are short, through the whole padded copy, of which some pixels
 are no outputs. A filter of one tap reads a copy in which the columns of a tile stand together (`walk.py`)."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def convolution(body: Body, machine: Machine) -> Draft | None:
     """A convolution with constant weights."""
     roots = [node for node in body.ops if node.op == "Conv"]
     image = make_image(roots[0]) if len(roots) == 1 else None
-    if image is None or image.places < machine.lanes:
+    if image is None or image.pixels < machine.lanes:
         return None
     root, rank, problem = roots[0], len(image.sizes), Problem.of(body)
     source, weight = problem.value_at(root.inputs[0]), problem.weight_at(root.inputs[1])
@@ -81,7 +81,7 @@ class _Layer:
         self.outs = image.outs // image.groups
         self.blocks = starts(self.outs, tile.rows)
         parts = image.batch * image.groups
-        products = parts * self.outs * image.places * image.depth
+        products = parts * self.outs * image.pixels * image.depth
         sizes = self.outs * image.depth, self.inner * walk.count * tile.width
         self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, machine, parts)
 
@@ -97,7 +97,7 @@ class _Layer:
         return np.stack(blocks, 1).reshape(-1)
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
-        """The copy, then the tasks: blocks of channels, tiles of places."""
+        """The copy, then the tasks: blocks of channels, tiles of pixels."""
         image, tile, walk = self.image, self.tile, self.walk
         copy = kernel.memory("image", float32, (walk.numbers,))
         walk.copy(kernel, source, copy, self.machine)

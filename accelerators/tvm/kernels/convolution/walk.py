@@ -1,4 +1,4 @@
-"""How the tiles of a convolution walk its output places."""
+"""How the tiles of a convolution walk its output pixels."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from accelerators.tvm.kernels.shared.tile import Tile, start
 from accelerators.tvm.machine.machine import Machine
 
 ORIGIN: Operand = 0
-"""The first place of all."""
+"""The first pixel of all."""
 
 Store = Callable[[Value, Value, Operand], None]
-"""Writes the outputs, given a sum, its row in the tile and its place."""
+"""Writes the outputs, given a sum, its row in the tile and its pixel."""
 
 
 @attrs.frozen(slots=True)
 class Walk:
-    """Along rows of places that stand together in the output."""
+    """Along rows of pixels that stand together in the output."""
 
     image: Image
     """The convolution."""
@@ -42,7 +42,7 @@ class Walk:
 
     @property
     def count(self) -> int:
-        """Tiles of all places."""
+        """Tiles of all pixels."""
         return self.rows * self.along
 
     @property
@@ -71,7 +71,7 @@ class Walk:
         return start(tile % self.along, self.tile, self.width)
 
     def _position(self, tile: Value) -> Operand:
-        """The tile's first place, in the copy."""
+        """The tile's first pixel, in the copy."""
         position = self._column(tile)
         if self.rows == 1:
             return position
@@ -84,7 +84,7 @@ class Walk:
 
 @attrs.frozen(slots=True)
 class Together(Walk):
-    """Along one row of all places, for filters of one tap: the copy is [batch, tile, channel, column of the tile]."""
+    """Along one row of all pixels, for filters of one tap: the copy is [batch, tile, channel, column of the tile]."""
 
     @property
     def numbers(self) -> int:
@@ -96,10 +96,10 @@ class Together(Walk):
             tile = kernel.name_value("tile", part % self.count)
             with kernel.loop(image.channels, "c") as c, kernel.loop(self.tile, "e") as e:
                 target = (part * image.channels + c) * self.tile + e
-                into[target] = source[part // self.count, c, self._place(self._column(tile) + e)]
+                into[target] = source[part // self.count, c, self._pixel(self._column(tile) + e)]
 
-    def _place(self, output: Operand) -> Operand:
-        """Where the image stands that an output place reads."""
+    def _pixel(self, output: Operand) -> Operand:
+        """Where the image stands that an output pixel reads."""
         image = self.image
         if image.out == image.sizes:
             return output
@@ -116,7 +116,7 @@ class Together(Walk):
 
 @attrs.frozen(slots=True)
 class Throughout(Walk):
-    """Along the whole padded copy; places that are no outputs are computed and left out."""
+    """Along the whole padded copy; pixels that are no outputs are computed and left out."""
 
     writing = 24
 
@@ -143,10 +143,10 @@ def walks(image: Image, tile: int) -> list[Walk]:
     """The walks that tiles of so many columns can take."""
     listed: list[Walk] = []
     if image.copied[1:] == image.out[1:]:
-        if tile <= image.places:
-            listed.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.places))
+        if tile <= image.pixels:
+            listed.append((Together if image.is_pointwise else Walk)(image, tile, 1, image.pixels))
     elif tile <= image.out[-1]:
-        listed.append(Walk(image, tile, image.places // image.out[-1], image.out[-1]))
+        listed.append(Walk(image, tile, image.pixels // image.out[-1], image.out[-1]))
     if not listed or image.taps > 1:
         last = sum((o - 1) * step for o, step in zip(image.out, image.steps, strict=True)) + 1
         listed.append(Throughout(image, tile, 1, math.ceil(last / tile) * tile))

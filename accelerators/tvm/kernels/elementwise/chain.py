@@ -129,8 +129,8 @@ class _Writing:
     def write(self, cut: _Cut, is_work: bool) -> None:
         """The loops: outer dimensions, pieces of the innermost, vectors, lanes."""
         kernel = self.kernel
-        with nest(kernel, (*self.flat.shape[:-1], cut.pieces), is_work) as places:
-            *outer, piece = places
+        with nest(kernel, (*self.flat.shape[:-1], cut.pieces), is_work) as indices:
+            *outer, piece = indices
             kept = {}
             for i, node in enumerate(self._kept()):
                 kept[node] = kernel.stack(f"t{i}", computed_element(node[0]), (cut.lanes,))

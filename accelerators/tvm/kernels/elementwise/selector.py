@@ -22,7 +22,7 @@ ELEMENTWISE = frozenset(
     Less LessOrEqual Log Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt
     Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
 )
-"""Ops that compute each number from those at the same place."""
+"""Ops that compute each number from those at the same position."""
 
 LONGEST_CHAIN = 32
 """A kernel of more element-wise ops than this has more live values than registers."""

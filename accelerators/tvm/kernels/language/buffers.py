@@ -48,7 +48,7 @@ class Buffer:
         return Load(type_of(self.element), self, self.indices(index))
 
     def vector(self, lanes: int, *index: Operand) -> Value:
-        """So many neighbours along the last dimension, from a place on."""
+        """So many neighbours along the last dimension, from a position on."""
         return Load(type_of(self.element, lanes), self, self.indices(index))
 
     def __setitem__(self, index: Index, value: Operand) -> None:

@@ -31,9 +31,9 @@ class Value:
         return self if self.type.element is element else Cast(type_of(element, self.type.lanes), self)
 
     def as_index(self) -> Value:
-        """A whole number of a tensor as a place; the kernel answers for its being one."""
+        """A whole number of a tensor as a position; the kernel answers for its being one."""
         if not self.type.element.is_whole:
-            raise CompileError(f"{self} is {self.type}: only a whole number can be a place")
+            raise CompileError(f"{self} is {self.type}: only a whole number can be a position")
         return self.cast(index)
 
     def bits_as(self, element: Element) -> Value:

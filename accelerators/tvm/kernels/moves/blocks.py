@@ -17,18 +17,18 @@ from accelerators.tvm.machine.work import MOVES
 
 
 def to_blocked(body: Body, machine: Machine) -> Draft | None:
-    """[N, C, places] becomes blocked; what fills up the last block is zero."""
+    """[N, C, pixels] becomes blocked; what fills up the last block is zero."""
     given, result = _shapes(body)
-    (_, channels, places), (_, _, _, lanes) = given, result
+    (_, channels, pixels), (_, _, _, lanes) = given, result
     problem = Problem.of(body)
     kernel, (x,), (y,) = problem.kernel("to_blocked", {0: given}, [result])
 
     def copy(n: Value, block: Value, width: int) -> None:
         if width == lanes:
-            with kernel.loop(places, "p") as p, kernel.lanes(lanes) as lane:
+            with kernel.loop(pixels, "p") as p, kernel.lanes(lanes) as lane:
                 y[n, block, p, lane] = x[n, block * lanes + lane, p]
             return
-        with kernel.loop(places, "p") as p, kernel.loop(lanes, "l") as lane:
+        with kernel.loop(pixels, "p") as p, kernel.loop(lanes, "l") as lane:
             y[n, block, p, lane] = if_inside(lane < width, x[n, block * lanes + lane, p], 0.0)
 
     _each_block(kernel, result, channels, machine, copy)
@@ -36,14 +36,14 @@ def to_blocked(body: Body, machine: Machine) -> Draft | None:
 
 
 def from_blocked(body: Body, machine: Machine) -> Draft | None:
-    """Blocked becomes [N, C, places]."""
+    """Blocked becomes [N, C, pixels]."""
     given, result = _shapes(body)
-    (_, _, places, lanes), (_, channels, _) = given, result
+    (_, _, pixels, lanes), (_, channels, _) = given, result
     problem = Problem.of(body)
     kernel, (x,), (y,) = problem.kernel("from_blocked", {0: given}, [result])
 
     def copy(n: Value, block: Value, width: int) -> None:
-        with kernel.loop(width, "l") as lane, kernel.loop(places, "p") as p:
+        with kernel.loop(width, "l") as lane, kernel.loop(pixels, "p") as p:
             y[n, block * lanes + lane, p] = x[n, block, p, lane]
 
     _each_block(kernel, given, channels, machine, copy)
@@ -78,7 +78,7 @@ def over_blocks(
 
 
 def _shapes(body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes of input and output; plain ones with all places as one dimension."""
+    """Shapes of input and output; plain ones with all pixels as one dimension."""
     root = body.ops[0]
     given, result = float32_shape(root.inputs[0]) or (), float32_shape(root[0]) or ()
     plain = result if root.op == "FromBlocked" else given
@@ -93,7 +93,7 @@ def concat(body: Body, machine: Machine) -> Draft | None:
     result = float32_shape(root[0])
     if after is None or result is None:
         return None
-    _, _, places, lanes = result
+    _, _, pixels, lanes = result
     problem = Problem.of(body)
     kernel, inputs, outputs = problem.kernel("concat", after.operands, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
@@ -104,7 +104,7 @@ def concat(body: Body, machine: Machine) -> Draft | None:
             own = (float32_shape(entry) or ())[1]
             source = inputs[problem.positions[entry]]
             inside = (block >= start) & (block < start + own)
-            with kernel.when(inside), kernel.loop(places, "p") as p, kernel.lanes(lanes) as lane:
+            with kernel.when(inside), kernel.loop(pixels, "p") as p, kernel.lanes(lanes) as lane:
                 writer.store(source[n, block - start, p, lane], (n, block, p, lane))
             start += own
 
@@ -116,7 +116,7 @@ def shuffle(body: Body, machine: Machine) -> Draft | None:
     """Channels of a matrix of so many rows, transposed."""
     root = body.ops[0]
     shape = float32_shape(root[0]) or ()
-    _, _, places, lanes = shape
+    _, _, pixels, lanes = shape
     rows, channels = int(root.attrs["rows"]), int(root.attrs["channels"])
     problem = Problem.of(body)
     kernel, (x,), (y,) = problem.kernel("shuffle")
@@ -126,7 +126,7 @@ def shuffle(body: Body, machine: Machine) -> Draft | None:
         for lane in range(lanes):
             channel = minimum(block * lanes + lane, channels - 1)
             sources.append(kernel.name_value(f"c{lane}", channel % rows * (channels // rows) + channel // rows))
-        with kernel.loop(places, "p") as p:
+        with kernel.loop(pixels, "p") as p:
             for lane, source in enumerate(sources):
                 y[n, block, p, lane] = x[n, source // lanes, p, source % lanes]
 

@@ -158,17 +158,18 @@ def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine
     if not turned:
         width = machine.lanes if last.size % machine.lanes == 0 else 1
         lanes = kernel.lanes(width) if width > 1 else nullcontext(0)
-        with nest(kernel, [d.size for d in outer], is_shared) as places, kernel.loop(last.size // width, "v") as v, lanes as lane:
-            _copy(piece, source, target, [*zip(outer, places, strict=True), (last, v * width + lane)])
+        vectors = kernel.loop(last.size // width, "v")
+        with nest(kernel, [d.size for d in outer], is_shared) as indices, vectors as v, lanes as lane:
+            _copy(piece, source, target, [*zip(outer, indices, strict=True), (last, v * width + lane)])
         return
     across, width = turned[-1], min(last.size, machine.lanes)
     rest, high = [d for d in outer if d is not across], min(across.size, SQUARE * max(machine.lanes // width, 1))
     squares = [math.ceil(across.size / high), math.ceil(last.size / width)]
-    with nest(kernel, [*(d.size for d in rest), *squares], is_shared) as places:
-        top, left = _first(across.size, high, places[-2]), _first(last.size, width, places[-1])
+    with nest(kernel, [*(d.size for d in rest), *squares], is_shared) as indices:
+        top, left = _first(across.size, high, indices[-2]), _first(last.size, width, indices[-1])
         narrow = width < machine.lanes
         with kernel.loop(high, "i") as i, kernel.unroll(width, "j") if narrow else kernel.lanes(width, "j") as j:
-            _copy(piece, source, target, [*zip(rest, places, strict=False), (across, top + i), (last, left + j)])
+            _copy(piece, source, target, [*zip(rest, indices, strict=False), (across, top + i), (last, left + j)])
 
 
 def _first(size: int, step: int, square: Operand) -> Operand:
@@ -178,12 +179,12 @@ def _first(size: int, step: int, square: Operand) -> Operand:
 
 
 def _copy(piece: Piece, source: Buffer, target: Buffer, at: Sequence[tuple[Dimension, Operand]]) -> None:
-    """The number at one place of the loops."""
-    number = source[_place(piece.first, [(dimension.read, index) for dimension, index in at])]
-    target[_place(piece.start, [(dimension.written, index) for dimension, index in at])] = number
+    """The number at one position of the loops."""
+    number = source[_address(piece.first, [(dimension.read, index) for dimension, index in at])]
+    target[_address(piece.start, [(dimension.written, index) for dimension, index in at])] = number
 
 
-def _place(first: int, steps: Sequence[tuple[int, Operand]]) -> Operand:
+def _address(first: int, steps: Sequence[tuple[int, Operand]]) -> Operand:
     """A position in the flat buffer."""
     terms: list[Operand] = [index if step == 1 else index * step for step, index in steps if step]
     total: Operand = first if first or not terms else terms.pop(0)

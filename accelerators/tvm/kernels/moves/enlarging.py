@@ -1,4 +1,4 @@
-"""Images made larger, on blocked values: the phases of a transposed convolution dealt out, and resizes that mix two places of
+"""Images made larger, on blocked values: the phases of a transposed convolution dealt out, and resizes that mix two pixels of
 each dimension. A vector of channels is moved, or mixed, as a whole."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
 
 
 def resize(body: Body, machine: Machine) -> Draft | None:
-    """Each place of the result from two rows and two columns of the image."""
+    """Each pixel of the result from two rows and two columns of the image."""
     root, problem = body.ops[0], Problem.of(body)
     given, result = float32_shape(root.inputs[0]), float32_shape(root[0])
     if given is None or result is None:

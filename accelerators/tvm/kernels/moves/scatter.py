@@ -1,7 +1,7 @@
-"""Numbers written at places that are given: the data is copied, then each update goes where its index says.
+"""Numbers written at positions that are given: the data is copied, then each update goes where its index says.
 
 TVM's own takes it that indices have the data's sizes in every dimension but the axis, as other definitions of the op demand;
-ONNX lets them be shorter. Of two updates of one place the later one counts, so updates of one place stay on one thread."""
+ONNX lets them be shorter. Of two updates of one position the later one counts, so updates of one position stay on one thread."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def scatter(body: Body, machine: Machine) -> Draft | None:
     count = math.prod(data)
     flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
     kernel, inputs, (y,) = problem.kernel("scatter", flat, [(count,)])
-    x, places, numbers = (inputs[position] for position in positions if position is not None)
+    x, targets, numbers = (inputs[position] for position in positions if position is not None)
     with kernel.tasks(count, "i", machine.threads_for(count) > 1) as i:
         y[i] = x[i]
-    writing = _Writing(node, kernel, places, numbers, y)
+    writing = _Writing(node, kernel, targets, numbers, y)
     if node.op == "ScatterND":
         writing.by_rows(data, indices)
     else:
@@ -51,7 +51,7 @@ def scatter(body: Body, machine: Machine) -> Draft | None:
 class _Writing:
     node: Node
     kernel: Kernel
-    places: Buffer
+    targets: Buffer
     """The indices."""
     numbers: Buffer
     """The updates."""
@@ -84,11 +84,11 @@ class _Writing:
 
     def _index(self, name: str, position: Operand, size: int) -> Value:
         """The index under a name, counted from the start."""
-        index = self.places[position].cast(int64)
+        index = self.targets[position].cast(int64)
         return self.kernel.name_value(name, select(index < 0, index + size, index).as_index())
 
     def _write(self, position: Operand, update: Operand) -> None:
-        """What becomes of the number at the place; of the larger or smaller one, what is no number stays so."""
+        """What becomes of the number at the position; of the larger or smaller one, what is no number stays so."""
         there, number = self.result[position], self.numbers[update]
         how = str(self.node.attrs.get("reduction", "none"))
         if how in ("add", "mul"):

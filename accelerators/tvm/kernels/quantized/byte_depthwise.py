@@ -1,6 +1,6 @@
 """Convolutions of quantized values that see each channel by itself, and what follows.
 
-A vector holds neighbouring channels. A tile keeps the sums of some places; each tap's weights are read once for all of them."""
+A vector holds neighbouring channels. A tile keeps the sums of some pixels; each tap's weights are read once for all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
 
-PLACES = (8, 7, 6, 5, 4, 3, 2, 1)
+PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 """The number of pixels that a tile may have."""
 
 
@@ -64,7 +64,7 @@ class _Writing:
     writer: Writer
     frame: Frame
     lanes: int
-    places: int
+    pixels: int
     """The number of pixels of a tile."""
     parallel: bool
 
@@ -72,18 +72,18 @@ class _Writing:
     def of(
         cls, shape: Shape, machine: Machine, kernel: Kernel, buffers: tuple[Buffer, Buffer, Buffer], writer: Writer, zero: int
     ) -> _Writing:
-        """Cut for a machine: bands whose copy stays in a cache, tiles that leave few places over."""
+        """Cut for a machine: bands whose copy stays in a cache, tiles that leave few pixels over."""
         window = shape.window
-        parallel = machine.threads_for(shape.batch * window.places * window.count * shape.channels // 16) > 1
+        parallel = machine.threads_for(shape.batch * window.pixels * window.count * shape.channels // 16) > 1
         rows = max(1, min(window.out[0], FRAME // (window.strides[0] * window.sizes[1] * shape.channels)))
         if parallel:
             rows = min(rows, max(1, window.out[0] // (2 * machine.threads)))
         rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
         count = rows * window.out[1]
-        fitting = [size for size in PLACES if size <= min(count, machine.registers // 2)]
-        places = choose("places", fitting, lambda size: math.ceil(count / size) * (size + 1))
+        fitting = [size for size in PIXELS if size <= min(count, machine.registers // 2)]
+        pixels = choose("pixels", fitting, lambda size: math.ceil(count / size) * (size + 1))
         lanes = min(machine.lanes, shape.channels)
-        return cls(shape, kernel, buffers, writer, Frame(shape, rows, zero), lanes, places, parallel)
+        return cls(shape, kernel, buffers, writer, Frame(shape, rows, zero), lanes, pixels, parallel)
 
     def write(self) -> None:
         """The tasks: images and bands of rows; then tiles, then vectors of channels."""
@@ -96,18 +96,18 @@ class _Writing:
             if self.shape.copies:
                 image = kernel.memory("image", uint8, (frame.bytes,))
                 frame.write(kernel, self.buffers[0], image, n, top)
-            with kernel.loop(math.ceil(count / self.places), "tile") as tile:
-                base = kernel.name_value("base", start(tile, self.places, count))
-                addresses = [kernel.name_value(f"at{p}", self._address(top, base + p, image)) for p in range(self.places)]
+            with kernel.loop(math.ceil(count / self.pixels), "tile") as tile:
+                base = kernel.name_value("base", start(tile, self.pixels, count))
+                addresses = [kernel.name_value(f"at{p}", self._address(top, base + p, image)) for p in range(self.pixels)]
                 with kernel.loop(math.ceil(self.shape.channels / self.lanes), "v") as v:
                     channel = kernel.name_value("channel", start(v, self.lanes, self.shape.channels))
-                    self._vector(n, n * window.places + top * window.out[1] + base, channel, addresses, image)
+                    self._vector(n, n * window.pixels + top * window.out[1] + base, channel, addresses, image)
 
     def _wide(self, image: Buffer | None) -> int:
         return self.shape.window.sizes[1] if image is None else self.frame.wide
 
     def _address(self, top: Value, pixel: Value, image: Buffer | None) -> Value:
-        """Where a place of the band reads the first tap of the first channel."""
+        """Where a pixel of the band reads the first tap of the first channel."""
         window = self.shape.window
         row, column = pixel // window.out[1], pixel % window.out[1]
         row = row if image is not None else top + row
@@ -117,8 +117,8 @@ class _Writing:
         """Some neighbouring channels of a tile."""
         kernel, window, lanes = self.kernel, self.shape.window, self.lanes
         source, weights, beginning = self.buffers
-        acc = kernel.registers("acc", int32, (self.places,), lanes)
-        for p in range(self.places):
+        acc = kernel.registers("acc", int32, (self.pixels,), lanes)
+        for p in range(self.pixels):
             acc[p] = beginning.vector(lanes, channel)
         for tap, (ky, kx) in enumerate(np.ndindex(*window.taps)):
             weight = kernel.name_value(f"w{tap}", weights.vector(lanes, tap, channel).cast(int32))
@@ -127,7 +127,7 @@ class _Writing:
                 position: Operand = address + channel + moved
                 number = source.vector(lanes, n, position) if image is None else image.vector(lanes, position)
                 acc[p] = acc[p] + number.cast(int32) * weight
-        for p in range(self.places):
+        for p in range(self.pixels):
             with kernel.lanes(lanes) as lane:
                 self.writer.store(acc.lane(p, lane), (first + p, channel + lane))
 

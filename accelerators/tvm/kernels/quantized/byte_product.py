@@ -1,8 +1,8 @@
 """Products of quantized values by constant weights, and what follows: convolutions, and products of matrices.
 
 Sums are whole numbers: unsigned bytes of the image times signed ones of the weights. They begin with a number for each column,
-which holds the bias, and what the image's zero point adds. A tile keeps places x vectors of columns in registers; each step takes
-four neighbouring channels of every place. A window's tap is another address, so that nothing is rearranged but at the image's
+which holds the bias, and what the image's zero point adds. A tile keeps pixels x vectors of columns in registers; each step takes
+four neighbouring channels of every pixel. A window's tap is another address, so that nothing is rearranged but at the image's
 border, where a task copies its band with the zero point around it."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def product(body: Body, machine: Machine) -> Draft | None:
         return None
     shape = Shape.of(root)
     cut, batch = make_cut(shape, machine), shape.batch
-    size = (batch, shape.channels, *shape.window.sizes) if shape.is_plain else (batch, shape.channels * _places(shape))
+    size = (batch, shape.channels, *shape.window.sizes) if shape.is_plain else (batch, shape.channels * _pixels(shape))
     shapes = {**after.operands, image: size, weight: (cut.weight_bytes,), beginning: (cut.beginnings,)}
     kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
@@ -58,7 +58,7 @@ def product(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
 
 
-def _places(shape: Shape) -> int:
+def _pixels(shape: Shape) -> int:
     return shape.window.sizes[0] * shape.window.sizes[1]
 
 
@@ -123,7 +123,7 @@ class _Writing:
         weights = (panel.group * cut.blocks + panel.first) * cut.block_bytes
         weights = kernel.name_value("weights", weights)
         with kernel.loop(cut.tiles, "tile") as tile:
-            base = kernel.name_value("base", start(tile, cut.tile.rows, cut.places))
+            base = kernel.name_value("base", start(tile, cut.tile.rows, cut.pixels))
             addresses = self._addresses(panel, top, base, image)
             acc = kernel.registers("acc", int32, (cut.tile.rows, panel.vectors), cut.dot.lanes)
             for r in range(cut.tile.rows):
@@ -139,7 +139,7 @@ class _Writing:
         return panel.group * own + (minimum(within, own - cut.stored) if own % cut.dot.lanes else within)
 
     def _addresses(self, panel: _Panel, top: Value, base: Value, image: Buffer | None) -> list[Value]:
-        """Where each place of the tile reads the first tap of the group's first channel: in the copy, or in the image."""
+        """Where each pixel of the tile reads the first tap of the group's first channel: in the copy, or in the image."""
         shape, name = self.cut.shape, self.kernel.name_value
         window, across = shape.window, shape.across
         wide = window.sizes[1] if image is None else Frame(shape, self.cut.rows, self.zero).wide
@@ -182,7 +182,7 @@ class _Writing:
         for r in range(cut.tile.rows):
             for v in range(panel.vectors):
                 sums[r, v] = acc[r, v]
-        first = kernel.name_value("to", n * window.places + top * window.out[1] + base)
+        first = kernel.name_value("to", n * window.pixels + top * window.out[1] + base)
         with kernel.loop(cut.tile.rows, "r") as row:
             for v, column in enumerate(columns):
                 with kernel.lanes(cut.stored) as lane:

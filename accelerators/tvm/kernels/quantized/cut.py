@@ -29,7 +29,7 @@ HEAVY = 1 << 20
 
 @attrs.frozen(slots=True)
 class Shape:
-    """What a product computes: a convolution; a product of matrices is one whose window is one place."""
+    """What a product computes: a convolution; a product of matrices is one whose window is one pixel."""
 
     batch: int
     window: Window
@@ -59,7 +59,7 @@ class Shape:
 
     @property
     def across(self) -> int:
-        """Bytes from one place of what the tiles read to the next."""
+        """Bytes from one pixel of what the tiles read to the next."""
         return self.reach * self.groups if self.copies else self.channels
 
     @property
@@ -80,7 +80,7 @@ class Shape:
 
 @attrs.frozen(slots=True)
 class Tile:
-    """The sums that are kept in registers: so many places times so many vectors of columns."""
+    """The sums that are kept in registers: so many pixels times so many vectors of columns."""
 
     rows: int
     vectors: int
@@ -108,14 +108,14 @@ class Cut:
         return math.ceil(self.shape.window.out[0] / self.rows)
 
     @property
-    def places(self) -> int:
+    def pixels(self) -> int:
         """Places of a band."""
         return self.rows * self.shape.window.out[1]
 
     @property
     def tiles(self) -> int:
         """Tiles down a band; the last overlaps the one before."""
-        return math.ceil(self.places / self.tile.rows)
+        return math.ceil(self.pixels / self.tile.rows)
 
     @property
     def blocks(self) -> int:
@@ -173,7 +173,7 @@ class Cut:
 def make_cut(shape: Shape, machine: Machine) -> Cut:
     """The cut of a shape for a machine."""
     dot, rows = dot_of(machine), _rows(shape)
-    work = shape.batch * shape.window.places * shape.outs * shape.depth
+    work = shape.batch * shape.window.pixels * shape.outs * shape.depth
     threads = machine.threads_for(work, BYTE_PRODUCTS)
     if threads > 1:
         rows = max(1, min(rows, math.ceil(shape.window.out[0] / max(1, 2 * threads // shape.batch))))
@@ -184,8 +184,8 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
         full, rest = divmod(cut.blocks, tile.vectors)
         return cut.tiles * (full * tile.cycles(tile.vectors) + (tile.cycles(rest) if rest else 0.0))
 
-    places = rows * shape.window.out[1]
-    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= places]
+    pixels = rows * shape.window.out[1]
+    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= pixels]
     tile = choose("tile", sizes, cost)
     cut = Cut(shape, dot, tile, rows, 1, threads > 1)
     tasks = shape.batch * cut.bands

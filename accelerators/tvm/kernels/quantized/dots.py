@@ -62,7 +62,7 @@ class Dot:
         axes = (*range(first), *[first + axis for axis in self.order])
         return np.ascontiguousarray(whole.transpose(axes)).reshape(*bytes_of_columns.shape[:-2], self.bytes)
 
-    def place(self, column: Operand, byte: int) -> Operand:
+    def position(self, column: Operand, byte: int) -> Operand:
         """Where a byte of a column stands within its step."""
         sizes, index = (self.lanes, 2, 2), (column, byte // 2, byte % 2)
         position: Operand = 0
@@ -71,7 +71,7 @@ class Dot:
         return position
 
     def step(self, kernel: Kernel, acc: Registers, at: tuple[Operand, Operand], left: Value, right: Buffer, first: Value) -> None:
-        """Add a step's products to the vector of sums at a place of the tile."""
+        """Add a step's products to the vector of sums at a position of the tile."""
         if self.add is not None:
             acc[at] = self.add(acc[at], left, right, first)
             return
@@ -80,7 +80,7 @@ class Dot:
         with kernel.lanes(self.lanes) as lane:
             total = acc.lane(at, lane)
             for byte, number in enumerate(bytes_of_row):
-                total = total + number * right[first + self.place(lane, byte)].cast(int32)
+                total = total + number * right[first + self.position(lane, byte)].cast(int32)
             acc.set_lane(at, lane, total)
 
 

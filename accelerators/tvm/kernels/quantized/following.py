@@ -12,7 +12,7 @@ from graph.node import Node, NodeEntry
 
 
 def make_following(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:
-    """The epilogue of a body whose results are places by channels; None if one of the other ops is more than that.
+    """The epilogue of a body whose results are pixels by channels; None if one of the other ops is more than that.
 
     `start` computes the root's number from the sum and the root's inputs, of which those at `beside` have these shapes."""
     shape, version = shape_of(root[0]), body.graph.opsets.get("", 1)

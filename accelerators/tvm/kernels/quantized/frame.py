@@ -55,7 +55,7 @@ class Frame:
                 self._fill(kernel, into, first, self.wide * across)
 
     def _row(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, row: Value, to: Value, count: int) -> None:
-        """Copy so many places of a row of the image."""
+        """Copy so many pixels of a row of the image."""
         channels, across = self.shape.channels, self.shape.across
         if self.shape.is_plain:
             whole, rest = divmod(count, WORDS)
@@ -69,13 +69,13 @@ class Frame:
             _copied(kernel, source, into, n, start, to, count * channels)
             return
         with kernel.loop(count, "e") as e:
-            position = kernel.name_value("place", to + e * across)
+            position = kernel.name_value("pixel", to + e * across)
             _copied(kernel, source, into, n, start + e * channels, position, channels)
             for channel in range(channels, across):
                 into[position + channel] = 0
 
     def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
-        """So many places of a plain image, each with its channels side by side in four bytes."""
+        """So many pixels of a plain image, each with its channels side by side in four bytes."""
         word = source.vector(count, n, 0, row, column).cast(int32)
         for channel in range(1, self.shape.channels):
             word = word | (source.vector(count, n, channel, row, column).cast(int32) << (8 * channel))

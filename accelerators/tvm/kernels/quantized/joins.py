@@ -11,8 +11,8 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
 
-PLACES = 64
-"""A task joins about so many places."""
+PIXELS = 64
+"""A task joins about so many pixels."""
 
 
 def joined(body: Body, machine: Machine) -> Draft | None:
@@ -22,14 +22,14 @@ def joined(body: Body, machine: Machine) -> Draft | None:
         return None
     problem = Problem.of(body)
     *sizes, channels = shape_of(node[0])
-    places = math.prod(sizes)
-    shapes = {i: (places, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}
-    kernel, inputs, (result,) = problem.kernel("joined", shapes, [(places, channels)])
-    each = next(count for count in range(min(PLACES, places), 0, -1) if places % count == 0)
+    pixels = math.prod(sizes)
+    shapes = {i: (pixels, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}
+    kernel, inputs, (result,) = problem.kernel("joined", shapes, [(pixels, channels)])
+    each = next(count for count in range(min(PIXELS, pixels), 0, -1) if pixels % count == 0)
     lanes = machine.lanes * 32 // result.element.bits
-    parallel = machine.threads_for(places * channels // 4) > 1
-    with kernel.tasks(places // each, "task", parallel) as task, kernel.loop(each, "p") as p:
-        pixel, first = kernel.name_value("place", task * each + p), 0
+    parallel = machine.threads_for(pixels * channels // 4) > 1
+    with kernel.tasks(pixels // each, "task", parallel) as task, kernel.loop(each, "p") as p:
+        pixel, first = kernel.name_value("pixel", task * each + p), 0
         for entry in node.reads:
             source = inputs[problem.positions[entry]]
             _copied(kernel, source, result, pixel, first, lanes)
@@ -38,7 +38,7 @@ def joined(body: Body, machine: Machine) -> Draft | None:
 
 
 def _copied(kernel: Kernel, source: Buffer, result: Buffer, pixel: Value, first: int, lanes: int) -> None:
-    """The channels of one value at one place."""
+    """The channels of one value at one pixel."""
     whole, rest = divmod(source.sizes[1], lanes)
     with kernel.loop(whole, "v") as v:
         result[pixel, v * lanes + first] = source.vector(lanes, pixel, v * lanes)

@@ -23,7 +23,7 @@ SCALE, ZERO = 1, 2
 
 
 def largest(body: Body, machine: Machine) -> Draft | None:
-    """MaxPool: a window's places outside of the image are moved to its border, which the window sees anyway."""
+    """MaxPool: a window's pixels outside of the image are moved to its border, which the window sees anyway."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
@@ -34,11 +34,11 @@ def largest(body: Body, machine: Machine) -> Draft | None:
         window = pool.window
         rows = [pool.inside(kernel, y, 0, k) for k in range(window.taps[0])]
         columns = [pool.inside(kernel, x, 1, k) for k in range(window.taps[1])]
-        places = [row * window.sizes[1] + column for row in rows for column in columns]
-        pixel = n * window.places + y * window.out[1] + x
+        taps = [row * window.sizes[1] + column for row in rows for column in columns]
+        pixel = n * window.pixels + y * window.out[1] + x
 
         def chunk(first: Operand, lanes: int) -> None:
-            numbers = [image.vector(lanes, n, at * pool.channels + first) for at in places]
+            numbers = [image.vector(lanes, n, at * pool.channels + first) for at in taps]
             while len(numbers) > 1:
                 pairs = [maximum(*numbers[i : i + 2]) for i in range(0, len(numbers) - 1, 2)]
                 numbers = pairs + numbers[len(pairs) * 2 :]
@@ -66,7 +66,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
 
     def write(n: Value, y: Value, x: Value) -> None:
         spans = [pool.span(kernel, index, d) for d, index in enumerate((y, x))]
-        pixel = kernel.name_value("place", n * pool.window.places + y * pool.window.out[1] + x)
+        pixel = kernel.name_value("pixel", n * pool.window.pixels + y * pool.window.out[1] + x)
 
         def chunk(first: Operand, lanes: int) -> None:
             _mean_at(kernel, pool, inputs[position], spans, (n, first, lanes), writer, pixel)
@@ -86,7 +86,7 @@ def _mean_at(
     writer: Writer,
     pixel: Value,
 ) -> None:
-    """The means of some neighbouring channels at one place."""
+    """The means of some neighbouring channels at one pixel."""
     (top, down), (left, across) = spans
     n, first, lanes = chunk
     acc = kernel.registers("acc", int32, (1,), lanes)
@@ -117,7 +117,7 @@ class _Pool:
     zero: int
     """The zero point of what a mean is taken of."""
     counts_inside: bool
-    """Does a mean count the places of the image only, not those around it?"""
+    """Does a mean count the pixels of the image only, not those around it?"""
 
     @classmethod
     def of(cls, body: Body, node: Node, machine: Machine) -> _Pool:
@@ -132,13 +132,13 @@ class _Pool:
 
     @property
     def results(self) -> tuple[int, int]:
-        """The result by places."""
-        return self.batch * self.window.places, self.channels
+        """The result by pixels."""
+        return self.batch * self.window.pixels, self.channels
 
     def each(self, kernel: Kernel, machine: Machine, write: Callable[[Value, Value, Value], None]) -> None:
-        """What is done for each place; the threads share the rows."""
+        """What is done for each pixel; the threads share the rows."""
         window = self.window
-        work = self.batch * window.places * window.count * self.channels // 16
+        work = self.batch * window.pixels * window.count * self.channels // 16
         with kernel.tasks(self.batch * window.out[0], "task", machine.threads_for(work) > 1) as task:
             n = kernel.name_value("n", task // window.out[0])
             y = kernel.name_value("y", task % window.out[0])
@@ -154,13 +154,13 @@ class _Pool:
             chunk(whole * lanes, rest)
 
     def inside(self, kernel: Kernel, index: Value, d: int, tap: int) -> Value:
-        """The place in the image of a tap, moved to the border if it lies outside."""
+        """The pixel in the image of a tap, moved to the border if it lies outside."""
         window = self.window
         at = index * window.strides[d] + (tap * window.dilations[d] - window.before[d])
         return kernel.name_value(f"{'yx'[d]}{tap}", minimum(maximum(at, 0), window.sizes[d] - 1))
 
     def span(self, kernel: Kernel, index: Value, d: int) -> tuple[Value, Value]:
-        """The first place in the image that a window sees, and how many there are."""
+        """The first pixel in the image that a window sees, and how many there are."""
         window, name = self.window, "yx"[d]
         first = index * window.strides[d] - window.before[d]
         start = kernel.name_value(f"{name}_first", maximum(first, 0))

@@ -27,7 +27,7 @@ Shape = tuple[int, int, int]
 
 @attrs.frozen(slots=True)
 class Reduction:
-    """What a reduction does with the numbers of one place of its result."""
+    """What a reduction does with the numbers of one position of its result."""
 
     start: float
     """Where it begins."""

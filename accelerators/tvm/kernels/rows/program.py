@@ -1,8 +1,8 @@
 """Several ops on rows as one kernel: norms and softmax, as ops or in pieces, with the element-wise ops around them.
 
-Each op becomes steps: an expression at each place of a row, a number of the row, or a sum, maximum or minimum over it. A row is
-passed over once for every reduction that waits for another; expressions are worked out again in each pass, but for dear ones,
-which are kept. The next row begins when all is done with this one, while it is in the nearest cache."""
+Each op becomes steps: an expression at each position of a row, a number of the row, or a sum, maximum or minimum over it. A
+row is passed over once for every reduction that waits for another; expressions are worked out again in each pass, but for dear
+ones, which are kept. The next row begins when all is done with this one, while it is in the nearest cache."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def _is_reduction(body: Body) -> bool:
 
 @attrs.frozen(slots=True, eq=False)
 class _Spot:
-    """Where a row's values stand while they are kept: a buffer, and the place of a column in it."""
+    """Where a row's values stand while they are kept: a buffer, and the position of a column in it."""
 
     buffer: Buffer
-    place: Callable[[Operand], tuple[Operand, ...]]
+    position: Callable[[Operand], tuple[Operand, ...]]
 
 
 Lane = Callable[[int], tuple[Buffer, Operand]]
@@ -73,7 +73,7 @@ Lane = Callable[[int], tuple[Buffer, Operand]]
 
 class _Writing:
     """From steps to loops. `m` holds the row's numbers, `s` partial sums, `kept` what is dear; t0, t1, … are values at a vector's
-    places. (Buffers, since TVM writes out named expressions wherever they are used.)"""
+    positions. (Buffers, since TVM writes out named expressions wherever they are used.)"""
 
     def __init__(
         self, program: Program, machine: Machine, kernel: Kernel, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
@@ -85,14 +85,14 @@ class _Writing:
         self.outputs = outputs
         single = [step for step in program.steps if step.kind != "given" and not step.is_full]
         self.rows = {step: i for i, step in enumerate(single)}
-        """By step that is one number for a row, its place in `m`."""
+        """By step that is one number for a row, its position in `m`."""
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
         dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
         self.lent: dict[Step, int] = {}
         """By dear step, the result in whose row it is kept."""
         self.aside: dict[Step, int] = {}
-        """By dear step that finds no such result, its place among those that are kept aside."""
+        """By dear step that finds no such result, its position among those that are kept aside."""
         for step in dear:
             self._choose_place(step, late)
         self.vectors: dict[Step, Buffer] = {}
@@ -161,7 +161,7 @@ class _Writing:
                 self.vectors[step][lane] = self._value(step, column, lane, level)
             for step in kept:
                 spot = self.kept[step]
-                spot.buffer[spot.place(column)] = self._read(step, column, lane)
+                spot.buffer[spot.position(column)] = self._read(step, column, lane)
             for k, step in enumerate(joins):
                 buffer, position = sums(k)
                 buffer[position] = JOINS[step.kind].joined(buffer[position], self._read(step.reads[0], column, lane))
@@ -188,7 +188,7 @@ class _Writing:
             at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
     def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:
-        """The values at a place that these are computed from, in order."""
+        """The values at a position that these are computed from, in order."""
         needed, waiting = set(), list(wanted)
         while waiting:
             step = waiting.pop()
@@ -204,7 +204,7 @@ class _Writing:
         return step in self.kept and step.level < level
 
     def _read(self, step: Step, column: Operand, lane: Operand) -> Value:
-        """A value at a place, where it stands."""
+        """A value at a position, where it stands."""
         if step.constant is not None:
             return constant(step.constant, float32)
         if step.source is not None:
@@ -216,7 +216,7 @@ class _Writing:
         """The expression that makes the step's value there."""
         if self._stands(step, level):
             spot = self.kept[step]
-            return spot.buffer[spot.place(column)]
+            return spot.buffer[spot.position(column)]
         return self._computed(step, column, lane)
 
     def _computed(self, step: Step, column: Operand, lane: Operand) -> Value:

@@ -1,4 +1,4 @@
-"""What ops on rows do, step by step: an expression at each place of a row, a number of the row, or a sum, maximum or minimum
+"""What ops on rows do, step by step: an expression at each position of a row, a number of the row, or a sum, maximum or minimum
 over it."""
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Step:
     """A value of the program."""
 
     kind: str
-    """"given" (read or constant), "each" (computed from the values at the same place), or what a reduction is called."""
+    """"given" (read or constant), "each" (computed from the values at the same position), or what a reduction is called."""
     is_full: bool
-    """Does it differ from place to place of a row?"""
+    """Does it differ from position to position of a row?"""
     reads: tuple[Step, ...] = ()
     """The steps that it is computed from."""
     compute: Callable[..., Value] | None = None

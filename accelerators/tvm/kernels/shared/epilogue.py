@@ -62,7 +62,7 @@ class Writer:
     outputs: Sequence[Buffer]
 
     def store(self, total: Value, indices: Sequence[Operand]) -> None:
-        """Write every output at a place, given the sum there."""
+        """Write every output at a position, given the sum there."""
         entries = self.after.body.graph.inputs
         given = {}
         for position, shape in self.after.operands.items():

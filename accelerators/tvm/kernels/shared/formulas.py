@@ -1,4 +1,4 @@
-"""What each element-wise op of ONNX computes, as an expression on the numbers at one place."""
+"""What each element-wise op of ONNX computes, as an expression on the numbers at one position."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from graph.node import Node, NodeEntry
 from graph.types import TensorType
 
 Numbers = Sequence[Any]
-"""The numbers of an op's inputs at one place: values, and None for inputs that are left out."""
+"""The numbers of an op's inputs at one position: values, and None for inputs that are left out."""
 
 Formula = Callable[[Node, Numbers], Value]
 
@@ -77,7 +77,7 @@ def formula(node: Node, version: int) -> Formula | None:
 
 
 def number_of(node: Node, compute: Formula, known: Mapping[NodeEntry, Value]) -> Value:
-    """The node's number, given those that are known at the same place.
+    """The node's number, given those that are known at the same position.
 
     What jumps where its input changes a little reads numbers as they are stored, so that it jumps where ONNX has it."""
     numbers: list[Value | None] = []

@@ -43,7 +43,7 @@ class Found(Protocol):
 F = TypeVar("F", bound=Found)
 
 Head = tuple[Operand, ...]
-"""The place of a matrix among the others, dimension by dimension."""
+"""The position of a matrix among the others, dimension by dimension."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -159,7 +159,7 @@ class Heads:
     def chain(
         self, nodes: Sequence[Node], root: NodeEntry, wanted: NodeEntry, factor: float, rows: int, columns: int
     ) -> Callable[[Value, Head, Operand, Operand], Value]:
-        """What element-wise ops make of the root's number, scaled by a factor, at a place of the matrix."""
+        """What element-wise ops make of the root's number, scaled by a factor, at a position of the matrix."""
         inputs = set(self.problem.inputs)
         beside = list(dict.fromkeys(entry for node in nodes for entry in node.reads if entry in inputs))
         views = []

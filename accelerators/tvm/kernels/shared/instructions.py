@@ -51,7 +51,7 @@ class Instruction:
         return self.name
 
     def left(self, buffer: Buffer, *position: Operand) -> Value:
-        """What it takes of the left matrix from a place on."""
+        """What it takes of the left matrix from a position on."""
         return read(buffer, position) if self.group == 1 else buffer.vector(self.group, *position).regrouped(int32)
 
     def steps(self, depth: int) -> int:

@@ -20,7 +20,7 @@ Size = tuple[int, int]
 def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int] = ()) -> Epilogue | None:
     """The ops of the body after `root`, a matrix product; None if one of them is more than that.
 
-    `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are read at its place."""
+    `start` computes the product's number from the sum and the root's inputs. Those in `beside` are read at its position."""
     whole = real_shape(root[0])
     before = {entry.node for entry in root.reads}
     others = [node for node in body.ops if node is not root and node not in before]

@@ -11,14 +11,14 @@ from accelerators.tvm.kernels.language import Kernel, Operand
 
 @contextmanager
 def nest(kernel: Kernel, sizes: Sequence[int], is_shared: bool) -> Iterator[list[Operand]]:
-    """A block for each place of an array of these sizes: loops in loops, or one loop over all places that the threads share."""
+    """A block for each position of an array of these sizes: nested loops, or one loop over all positions that threads share."""
     with ExitStack() as loops:
         if not is_shared or math.prod(sizes) == 1:
             yield [loops.enter_context(kernel.loop(size, f"d{d}")) if size > 1 else 0 for d, size in enumerate(sizes)]
             return
         task = loops.enter_context(kernel.loop(math.prod(sizes), "task", "parallel"))
-        places: list[Operand] = []
+        indices: list[Operand] = []
         for d, size in enumerate(sizes):
             index = task // math.prod(sizes[d + 1 :])
-            places.append((index % size if d else index) if size > 1 else 0)
-        yield places
+            indices.append((index % size if d else index) if size > 1 else 0)
+        yield indices

@@ -61,7 +61,7 @@ class Row:
     """How many of them a vector holds."""
 
     def each(self, kernel: Kernel, work: Write) -> None:
-        """Work for every place of the row."""
+        """Work for every position of the row."""
         self.vectors(kernel, work)
         self.rest(kernel, work)
 

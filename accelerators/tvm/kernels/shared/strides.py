@@ -15,7 +15,7 @@ from accelerators.tvm.bodies.body import shape_of
 from graph.node import Node, NodeEntry
 
 Ghost = np.ndarray[Any, np.dtype[np.uint8]]
-"""An array that stands for a tensor's places, not its numbers."""
+"""An array that stands for a tensor's positions, not its numbers."""
 
 VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
 """Ops that move nothing."""
@@ -29,7 +29,7 @@ class Strides:
     """Where the numbers of a tensor stand in a flat buffer."""
 
     offset: int
-    """The first one's place."""
+    """The first one's position."""
     steps: tuple[int, ...]
     """By dimension, how far its neighbours are apart."""
 

@@ -31,7 +31,7 @@ class Window:
     """The padding above and to the left."""
 
     @property
-    def places(self) -> int:
+    def pixels(self) -> int:
         """Results of one channel."""
         return math.prod(self.out)
 
@@ -52,12 +52,12 @@ class Window:
 
     @property
     def is_pointwise(self) -> bool:
-        """Is each result made of one place, the same as its own?"""
+        """Is each result made of one pixel, the same as its own?"""
         return self.taps == (1, 1) and self.sizes == self.out and self.is_inside and self.strides == (1, 1)
 
     @property
     def is_sampled(self) -> bool:
-        """Is each result made of one place, and are places between left out?"""
+        """Is each result made of one pixel, and are pixels between left out?"""
         return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
 
     def low(self, i: int) -> int:
@@ -70,9 +70,9 @@ class Window:
         return max(self.low(i), min(last, self.out[i]))
 
     def flat(self) -> Window:
-        """All places in one column, for a window that reads one place."""
-        places = math.prod(self.sizes)
-        return attrs.evolve(self, sizes=(places, 1), out=(places, 1))
+        """All pixels in one column, for a window that reads one pixel."""
+        pixels = math.prod(self.sizes)
+        return attrs.evolve(self, sizes=(pixels, 1), out=(pixels, 1))
 
 
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:

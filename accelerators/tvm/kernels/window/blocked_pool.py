@@ -1,4 +1,4 @@
-"""Pools of float32 in the blocked layout: the largest or the mean of what a window sees (`sliding.py`), or of all places."""
+"""Pools of float32 in the blocked layout: the largest or the mean of what a window sees (`sliding.py`), or of all pixels."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
     if len(roots) != 1 or source is None or after is None or given is None:
         return None
-    batch, blocks, places, _ = given
+    batch, blocks, pixels, _ = given
     kernel, inputs, outputs = problem.kernel("pool", after.operands, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
     if root.op == "GlobalAveragePool":
-        _mean(kernel, writer, inputs[source], batch, blocks, places, machine)
+        _mean(kernel, writer, inputs[source], batch, blocks, pixels, machine)
     else:
         slide = _largest(root, writer) if root.op == "MaxPool" else _average(root, writer)
         slide_over(slide, kernel, inputs[source], batch, blocks, machine)
@@ -52,7 +52,7 @@ def _larger(total: Value, image: Value, spot: Spot, kh: Value, kw: int) -> Value
 
 
 def _average(root: Node, writer: Writer) -> Slide:
-    """Sums, divided by how many places of the window count."""
+    """Sums, divided by how many pixels of the window count."""
     window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
 
     def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
@@ -65,12 +65,12 @@ def _average(root: Node, writer: Writer) -> Slide:
     return Slide(window, 0.0, lambda total, image, spot, kh, kw: total + image, write)
 
 
-def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: int, places: int, machine: Machine) -> None:
-    """The mean of all places, in a few sums at a time."""
+def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: int, pixels: int, machine: Machine) -> None:
+    """The mean of all pixels, in a few sums at a time."""
     lanes = machine.lanes
-    several = max(k for k in (8, 7, 6, 5, 4, 3, 2, 1) if k <= places)
-    full, rest = divmod(places, several)
-    is_work = machine.threads_for(batch * blocks * places * lanes, TAPS) > 1
+    several = max(k for k in (8, 7, 6, 5, 4, 3, 2, 1) if k <= pixels)
+    full, rest = divmod(pixels, several)
+    is_work = machine.threads_for(batch * blocks * pixels * lanes, TAPS) > 1
     with kernel.tasks(batch * blocks, "task", is_work) as task:
         n, block = kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks)
         acc = kernel.registers("acc", float32, (several,), lanes)
@@ -88,4 +88,4 @@ def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: in
             total = acc.lane(0, lane)
             for i in range(1, several):
                 total = total + acc.lane(i, lane)
-            writer.store(total * (1.0 / places), (n, block, 0, lane))
+            writer.store(total * (1.0 / pixels), (n, block, 0, lane))

@@ -1,4 +1,4 @@
-"""Local response normalisation of blocked values: a place's squares are laid side by side, so that sums over
+"""Local response normalisation of blocked values: a pixel's squares are laid side by side, so that sums over
 neighbouring channels are sums of shifted vectors."""
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ def lrn(body: Body, machine: Machine) -> Draft | None:
     shape = float32_shape(root[0])
     if shape is None:
         return None
-    batch, blocks, places, lanes = shape
-    bands = machine.threads_for(batch * blocks * places * lanes, POWERS)
+    batch, blocks, pixels, lanes = shape
+    bands = machine.threads_for(batch * blocks * pixels * lanes, POWERS)
     kernel, (x,), (y,) = problem.kernel("lrn")
     with kernel.tasks(batch * bands, "task", bands > 1) as task:
         n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)
-        first, last = band * places // bands, (band + 1) * places // bands
+        first, last = band * pixels // bands, (band + 1) * pixels // bands
         with kernel.loop(last - first, "p_") as p:
-            _place(root, kernel, x, y, n, kernel.name_value("p", first + p))
+            _pixel(root, kernel, x, y, n, kernel.name_value("p", first + p))
     return problem.draft(kernel, "lrn")
 
 
-def _place(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value) -> None:
-    """All channels of one place."""
+def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value) -> None:
+    """All channels of one pixel."""
     _, blocks, _, lanes = float32_shape(root[0]) or ()
     size, channels = int(root.attrs["size"]), int(root.attrs["channels"])
     before, after = (size - 1) // 2, size // 2

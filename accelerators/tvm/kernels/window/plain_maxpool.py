@@ -33,7 +33,7 @@ class Windows:
 
 
 def largest_in_windows(body: Body, machine: Machine) -> Draft | None:
-    """MaxPool of floats that says no places."""
+    """MaxPool of floats that does not return positions."""
     node = body.ops[0]
     if len(body.ops) != 1 or len(node.output_names) != 1 or element_of(node[0]) not in FLOATS:
         return None

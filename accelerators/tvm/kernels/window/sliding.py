@@ -1,6 +1,6 @@
 """A small window that slides over each channel by itself: depthwise convolution and pools, on blocked values.
 
-A vector is a block of channels, so that no place needs another's. Each row of the result is walked in three parts: the columns
+A vector is a block of channels, so that no pixel needs another's. Each row of the result is walked in three parts: the columns
 that see padding to the left, those that see none, in tiles, and those that see padding to the right. Columns are known when the
 text is made: taps outside of the image are left out of it. Rows outside are left out of the loop over the window's rows."""
 
@@ -53,7 +53,7 @@ class Slide:
     tap: Callable[[Value, Value, Spot, Value, int], Value]
     """The sum after a tap: from the sum, the image's vector, where the window is, and the tap's row and column."""
     write: Callable[[Value, Spot, Value, Value, int], None]
-    """Writes one lane of a sum: the sum, where the window is, the place of the result, the lane, and how many taps across were
+    """Writes one lane of a sum: the sum, where the window is, the pixel of the result, the lane, and how many taps across were
     inside; 0 where that is not told apart."""
     is_long: bool = False
     """Does writing take many instructions? They are written once then, in a loop; taps inside are not told apart."""
@@ -64,7 +64,7 @@ class Slide:
 def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks: int, machine: Machine) -> None:
     """The whole kernel: tasks over images, bands of rows and blocks."""
     window = slide.window
-    threads = machine.threads_for(batch * blocks * window.places * window.count, TAPS)
+    threads = machine.threads_for(batch * blocks * window.pixels * window.count, TAPS)
     bands = min(threads, window.out[0]) if window.out[0] >= 2 * threads else 1
     across = min(blocks, math.ceil(threads / bands)) if bands < threads else 1
     count = bands * across
@@ -112,12 +112,12 @@ class _Row:
 
     def _inner(self, low: int, high: int, most: int) -> None:
         width = high - low
-        places = min(
+        pixels = min(
             range(1, most + 1), key=lambda p: (math.ceil(width / p) * (max(p, 4) + 1), p) if p <= width else (math.inf, p)
         )
-        with self.kernel.loop(math.ceil(width / places), "tile") as tile:
-            column = low + tile * places
-            self._tile(range(places), minimum(column, high - places) if width % places else column)
+        with self.kernel.loop(math.ceil(width / pixels), "tile") as tile:
+            column = low + tile * pixels
+            self._tile(range(pixels), minimum(column, high - pixels) if width % pixels else column)
 
     def _tile(self, columns: range, first: Operand | None) -> None:
         """Some columns of the row; `first` is where they begin, if they see no padding."""

@@ -1,6 +1,6 @@
 """Where the largest or smallest number along a dimension stands.
 
-The best number so far and its place are kept for a strip of neighbours, which fills the vectors; along the last dimension the
+The best number so far and its position are kept for a strip of neighbours, which fills the vectors; along the last dimension the
 strip is cut out of the row itself, and its parts are compared at the end. Floats are compared as whole numbers in the same
 order, the largest of which stands for what is no number: that wins, as in numpy. TVM's own begins at the smallest finite number,
 finds nothing in a row of infinities, and passes over what is no number."""
@@ -36,7 +36,7 @@ STRIPS = 4
 TYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
 
-def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
+def position_of_extreme(body: Body, machine: Machine) -> Draft | None:
     """The kernel for ArgMax or ArgMin; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or len(problem.inputs) != 1:
@@ -50,14 +50,14 @@ def place_of_extreme(body: Body, machine: Machine) -> Draft | None:
         return None
     order = _Order.of(dtype, node.op == "ArgMax", bool(node.attrs.get("select_last_index", 0)))
     width = machine.lanes * STRIPS
-    kernel, (x,), (y,) = problem.kernel("places", {0: (outer, size, inner)}, [(outer, inner)])
+    kernel, (x,), (y,) = problem.kernel("positions", {0: (outer, size, inner)}, [(outer, inner)])
     pieces = outer if inner == 1 else outer * -(-inner // width)
     with kernel.tasks(pieces, "p", machine.threads_for(outer * size * inner) > 1) as p:
         if inner == 1:
             y[p, 0] = _along_rows(kernel, x, p, size, width, order).cast(int64)
         else:
             _across(kernel, x, y, p, size, inner, width, order)
-    return problem.draft(kernel, "places")
+    return problem.draft(kernel, "positions")
 
 
 def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
@@ -73,13 +73,13 @@ def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
     if size >= 2**31:
         return None
     order = _Order.of(dtype, True, False)
-    kernel, (x,), (y,) = problem.kernel("places", {0: (outer, size, 1)}, [(outer, size)])
+    kernel, (x,), (y,) = problem.kernel("positions", {0: (outer, size, 1)}, [(outer, size)])
     with kernel.tasks(outer, "p", machine.threads_for(2 * outer * size) > 1) as p:
         at = _along_rows(kernel, x, p, size, machine.lanes * STRIPS, order)
         with kernel.loop(size, "j") as j:
             y[p, j] = constant(0, y.element)
         y[p, at.as_index()] = constant(1, y.element)
-    return problem.draft(kernel, "places")
+    return problem.draft(kernel, "positions")
 
 
 @attrs.frozen(slots=True)
@@ -130,7 +130,7 @@ class _Best:
     kernel: Kernel
     order: _Order
     numbers: Buffer
-    places: Buffer
+    positions: Buffer
 
     @classmethod
     def of(cls, kernel: Kernel, width: int, order: _Order) -> _Best:
@@ -141,13 +141,13 @@ class _Best:
         """The first numbers are the best."""
         with self.kernel.loop(count, "j") as j:
             self.numbers[j] = self.order.key(number(j))
-            self.places[j] = 0
+            self.positions[j] = 0
 
     def offer(self, count: int, number: Callable[[Value], Value], position: Value) -> None:
-        """Numbers that come after those before: where one is better, it and its place are kept."""
+        """Numbers that come after those before: where one is better, it and its position are kept."""
         with self.kernel.loop(count, "j") as j:
             new, best = self.order.key(number(j)), self.numbers[j]
-            self.places[j] = select(self.order.wins(new, best), position.cast(int32), self.places[j])
+            self.positions[j] = select(self.order.wins(new, best), position.cast(int32), self.positions[j])
             self.numbers[j] = select(self.order.wins(new, best), new, best)
 
 
@@ -164,7 +164,7 @@ def _across(
         with kernel.loop(size - 1, "k") as k:
             best.offer(count, lambda j: x[row, k + 1, first + j], k + 1)
         with kernel.loop(count, "j") as j:
-            y[row, first + j] = best.places[j].cast(int64)
+            y[row, first + j] = best.positions[j].cast(int64)
 
     if not rest or inner < width:
         strip(rest or width)
@@ -176,24 +176,24 @@ def _across(
 
 
 def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int, width: int, order: _Order) -> Value:
-    """The row in strips, each place with its own best; the earliest (or last) of the best ones wins: where it stands."""
+    """The row in strips, each position with its own best; the earliest (or last) of the best ones wins: where it stands."""
     if size < 2 * width:
         best = _Best.of(kernel, 1, order)
         best.begin(1, lambda j: x[p, 0, 0])
         with kernel.loop(size - 1, "k") as k:
             best.offer(1, lambda j: x[p, k + 1, 0], k + 1)
-        return best.places[0]
+        return best.positions[0]
     strips, rest = size // width, size % width
     best = _Best.of(kernel, width, order)
     best.begin(width, lambda j: x[p, j, 0])
     with kernel.loop(strips - 1, "k") as k:
         best.offer(width, lambda j: x[p, (k + 1) * width + j, 0], k + 1)
     with kernel.loop(width, "j") as j:
-        best.places[j] = best.places[j] * width + j.cast(int32)
+        best.positions[j] = best.positions[j] * width + j.cast(int32)
     _join(best, width)
     with kernel.loop(rest, "j") as j:
         _take(best, order.key(x[p, strips * width + j, 0]), (strips * width + j).cast(int32), order.wins)
-    return best.places[0]
+    return best.positions[0]
 
 
 def _join(best: _Best, width: int) -> None:
@@ -201,15 +201,15 @@ def _join(best: _Best, width: int) -> None:
     order = best.order
 
     def wins(new: Value, old: Value) -> Value:
-        near = at > best.places[0] if order.last else at < best.places[0]
+        near = at > best.positions[0] if order.last else at < best.positions[0]
         return order.beats(new, old) | (new.equals(old) & near)
 
     with best.kernel.loop(width - 1, "j") as j:
-        at = best.places[j + 1]
+        at = best.positions[j + 1]
         _take(best, best.numbers[j + 1], at, wins)
 
 
 def _take(best: _Best, new: Value, position: Value, wins: Callable[[Value, Value], Value]) -> None:
     with best.kernel.when(wins(new, best.numbers[0])):
         best.numbers[0] = new
-        best.places[0] = position
+        best.positions[0] = position
