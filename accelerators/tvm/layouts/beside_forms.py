@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import Any
 
 import attrs
@@ -111,10 +112,13 @@ class Sides:
             self._unsigned[read] = self.rewriter.keep(node)[0]
         return self._unsigned[read]
 
-    def flat(self, entry: NodeEntry, name: str) -> NodeEntry:
-        """A constant in one dimension; any other value as it is."""
+    def low(self, entry: NodeEntry, name: str) -> NodeEntry:
+        """A constant without its leading dimensions of size one, which broadcasting adds again; any other value as it is."""
         array = entry.node.value
-        return entry if array is None else self.new_constant(array.reshape(-1), name)
+        if array is None or array.shape[:1] != (1,):
+            return entry
+        sizes = list(dropwhile(lambda size: size == 1, array.shape))
+        return self.new_constant(array.reshape(sizes), name)
 
     def new_constant(self, array: Array, name: str) -> NodeEntry:
         """A constant that the old graph has not."""

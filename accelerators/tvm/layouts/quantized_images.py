@@ -10,7 +10,7 @@ from accelerators.tvm.kernels.shared.operands import only_reader
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import scaling_of
+from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, is_lossless, scaling_of
 from graph.node import Node, frozen_attrs
 
 
@@ -42,6 +42,8 @@ def mean(walk: Walk, node: Node) -> bool | None:
     if window.dilations != (1, 1) or (node.attrs.get("count_include_pad", 0) and not window.is_inside):
         return None
     source, scaling = given
+    if not is_lossless(scaling.scale) or window.count * BYTE > LARGEST_SUM:
+        return None
     read = walk.sides.unsigned(source, True)
     scale = walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")
     more = {**window_attributes(window), "zero": scaling.unsigned_point}

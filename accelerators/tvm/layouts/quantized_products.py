@@ -12,7 +12,15 @@ from accelerators.tvm.kernels.shared.operands import only_reader
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.quantized_walk import Array, Walk
-from accelerators.tvm.layouts.scales import Scaling, scaling_of, weight_of, whole_weight
+from accelerators.tvm.layouts.scales import (
+    BYTE,
+    LARGEST_SUM,
+    Scaling,
+    is_lossless,
+    scaling_of,
+    weight_of,
+    whole_weight,
+)
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import TensorType
 
@@ -108,15 +116,22 @@ def _product(
     geometry: dict[str, Any],
     is_beside: bool,
     op: str = "Product",
-) -> bool:
-    """The product of the integers; its bias is added as integers if it is given so, else as numbers."""
+) -> bool | None:
+    """The product of the integers; its bias is added as integers if it is given so, else as numbers.
+
+    None if 32 bits might not hold a sum, or single precision not the two scales' product.
+    """
     name, point = node.name, scaling.unsigned_point
-    factor = (scaling.scale * scales).astype(np.float32)
+    factor = np.multiply(scaling.scale, scales, dtype=np.float64)
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    whole = _whole_bias(bias, factor)
-    beginning = -point * weight.astype(np.int64).sum((1, 2, 3))
+    whole = _whole_bias(bias, factor, len(weight))
+    products = weight.astype(np.int64)
+    beginning = -point * products.sum((1, 2, 3))
     beginning = beginning if whole is None else beginning + whole
-    added = bias if whole is None else None
+    most = np.abs(beginning) + BYTE * np.abs(products).sum((1, 2, 3))
+    if not is_lossless(scaling.scale, scales, factor) or not weight.size or most.max() > LARGEST_SUM:
+        return None
+    factor, added = factor.astype(np.float32), bias if whole is None else None
     if added is None:
         factor = _divide(walk, node, factor)
     new = walk.sides.new_constant
@@ -128,7 +143,7 @@ def _product(
         return True
     walk.sides.need_plain(added)
     first = walk.sides.named(quantized, f"{name}_product", node, is_beside)
-    number = walk.sides.flat(walk.rewriter.value(added), f"{name}_bias")
+    number = walk.sides.low(walk.rewriter.value(added), f"{name}_bias")
     walk.sides.keep(node, node.evolve(op="Add", inputs=(first[0], number), attrs=frozen_attrs({})), is_beside)
     return True
 
@@ -142,8 +157,11 @@ def _divide(walk: Walk, node: Node, factor: Array) -> Array:
     scaling = None if reader is None or reader.op != "QuantizeLinear" else scaling_of(reader)
     if reader is None or scaling is None or not scaling.is_plain:
         return factor
+    quotient = factor / np.float64(scaling.scale)
+    if not is_lossless(quotient):
+        return factor
     walk.divided.update(dict.fromkeys((*path, reader), float(scaling.scale)))
-    return (factor / scaling.scale).astype(np.float32)
+    return quotient.astype(np.float32)
 
 
 def _geometry(rows: int, outs: int, depth: int) -> dict[str, Any]:
@@ -159,8 +177,8 @@ def _is_homogeneous(node: Node) -> bool:
     return node.op != "Clip" or (len(node.inputs) > 1 and all(entry.node.value is not None for entry in node.reads[1:]))
 
 
-def _whole_bias(bias: NodeEntry | None, factor: Array) -> Array | None:
-    """The bias in units of the factor, if the model gives it so; zeros if there is none."""
+def _whole_bias(bias: NodeEntry | None, factor: Array, outs: int) -> Array | None:
+    """The bias of each output in units of the factor, if the model gives it so; zeros if there is none."""
     if bias is None:
         return np.zeros(1, np.int64)
     if not is_weight(bias):
@@ -169,5 +187,8 @@ def _whole_bias(bias: NodeEntry | None, factor: Array) -> Array | None:
     array, scale, point = (*arrays, None)[:3]
     if array is None or scale is None or array.dtype != np.int32 or (point is not None and point.any()):
         return None
-    alike = np.allclose(np.broadcast_to(scale, array.shape), np.broadcast_to(factor, array.shape), rtol=1e-5, atol=0.0)
-    return array.astype(np.int64) if alike else None
+    is_for_each = array.size == outs and array.shape[-1:] == (outs,)
+    if not (is_for_each or array.size == 1) or scale.size not in (1, array.size):
+        return None
+    alike = np.allclose(scale.reshape(-1), factor.reshape(-1), rtol=1e-5, atol=0.0)
+    return array.reshape(-1).astype(np.int64) if alike else None

@@ -20,6 +20,17 @@ STORED = frozenset("uint8 int8 uint16 int16".split())
 LEAST = 2.0**-100
 """The least scale by which numbers of every size are multiplied and divided without loss."""
 
+BYTE = 255
+"""The largest byte without a sign."""
+
+LARGEST_SUM = 2**31 - 1
+"""The largest sum that 32 bits hold."""
+
+
+def is_lossless(*scales: Array) -> bool:
+    """Is a whole number times each of these scales what it is one by one: no overflow, and hardly any rounding?"""
+    return all(bool(np.all((scale == 0) | ((np.abs(scale) >= LEAST) & (np.abs(scale) <= 1 / LEAST)))) for scale in scales)
+
 
 @attrs.frozen(slots=True, eq=False)
 class Scaling:
@@ -41,7 +52,7 @@ class Scaling:
     @property
     def is_plain(self) -> bool:
         """Is it one scale, above zero, by which nothing is lost? Then larger integers stand for larger numbers."""
-        return self.axis is None and bool(LEAST <= self.scale <= 1 / LEAST)
+        return self.axis is None and bool(self.scale > 0) and is_lossless(self.scale)
 
     @property
     def unsigned_point(self) -> int:

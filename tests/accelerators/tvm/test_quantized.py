@@ -247,3 +247,40 @@ def test_what_is_added_is_rounded_first() -> None:
     by_name = {"a": left, "b": right}
     given = [by_name[node.name] for node in graph.inputs]
     assert np.array_equal(compiled(graph).run(given, [None])[0], interpret(graph, given)[0])
+
+
+def product_of(x: pt.Node, weight: Array, scales: tuple[float, float], point: int, *bias: pt.Node) -> pt.Node:
+    """A Gemm of quantized matrices."""
+    return pt.op("Gemm", dequantized(x, scales[0], point, dtype="uint8"), dequantized(weight, scales[1]), *bias)
+
+
+@pytest.mark.parametrize(
+    ("depth", "byte", "point", "bias"), [(70_000, 255, 0, 0), (64, 255, 0, 2**31 - 1), (64, 0, 255, -(2**31)), (64, 3, 0, -9)]
+)
+def test_sums_that_32_bits_do_not_hold_are_made_of_numbers(depth: int, byte: int, point: int, bias: int) -> None:
+    given = dequantized(np.full(4, bias, np.int32), np.float32(0.5) * np.float32(0.25))
+    graph = typed(product_of(pt.variable("x", "uint8", (2, depth)), np.full((depth, 4), 127, np.int8), (0.5, 0.25), point, given))
+    x = np.full((2, depth), byte, np.uint8)
+    total = (depth * (byte - point) * 127 + bias) / 8
+    assert np.allclose(compiled(graph).run([x], [None])[0], total, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scales", [(1e25, 1e15), (1e-25, 1e-15), (float("inf"), 1.0), (1.0, float("inf"))])
+def test_scales_whose_product_is_no_number_of_single_precision_multiply_one_by_one(scales: tuple[float, float]) -> None:
+    weight = np.eye(5, dtype=np.int8)
+    graph = typed(product_of(pt.variable("x", "uint8", (2, 5)), weight, scales, 3))
+    x = integers(0, (2, 5), "uint8")
+    x[:, 0] = 3
+    assert np.array_equal(compiled(graph).run([x], [None])[0], interpret(graph, [x])[0], equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 1), (1, 4), (4,), (1, 1), (1,), ()])
+@pytest.mark.parametrize("kind", ["whole", "otherwise quantized", "number"])
+def test_a_bias_of_any_shape_is_broadcast(shape: tuple[int, ...], kind: str) -> None:
+    whole = np.random.default_rng(5).integers(-3000, 3000, shape, np.int32)
+    scale = np.float32(0.05) * np.float32(0.02) * np.float32(1 if kind == "whole" else 2)
+    bias = pt.constant((whole * scale).astype("f")) if kind == "number" else dequantized(whole, scale)
+    made = product_of(pt.variable("x", "uint8", (4, 6)), integers(1, (6, 4), "int8"), (0.05, 0.02), 3, bias)
+    graph = typed(quantized(made, 0.3, 99))
+    x = integers(0, (4, 6), "uint8")
+    assert np.abs(compiled(graph).run([x], [None])[0].astype(int) - interpret(graph, [x])[0]).max() <= 1
