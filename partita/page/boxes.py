@@ -27,8 +27,8 @@ MOST_DETAILS = 24
 class Boxes:
     """Items, values and edges of a graph, whose calls are all opened."""
 
-    def __init__(self, graph: Graph, places: Mapping[str, str]) -> None:
-        """`places`: by call name, what stands for its colour where it has no device."""
+    def __init__(self, graph: Graph, owners: Mapping[str, str]) -> None:
+        """`owners`: for each call by name, its owner where it has no device."""
         self.items: list[Item] = []
         self.values: list[Value] = []
         self.edges: list[tuple[int, int]] = []
@@ -36,7 +36,7 @@ class Boxes:
         """The calls at the outermost level, with their items."""
         self.by_name: dict[str, int] = {}
         """The item of each input, op and call by name: the first that bears it."""
-        self._places = places
+        self._owners = owners
         self._seen: set[tuple[int, int]] = set()
         if len(graph.nodes) > MOST_OPS:
             raise GraphError(
@@ -60,7 +60,7 @@ class Boxes:
             self._seen.add((value, box))
             self.edges.append((value, box))
 
-    def _graph(self, graph: Graph, parent: int, place: str, bound: Mapping[Node, int]) -> list[int]:
+    def _graph(self, graph: Graph, parent: int, owner: str, bound: Mapping[Node, int]) -> list[int]:
         """Draw the nodes.
 
         `bound` has the values that inputs of a body stand for. Returns the numbers of the outputs' values.
@@ -72,14 +72,14 @@ class Boxes:
             if node in bound:
                 values[NodeEntry(node)] = bound[node]
             elif node.subgraph is not None:
-                self._call(node, parent, place, values)
+                self._call(node, parent, owner, values)
             else:
-                self._node(node, parent, place, values)
+                self._node(node, parent, owner, values)
         return [values.get(entry, NOWHERE) for entry in graph.outputs]
 
-    def _node(self, node: Node, parent: int, place: str, values: dict[NodeEntry, int]) -> None:
+    def _node(self, node: Node, parent: int, owner: str, values: dict[NodeEntry, int]) -> None:
         kind = "input" if node.is_variable else "op"
-        here = "" if node.is_variable else node.affinity or place
+        here = "" if node.is_variable else node.affinity or owner
         box = self._add(Item(kind, node.name, op_name(node) or "input", parent, here, _details(node)))
         for entry in node.reads:
             self._edge(values.get(entry, NOWHERE), box)
@@ -95,9 +95,9 @@ class Boxes:
             values[entry] = len(self.values)
             self.values.append(Value(box, entry.name, "" if entry.type is None else str(entry.type), nbytes(entry.type)))
 
-    def _call(self, node: Node, parent: int, place: str, values: dict[NodeEntry, int]) -> None:
+    def _call(self, node: Node, parent: int, owner: str, values: dict[NodeEntry, int]) -> None:
         assert node.subgraph is not None
-        here = node.affinity or self._places.get(node.name) or place
+        here = node.affinity or self._owners.get(node.name) or owner
         box = self._add(Item("call", node.name, _contents(node.subgraph), parent, here, _details(node)))
         if parent == NOWHERE:
             self.calls.append((box, node))

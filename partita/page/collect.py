@@ -118,8 +118,8 @@ class _Collector:
         return Scene(
             title=self.graph.name,
             subtitle=self.subtitle,
-            placed_by="device" if any(node.affinity for _, node in boxes.calls) or not boxes.calls else "property",
-            places=self._places(placement),
+            owned_by="device" if any(node.affinity for _, node in boxes.calls) or not boxes.calls else "property",
+            owners=self._owners(placement),
             facts=facts,
             notes=tuple(self.notes),
             items=boxes.items,
@@ -146,8 +146,8 @@ class _Collector:
             *(("output", name if kind is None else f"{name}: {kind}") for name, kind in summary.outputs),
         )
 
-    def _places(self, placement: Placement | None) -> tuple[str, ...]:
+    def _owners(self, placement: Placement | None) -> tuple[str, ...]:
         """Devices in the order in which they were asked, then the others by how much is there."""
-        counts = Counter(item.place for item in self.boxes.items if item.kind == "op" and item.place)
+        counts = Counter(item.owner for item in self.boxes.items if item.kind == "op" and item.owner)
         asked = () if placement is None else placement.devices
-        return tuple(dict.fromkeys([*asked, *(place for place, _ in counts.most_common()), OUTSIDE]))
+        return tuple(dict.fromkeys([*asked, *(owner for owner, _ in counts.most_common()), OUTSIDE]))

@@ -42,6 +42,6 @@ def _sources(boxes: Boxes) -> dict[int, set[int]]:
 def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int]) -> None:
     shown = [boxes.items[i].label for i in ops if boxes.items[i].name in kernel.nodes]
     what = "+".join(shown[:4]) + ("+…" if len(shown) > 4 else "")
-    boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].place, (f"schedule {kernel.schedule}",)))
+    boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].owner, (f"schedule {kernel.schedule}",)))
     for i in ops:
         boxes.items[i].parent = len(boxes.items) - 1

@@ -24,8 +24,8 @@ class Item:
     """The op, or a few words on what is inside."""
     parent: int
     """The item that holds it; -1: none."""
-    place: str = ""
-    """What its colour stands for: its device, or else the property that chose its subgraph."""
+    owner: str = ""
+    """Its device, or else the property that chose its subgraph: what its colour stands for."""
     details: tuple[str, ...] = ()
     """Its weights and attributes, a line each."""
     us: float = NOWHERE
@@ -102,7 +102,7 @@ class Bar:
     """The name of what ran."""
     what: str
     """Its op, or what ran it."""
-    place: str
+    owner: str
     """The device that ran it."""
     start_us: float
     """When it began."""
@@ -134,9 +134,9 @@ class Scene:
     """The model's name."""
     subtitle: str
     """What is shown, in a few words."""
-    placed_by: str
-    """What colours stand for: "device" or "property"."""
-    places: tuple[str, ...]
+    owned_by: str
+    """What owners are: "device" or "property"."""
+    owners: tuple[str, ...]
     """Devices or properties, in the order in which colours are given out."""
     facts: tuple[tuple[str, str], ...]
     """The overview: what, how much."""
@@ -169,8 +169,8 @@ class Scene:
         content = {
             "title": self.title,
             "subtitle": self.subtitle,
-            "placed_by": self.placed_by,
-            "places": list(self.places),
+            "owned_by": self.owned_by,
+            "owners": list(self.owners),
             "facts": [list(fact) for fact in self.facts],
             "notes": list(self.notes),
             "items": texts.columns(Item, self.items),

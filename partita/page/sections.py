@@ -43,7 +43,7 @@ def add_sections(boxes: Boxes) -> None:
         for start, stop in _stretches(len(members), edges):
             section = members[start:stop]
             contents = counted(len(section), "box", "boxes")
-            items.append(Item("section", _name(scopes, section, start), contents, parent, _place(items, section)))
+            items.append(Item("section", _name(scopes, section, start), contents, parent, _owner(items, section)))
             sections.append(len(items) - 1)
             for box in section:
                 items[box].parent = sections[-1]
@@ -132,9 +132,9 @@ def _scopes(items: Sequence[Item]) -> list[str]:
     return names
 
 
-def _place(items: Sequence[Item], section: Sequence[int]) -> str:
-    places = {items[box].place for box in section if items[box].kind not in ("input", "output")}
-    return places.pop() if len(places) == 1 else ""
+def _owner(items: Sequence[Item], section: Sequence[int]) -> str:
+    owners = {items[box].owner for box in section if items[box].kind not in ("input", "output")}
+    return owners.pop() if len(owners) == 1 else ""
 
 
 def open_some(items: Sequence[Item]) -> None:

@@ -22,11 +22,11 @@ def transfers(boxes: Boxes) -> list[Transfer]:
         target = items[reader]
         if "input" in (source.kind, target.kind) or "output" in (source.kind, target.kind):
             continue
-        if source.place != target.place:
-            crossing[source.place or OUTSIDE, target.place or OUTSIDE].add(value)
+        if source.owner != target.owner:
+            crossing[source.owner or OUTSIDE, target.owner or OUTSIDE].add(value)
     rows = []
-    for (source_place, target_place), crossed in crossing.items():
+    for (source_owner, target_owner), crossed in crossing.items():
         sizes = [values[value].nbytes for value in crossed]
         known = [size for size in sizes if size >= 0]
-        rows.append(Transfer(source_place, target_place, len(sizes), sum(known), len(sizes) - len(known)))
+        rows.append(Transfer(source_owner, target_owner, len(sizes), sum(known), len(sizes) - len(known)))
     return sorted(rows, key=lambda row: (-row.nbytes, row.source, row.target))

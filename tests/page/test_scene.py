@@ -28,7 +28,7 @@ def tree(scene: Scene) -> list[str]:
     def depth(box: int) -> int:
         return 0 if scene.items[box].parent < 0 else 1 + depth(scene.items[box].parent)
 
-    return [f"{'  ' * depth(i)}{item.kind} {item.name}: {item.label} @{item.place}" for i, item in enumerate(scene.items)]
+    return [f"{'  ' * depth(i)}{item.kind} {item.name}: {item.label} @{item.owner}" for i, item in enumerate(scene.items)]
 
 
 def arrows(scene: Scene) -> list[str]:
@@ -95,9 +95,9 @@ def test_a_plan_and_a_placement_are_shown_as_what_they_lead_to() -> None:
     placement = pt.query(graph, "HETERO:onnxruntime,reference")
     placement["pool"] = "reference"
     scene = collect(placement)
-    assert scene.places[:2] == ("onnxruntime", "reference")
+    assert scene.owners[:2] == ("onnxruntime", "reference")
     assert [(r.what, r.text) for r in scene.refusals] == [("not on onnxruntime", "placed by hand")]
-    assert [item.place for item in scene.items if item.kind == "call"] == ["onnxruntime", "reference", "onnxruntime"]
+    assert [item.owner for item in scene.items if item.kind == "call"] == ["onnxruntime", "reference", "onnxruntime"]
 
 
 def test_a_compiled_model_with_its_run() -> None:

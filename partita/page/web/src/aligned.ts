@@ -4,7 +4,7 @@
 import type { Layers } from "./ranked";
 
 /** The middle of each node. `room`: how wide a node is with its share of the gaps. The neighbours are in the order of the ranks. */
-export function places(layers: Layers, room: (v: number) => number): number[] {
+export function positions(layers: Layers, room: (v: number) => number): number[] {
   const count = layers.up.length;
   const rooms = Array.from({ length: count }, (_, v) => room(v));
   const barred = conflicts(layers);
@@ -13,9 +13,9 @@ export function places(layers: Layers, room: (v: number) => number): number[] {
     for (const mirrored of [false, true]) {
       let ranks = falling ? layers.ranks : [...layers.ranks].reverse();
       if (mirrored) ranks = ranks.map((nodes) => [...nodes].reverse());
-      const place = new Int32Array(count);
-      for (const nodes of ranks) nodes.forEach((v, i) => (place[v] = i));
-      const block = blocks(ranks, falling ? layers.up : layers.down, place, mirrored, barred);
+      const position = new Int32Array(count);
+      for (const nodes of ranks) nodes.forEach((v, i) => (position[v] = i));
+      const block = blocks(ranks, falling ? layers.up : layers.down, position, mirrored, barred);
       const x = pushed(ranks, block, rooms);
       tried.push(mirrored ? x.map((value) => -value) : x);
     }
@@ -28,8 +28,8 @@ const pair = (a: number, b: number) => (a < b ? a * 2 ** 26 + b : b * 2 ** 26 + 
 /** Lines that cross the straight middle part of a long line: they give way. */
 function conflicts({ ranks, up, nodes }: Layers): Set<number> {
   const found = new Set<number>();
-  const place = new Int32Array(up.length);
-  for (const rank of ranks) rank.forEach((v, i) => (place[v] = i));
+  const position = new Int32Array(up.length);
+  for (const rank of ranks) rank.forEach((v, i) => (position[v] = i));
   const above = (v: number) => (v >= nodes && up[v][0] >= nodes ? up[v][0] : -1); // the knot over a knot
   for (let r = 1; r < ranks.length; r++) {
     let left = 0;
@@ -37,10 +37,10 @@ function conflicts({ ranks, up, nodes }: Layers): Set<number> {
     ranks[r].forEach((v, i) => {
       const knot = above(v);
       if (knot < 0 && i + 1 < ranks[r].length) return;
-      const right = knot < 0 ? ranks[r - 1].length : place[knot];
+      const right = knot < 0 ? ranks[r - 1].length : position[knot];
       for (; done <= i; done++) {
         const w = ranks[r][done];
-        for (const u of up[w]) if ((place[u] < left || place[u] > right) && above(w) !== u) found.add(pair(u, w));
+        for (const u of up[w]) if ((position[u] < left || position[u] > right) && above(w) !== u) found.add(pair(u, w));
       }
       left = right;
     });
@@ -49,9 +49,9 @@ function conflicts({ ranks, up, nodes }: Layers): Set<number> {
 }
 
 /** For each node the first of its block: a node is put under the middle one of its neighbours that is still free. */
-function blocks(ranks: number[][], neighbours: number[][], place: Int32Array, mirrored: boolean, barred: Set<number>): Int32Array {
-  const root = Int32Array.from({ length: place.length }, (_, v) => v);
-  const taken = new Uint8Array(place.length);
+function blocks(ranks: number[][], neighbours: number[][], position: Int32Array, mirrored: boolean, barred: Set<number>): Int32Array {
+  const root = Int32Array.from({ length: position.length }, (_, v) => v);
+  const taken = new Uint8Array(position.length);
   for (const nodes of ranks) {
     let last = -1;
     for (const v of nodes) {
@@ -60,10 +60,10 @@ function blocks(ranks: number[][], neighbours: number[][], place: Int32Array, mi
       const middles = [(near.length - 1) >> 1, near.length >> 1];
       for (const i of mirrored ? middles.reverse() : middles) {
         const u = near[i];
-        if (root[v] !== v || taken[u] || place[u] <= last || barred.has(pair(u, v))) continue;
+        if (root[v] !== v || taken[u] || position[u] <= last || barred.has(pair(u, v))) continue;
         taken[u] = 1;
         root[v] = root[u];
-        last = place[u];
+        last = position[u];
       }
     }
   }

@@ -1,17 +1,17 @@
 // The scene as Python wrote it: a list for each field, texts as numbers.
 
 export interface Item {
-  kind: string; name: string; label: string; parent: number; place: string; details: string[]; us: number; is_open: boolean;
+  kind: string; name: string; label: string; parent: number; owner: string; details: string[]; us: number; is_open: boolean;
 }
 export interface Value { source: number; name: string; type: string; nbytes: number }
 export interface Wall { producer: number; consumer: number; inside: string; rule: string; text: string }
 export interface Refusal { what: string; rule: string; text: string; items: number[] }
 export interface Transfer { source: string; target: string; values: number; nbytes: number; unknown: number }
 export interface Subgraph { item: number; ops: number; seconds: number }
-export interface Bar { name: string; what: string; place: string; start_us: number; us: number; depth: number; item: number }
+export interface Bar { name: string; what: string; owner: string; start_us: number; us: number; depth: number; item: number }
 
 export interface Scene {
-  title: string; subtitle: string; placed_by: string; places: string[]; facts: [string, string][]; notes: string[];
+  title: string; subtitle: string; owned_by: string; owners: string[]; facts: [string, string][]; notes: string[];
   items: Item[]; values: Value[]; edges: [value: number, reader: number][];
   walls: Wall[]; refusals: Refusal[]; transfers: Transfer[]; subgraphs: Subgraph[]; bars: Bar[];
   run: string; total_us: number;
@@ -37,13 +37,13 @@ export function read(json: string): Scene {
   const texts: string[] = raw.texts;
   return {
     ...raw,
-    items: records(raw.items, texts, ["kind", "name", "label", "place"], ["details"]),
+    items: records(raw.items, texts, ["kind", "name", "label", "owner"], ["details"]),
     values: records(raw.values, texts, ["name", "type"]),
     edges: raw.edges[0].map((value: number, i: number) => [value, raw.edges[1][i]]),
     walls: records(raw.walls, texts, ["inside", "rule", "text"]),
     refusals: records(raw.refusals, texts, ["what", "rule", "text"]),
     transfers: records(raw.transfers, texts, ["source", "target"]),
     subgraphs: records(raw.subgraphs, texts, []),
-    bars: records(raw.bars, texts, ["name", "what", "place"]),
+    bars: records(raw.bars, texts, ["name", "what", "owner"]),
   };
 }

@@ -3,7 +3,7 @@
 import { h } from "./dom";
 import type { Wall } from "./data";
 import type { Facts } from "./facts";
-import { colour } from "./places";
+import { colour } from "./owners";
 import type { State } from "./state";
 import { bytes, count, time } from "./words";
 
@@ -46,7 +46,7 @@ export function boxDetails(state: State, facts: Facts, box: number, go: Go): HTM
   const section = h("section", { class: "details" }, h("h2", {}, item.kind === "op" || item.kind === "kernel" ? item.label : item.name));
   section.append(rows([
     [item.kind, item.kind === "op" || item.kind === "kernel" ? item.name : item.label],
-    [state.scene.placed_by, item.place],
+    [state.scene.owned_by, item.owner],
     ["in", around >= 0 ? link(state, around, go) : null],
     ["took", item.us >= 0 ? time(item.us) : null],
   ]));

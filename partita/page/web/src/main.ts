@@ -74,7 +74,7 @@ async function start(): Promise<void> {
   document.body.append(head, main, ...(scene.bars.length ? [new Timeline(state, go).element] : []), status, help);
   state.on("choice", () => {
     const box = chosen();
-    if (box >= 0) status.textContent = `${scene.items[box].label} ${scene.items[box].name}${scene.items[box].place ? ` on ${scene.items[box].place}` : ""}`;
+    if (box >= 0) status.textContent = `${scene.items[box].label} ${scene.items[box].name}${scene.items[box].owner ? ` on ${scene.items[box].owner}` : ""}`;
   });
   await busy(() => state.layOut());
   view.begin();

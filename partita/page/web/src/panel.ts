@@ -4,7 +4,7 @@ import { h, put } from "./dom";
 import { boxDetails, edgeDetails, link, shortList } from "./details";
 import type { Facts } from "./facts";
 import { legend } from "./picture";
-import { placeColour } from "./places";
+import { ownerColour } from "./owners";
 import type { State } from "./state";
 import { bytes, count, time } from "./words";
 
@@ -57,7 +57,7 @@ export class Panel {
     for (const [what, value] of scene.facts) facts.append(h("dt", {}, what), h("dd", {}, value));
     const page = h("section", {}, h("h2", {}, scene.title), h("p", { class: "muted" }, scene.subtitle), legend(this.state), facts, h("h3", {}, "Transfers"));
     if (scene.transfers.length) page.append(this.transferTable());
-    else page.append(h("p", { class: "muted" }, `Nothing goes from one ${scene.placed_by} to another.`));
+    else page.append(h("p", { class: "muted" }, `Nothing goes from one ${scene.owned_by} to another.`));
     if (scene.notes.length) page.append(h("h3", {}, "Notes"), shortList(scene.notes.map((note) => () => h("span", {}, note)), 12));
     return page;
   }
@@ -79,7 +79,7 @@ export class Panel {
     const { scene } = this.state;
     const entries = scene.subgraphs.map(({ item, ops, seconds }) => () => {
       const box = scene.items[item];
-      const facts = [box.place, count(ops, "op"), box.us >= 0 ? time(box.us) : "", seconds >= 0 ? `compiled in ${seconds.toFixed(2)} s` : ""];
+      const facts = [box.owner, count(ops, "op"), box.us >= 0 ? time(box.us) : "", seconds >= 0 ? `compiled in ${seconds.toFixed(2)} s` : ""];
       return h("div", {}, link(this.state, item, this.go), h("div", { class: "muted" }, facts.filter(Boolean).join(" · ")));
     });
     return h("section", {}, h("h2", {}, count(entries.length, "subgraph")), shortList(entries, 60));
@@ -91,7 +91,7 @@ export class Panel {
     let last = "";
     const sorted = [...scene.refusals].sort((a, b) => (a.what < b.what ? -1 : a.what > b.what ? 1 : 0));
     for (const { what, rule, text, items } of sorted) {
-      if (what !== last) page.append(h("h3", {}, h("span", { class: `dot ${placeColour(scene, what.replace("not on ", ""))}` }), (last = what)));
+      if (what !== last) page.append(h("h3", {}, h("span", { class: `dot ${ownerColour(scene, what.replace("not on ", ""))}` }), (last = what)));
       page.append(h("details", { class: "reason" },
         h("summary", {}, h("span", { class: "tally" }, items.length), rule ? h("span", { class: "rule" }, rule) : null, ` ${text}`),
         shortList(items.map((box) => () => link(this.state, box, this.go)), 30)));

@@ -4,7 +4,7 @@ import { Camera } from "./camera";
 import type { Item } from "./data";
 import { h, s } from "./dom";
 import type { Drawn, Placed } from "./layout";
-import { colour } from "./places";
+import { colour } from "./owners";
 import { distance, path, rough } from "./paths";
 import { holder, lines } from "./shapes";
 import type { State } from "./state";
@@ -258,7 +258,7 @@ export class View {
       if (this.state.heat && item.us >= 0) this.addHeat(group, item, width, height);
       else if (item.kind === "section") this.addShares(group, box, width, height);
     }
-    group.append(s("title", {}, `${item.label} ${item.name}${item.place ? ` · ${item.place}` : ""}${item.us >= 0 ? ` · ${time(item.us)}` : ""}`));
+    group.append(s("title", {}, `${item.label} ${item.name}${item.owner ? ` · ${item.owner}` : ""}${item.us >= 0 ? ` · ${time(item.us)}` : ""}`));
   }
 
   /** The colours of the ops inside, each as wide as it has ops. */
@@ -284,10 +284,10 @@ export class View {
 /** The colours and what they stand for. */
 export function legend(state: State): HTMLElement {
   const used = new Set(state.scene.items.map((item) => colour(state.scene, item)));
-  const entries = state.scene.places.map((place, i) => [place, `p${i % 9}`, i] as const);
-  const shown = entries.filter(([place, name, i]) => place === "outside" ? used.has("none") : used.has(name) || i === 0);
+  const entries = state.scene.owners.map((owner, i) => [owner, `p${i % 9}`, i] as const);
+  const shown = entries.filter(([owner, name, i]) => owner === "outside" ? used.has("none") : used.has(name) || i === 0);
   const list = h("ul", { class: "legend", "aria-label": "Colours" });
-  for (const [place, name] of shown) list.append(h("li", {}, h("span", { class: `swatch ${place === "outside" ? "none" : name}` }), place === "outside" ? "no device or subgraph" : place));
+  for (const [owner, name] of shown) list.append(h("li", {}, h("span", { class: `swatch ${owner === "outside" ? "none" : name}` }), owner === "outside" ? "no device or subgraph" : owner));
   list.append(h("li", {}, h("span", { class: "swatch wire-swatch" }), "border"));
   return list;
 }

@@ -1,7 +1,7 @@
 // A layered layout in near-linear time, for graphs so large that dagre would take long. The stages are Sugiyama's:
-// ranks, in each rank an order with few crossings, places in which long lines run straight. All on numbers.
+// ranks, in each rank an order with few crossings, positions in which long lines run straight. All on numbers.
 
-import { places } from "./aligned";
+import { positions } from "./aligned";
 import type { Point } from "./layered";
 import { order } from "./ordered";
 
@@ -26,7 +26,7 @@ export function ranked({ widths, heights, edges, first, last }: Problem, gaps: G
   const rank = ranks(sorted, forward, first, last);
   const { layers, knots } = knotted(rank, forward);
   order(layers);
-  const x = places(layers, (v) => (v < count ? widths[v] + gaps.node : gaps.line));
+  const x = positions(layers, (v) => (v < count ? widths[v] + gaps.node : gaps.line));
   const high = layers.ranks.map((nodes) => nodes.reduce((most, v) => (v < count ? Math.max(most, heights[v]) : most), 0));
   const tops = high.map(() => 0);
   for (let r = 1; r < high.length; r++) tops[r] = tops[r - 1] + high[r - 1] + gaps.rank;

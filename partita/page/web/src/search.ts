@@ -1,7 +1,7 @@
 // Find boxes by name, op or device.
 
 import { h, put } from "./dom";
-import { colour } from "./places";
+import { colour } from "./owners";
 import type { State } from "./state";
 import { cut } from "./words";
 

@@ -2,7 +2,7 @@
 
 import type { Scene } from "./data";
 import type { Drawn, Picture } from "./layout";
-import { colour } from "./places";
+import { colour } from "./owners";
 import { LayoutService } from "./worker";
 import { Tree } from "./tree";
 import { boxHeight, boxWidth, headWidth } from "./shapes";

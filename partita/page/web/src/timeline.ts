@@ -2,7 +2,7 @@
 
 import type { Bar } from "./data";
 import { button, h, put, s } from "./dom";
-import { placeColour } from "./places";
+import { ownerColour } from "./owners";
 import type { State } from "./state";
 import { time } from "./words";
 
@@ -36,7 +36,7 @@ export class Timeline {
     const { scene } = this.state;
     const width = this.svg.getBoundingClientRect().width;
     const scale = width / (this.to - this.from || 1);
-    const made: SVGElement[] = [this.bar({ name: scene.title, what: "the whole run", place: "", start_us: 0, us: scene.total_us, depth: -1, item: -1 }, width, scale)];
+    const made: SVGElement[] = [this.bar({ name: scene.title, what: "the whole run", owner: "", start_us: 0, us: scene.total_us, depth: -1, item: -1 }, width, scale)];
     for (const bar of scene.bars) {
       if (bar.us * scale < LEAST || bar.start_us > this.to || bar.start_us + bar.us < this.from) continue;
       made.push(this.bar(bar, width, scale));
@@ -53,8 +53,8 @@ export class Timeline {
     const { choice } = this.state;
     const chosen = choice && "box" in choice && choice.box === bar.item && bar.item >= 0;
     const act = () => (bar.item >= 0 ? this.go(bar.item) : undefined);
-    return s("g", { class: `bar ${placeColour(this.state.scene, bar.place)}${chosen ? " chosen" : ""}`, transform: `translate(${x.toFixed(1)} ${(bar.depth + 1) * ROW})`,
-      click: act, dblclick: () => this.zoom(bar.start_us, bar.start_us + bar.us), pointerenter: () => (this.says.textContent = `${text} · ${bar.place} · ${((100 * bar.us) / (this.state.scene.total_us || 1)).toFixed(1)} %`) },
+    return s("g", { class: `bar ${ownerColour(this.state.scene, bar.owner)}${chosen ? " chosen" : ""}`, transform: `translate(${x.toFixed(1)} ${(bar.depth + 1) * ROW})`,
+      click: act, dblclick: () => this.zoom(bar.start_us, bar.start_us + bar.us), pointerenter: () => (this.says.textContent = `${text} · ${bar.owner} · ${((100 * bar.us) / (this.state.scene.total_us || 1)).toFixed(1)} %`) },
       s("rect", { width: Math.max(0.5, end - x - 0.6).toFixed(1), height: ROW - 2, rx: 3 }), s("text", { x: 5, y: 15 }, label), s("title", {}, text));
   }
 }
