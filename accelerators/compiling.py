@@ -9,18 +9,20 @@ import attrs
 
 from accelerators.building.report import CompileReport, SubgraphRow
 from accelerators.building.subgraphs import Builder, Built
+from accelerators.building.task import Task
 from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.answers import remembering
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import Device, find_device, parse_devices, parse_multi
+from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.interface.device_list import MULTI, Device, find_device, parse_devices, parse_multi
 from accelerators.interface.settings import Config, read_config
 from accelerators.placement.placement import Placement
 from accelerators.placement.placing import checked_graph, live_part, place
-from accelerators.placement.rules import Forbid, Pin
+from accelerators.placement.rules import Forbid, Pin, resolve_rules
 from accelerators.process.ending import at_a_device
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.multi import MultiModel
 from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
+from accelerators.starting import started
 from graph.build import is_made_call
 from graph.errors import check_flag
 from graph.graph import Graph
@@ -60,26 +62,47 @@ def compile(  # noqa: A001  the contract's name
     devices = several or parse_devices(device)
     settings = read_config(config, devices)
     whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)
-    if not several:
-        return _compiled(whole, devices, settings, pin, forbid, strict)
-    each = {one.label: (one, settings.of(one, one is devices[0])) for one in devices}
-    return MultiModel({label: _compiled(whole, (one,), own, pin, forbid, strict) for label, (one, own) in each.items()})
+    task = Task(whole, devices, settings, pin, forbid, strict)
+    if several:
+        return _on_each(task)
+    if settings.hetero.start == "wait":
+        return _compiled(task)
+    _check_wishes(task)
+    return started(task, _compiled)
 
 
-def _compiled(
-    whole: Graph, devices: Sequence[Device], settings: Config, pin: Pin | None, forbid: Forbid | None, strict: bool
-) -> CompiledModel:
-    """A typed graph for these devices together."""
+def _check_wishes(task: Task) -> None:
+    """Affinities, pins and what is forbidden, asked here and now what compilation would ask later."""
+    live = live_part(task.graph)
+    _affinities(live, task.devices, any(_is_placed(node) for node in live.nodes), task.pin, task.forbid)
+    resolve_rules(live, task.devices, task.pin, task.forbid)
+
+
+def _on_each(task: Task) -> CompiledModel:
+    """All of the graph on each of the devices."""
+    settings = task.settings
+    if settings.hetero.start == "now":
+        cause = f"a model on {MULTI} does not start at once"
+        raise NotSupported(cause, where="config of HETERO", remedy="Leave START out, or name a single device")
+    each = {one.label: settings.of(one, one is task.devices[0]) for one in task.devices}
+    alone = [attrs.evolve(task, devices=(one,), settings=each[one.label]) for one in task.devices]
+    return MultiModel({one.devices[0].label: _compiled(one) for one in alone})
+
+
+def _compiled(task: Task) -> CompiledModel:
+    """The graph on these devices together."""
+    whole, devices, settings = task.graph, task.devices, task.settings
     live = live_part(whole)
     manual = any(_is_placed(node) for node in live.nodes)
-    fixed = _affinities(live, devices, manual, pin, forbid)
+    fixed = _affinities(live, devices, manual, task.pin, task.forbid)
     with remembering(devices, settings.by_device):
-        placement = place(live, devices, pin, forbid, fixed, settings.by_device)
+        placement = place(live, devices, task.pin, task.forbid, fixed, settings.by_device)
     folder = settings.hetero.dot_folder
     if folder is not None and not manual:
         write_affinity_dot(folder, placement)
     forced = {node.name for node in live.nodes if is_made_call(node) and node.name in fixed} | set(placement.pinned)
-    built = Builder(placement, devices, settings, forced, strict or settings.hetero.strict).build(placement.apply(live))
+    strict = task.strict or settings.hetero.strict
+    built = Builder(placement, devices, settings, forced, strict).build(placement.apply(live))
     if folder is not None:
         write_subgraphs_dot(folder, built.graph)
     report = _report(built, placement, not manual)

@@ -91,6 +91,7 @@ ROOMS = {
     "accelerators": """
         onnx_backend
         compiling importing tuning
+        starting
         package
         showing
         running

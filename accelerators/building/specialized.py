@@ -3,10 +3,12 @@
 A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
 and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
 compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken.
-The stand-in also serves a size that does not compile, which is said in a warning."""
+The stand-in also serves a size that does not compile, which is said in a warning. In a model that starts at once it serves every
+size until that is compiled, in the background."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
@@ -16,7 +18,8 @@ from typing import Any
 
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.interface.laid_out import run_laid_out
-from accelerators.process.forking import Guard
+from accelerators.process.ending import at_a_device
+from accelerators.process.forking import Guard, renewed_in_children
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.types import TensorType
@@ -46,11 +49,14 @@ class SpecializedSubgraph(CompiledSubgraph):
         graph: Graph,
         compile_static: Callable[[Graph], CompiledSubgraph],
         stand_in: Callable[[Graph], CompiledSubgraph | None] = lambda graph: None,
+        behind: bool = False,
     ) -> None:
         self.graph = graph
         """The body with its dynamic sizes."""
         self._compile = compile_static
         self._stand_in = _StandIn(graph, stand_in)
+        self._behind = behind
+        """Are sizes compiled in the background, while the stand-in takes their calls?"""
         self._guard = Guard()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
         self._rows = threading.local()
@@ -129,14 +135,18 @@ class SpecializedSubgraph(CompiledSubgraph):
             kept = self._kept.get(shapes)
             if kept is not None:
                 self._kept.move_to_end(shapes)
-                return kept
             times = [kept.seconds for kept in self._kept.values() if kept.compiled is not None]
-        if self._stand_in.took_over(shapes):
+        if kept is None:
+            if self._stand_in.took_over(shapes):
+                return None
+            if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
+                return None
+            with self._guard.lock:
+                kept = self._kept.setdefault(shapes, _Kept(shapes))
+        if self._behind and not kept.is_ready and self._stand_in.is_there():
+            kept.begin(self.graph, self._compile)
             return None
-        if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
-            return None
-        with self._guard.lock:
-            return self._kept.setdefault(shapes, _Kept(shapes))
+        return kept
 
     def _trim(self) -> None:
         """Once a size is compiled the one not used for longest goes."""
@@ -158,6 +168,29 @@ class _Kept:
         self.compiled: CompiledSubgraph | None = None
         """The subgraph that was compiled for the size."""
         self._error: Exception | None = None
+        self._begun = False
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In a forked process, which has no thread that compiles it."""
+        self._begun = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Is it compiled, or known not to compile?"""
+        return self.compiled is not None or self._error is not None
+
+    def begin(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> None:
+        """Compile it in the background, unless that has begun."""
+        if self._begun:
+            return
+        self._begun = True
+
+        def work() -> None:
+            with at_a_device(), contextlib.suppress(Exception):  # The error is kept, for the next call of this size.
+                self.ready(graph, compile_static)
+
+        threading.Thread(target=work, name="partita-size", daemon=True).start()
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
         with self.guard.lock:
@@ -213,6 +246,11 @@ class _StandIn:
     def took_over(self, shapes: Shapes) -> bool:
         """Is it known that these sizes do not compile?"""
         return shapes in self._only
+
+    def is_there(self) -> bool:
+        """Does any device take all of the graph at any size?"""
+        with self._guard.lock:
+            return self._there()
 
     def _there(self) -> bool:
         if not self._asked:

@@ -160,7 +160,8 @@ class Builder:
         """Compile these calls' bodies on as many threads as there are cores, shared ones once. -> those that failed."""
         failures: dict[Task, CompileError] = {}
         tasks = {_task(call): call for call in calls}
-        with _threads(min(len(tasks), os.cpu_count() or 1)) as pool, _progress(len(tasks)) as shown:
+        quiet = bool(self.config.stand_ins)
+        with _threads(min(len(tasks), os.cpu_count() or 1)) as pool, _progress(len(tasks), quiet) as shown:
             running = {pool.submit(self._compile_one, call): task for task, call in tasks.items()}
             for future in _as_done(running, shown):
                 error = future.exception()
@@ -175,10 +176,11 @@ class Builder:
         device = self.devices[call.affinity]
         values = self.config.by_device[device.label]
         others = [(d, self.config.by_device[d.label]) for d in self.devices.values() if d.accelerator.dynamic_shapes]
+        stand_ins, behind = [*self.config.stand_ins, *others], bool(self.config.stand_ins)
         if device.accelerator.parallel_compile:
-            return compile_unit(call.name, device, call.subgraph, values, others)
+            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind)
         with _turns.setdefault(device.accelerator.name, Guard()).lock:
-            return compile_unit(call.name, device, call.subgraph, values, others)
+            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind)
 
     def _moved(self, graph: Graph, failures: Sequence[Failure]) -> Graph:
         """The graph with the failed calls inlined again, where each node at fault has the next device that runs it."""
@@ -275,9 +277,9 @@ def _as_done(running: Mapping[Future[Unit], Task], shown: Any) -> Iterator[Futur
 
 
 @contextmanager
-def _progress(count: int) -> Iterator[Any]:
-    """A function that shows how many are done: on a terminal, once it has taken a while."""
-    if not sys.stderr.isatty():
+def _progress(count: int, quiet: bool) -> Iterator[Any]:
+    """A function that shows how many are done: on a terminal, once it has taken a while, unless the work is in the background."""
+    if quiet or not sys.stderr.isatty():
         yield lambda finished: None
         return
     import time

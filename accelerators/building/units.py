@@ -102,17 +102,23 @@ class Unit:
 
 
 def compile_unit(
-    name: str, device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
+    name: str,
+    device: Device,
+    body: Graph,
+    config: Mapping[str, Any],
+    stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = (),
+    behind: bool = False,
 ) -> Unit:
     """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. A
     type in the body that is not the inferred one is such an error too: kernels have the sizes that an op computes,
     whatever a file declares.
 
     Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
-    all of the body at any size, or else to `reference`."""
+    all of the body at any size, or else to `reference`; with `behind`, they go there whenever their size is not compiled yet,
+    which happens in the background."""
     start = time.perf_counter()
     try:
-        compiled = _compiled(device, body, config, stand_ins)
+        compiled = _compiled(device, body, config, stand_ins, behind)
     except BadConfig:
         raise
     except Exception as error:
@@ -124,7 +130,7 @@ def compile_unit(
 
 
 def _compiled(
-    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]]
+    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]], behind: bool
 ) -> CompiledSubgraph:
     accelerator = in_its_place(device.accelerator, config)
     infer(body, strict=False, check_declared=True)
@@ -149,7 +155,7 @@ def _compiled(
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
     _check_supported(accelerator.configured(config), body, "in this part of the graph")
-    return SpecializedSubgraph(body, compile_sized, stand_in)
+    return SpecializedSubgraph(body, compile_sized, stand_in, behind)
 
 
 def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:

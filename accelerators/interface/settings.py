@@ -19,6 +19,7 @@ from accelerators.interface.keys import (
     optional,
     positive,
     seconds,
+    text,
 )
 from accelerators.interface.registry import HETERO, accelerator
 from graph.errors import did_you_mean
@@ -42,6 +43,11 @@ class HeteroSettings:
     """PARALLEL: do independent subgraphs run side by side? None (AUTO): where it is measured to be faster."""
     strict: bool = False
     """STRICT: is it an error if a device cannot compile what it took? Otherwise the next one gets it."""
+    start: str = "wait"
+    """START: does `compile` "wait" for the devices, or return "now" and let others answer until they are ready?"""
+    start_with: str | None = None
+    """START_WITH: the devices that answer until then, as `compile` takes them; None: an engine that is installed, then
+    `reference`."""
 
 
 @attrs.frozen(slots=True)
@@ -52,6 +58,8 @@ class Config:
     """The settings for the model as a whole."""
     by_device: Mapping[str, Mapping[str, Any]]
     """For each device label, a value for each of the device's keys."""
+    stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
+    """Devices, with their values, that take a size while another compiles it in the background; empty: calls wait for it."""
 
     def of(self, device: Device, first: bool) -> Config:
         """The settings for one device alone; pictures are drawn for the first device."""
@@ -114,6 +122,8 @@ HETERO_KEYS = {
     "REQUEST_SECONDS": Key(None, optional(seconds)),
     "PARALLEL": Key("AUTO", flag_or_auto),
     "STRICT": Key(False, flag),
+    "START": Key("wait", one_of("wait", "now"), names_files=True),
+    "START_WITH": Key(None, optional(text), names_files=True),
 }
 """The keys that hold for the compiled model as a whole."""
 
@@ -125,6 +135,8 @@ _FIELDS = {
     "REQUEST_SECONDS": "limit",
     "PARALLEL": "parallel",
     "STRICT": "strict",
+    "START": "start",
+    "START_WITH": "start_with",
 }
 
 

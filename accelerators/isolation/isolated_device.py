@@ -23,7 +23,7 @@ def isolated(accelerator: Accelerator) -> Accelerator:
     kind: Any = type(accelerator)
     copied = copy.copy(accelerator)
     copied.__class__ = _class(kind)
-    assert isinstance(copied, _Isolated)
+    assert isinstance(copied, Isolated)
     copied.process = process_of(copied.name, type(accelerator))
     return copied
 
@@ -31,10 +31,10 @@ def isolated(accelerator: Accelerator) -> Accelerator:
 @cache
 def _class(kind: Any) -> type[Accelerator]:
     """The device's class with what it does in a child; all else (its name, its keys, its metrics) stays the device's own."""
-    return type(f"Isolated{kind.__name__}", (_Isolated, kind), {"device_class": kind})
+    return type(f"Isolated{kind.__name__}", (Isolated, kind), {"device_class": kind})
 
 
-class _Isolated(Accelerator):
+class Isolated(Accelerator):
     """A device whose work is done in the child."""
 
     device_class: ClassVar[type[Accelerator]]
@@ -60,11 +60,11 @@ class _Isolated(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Let the device in the child compile the graph."""
-        return IsolatedSubgraph(self.process, _Order(graph, config, self._where), config)
+        return IsolatedSubgraph(self.process, Order(graph, config, self._where), config)
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The same for what it exported before."""
-        return IsolatedSubgraph(self.process, _Order(graph, config, self._where, data, weights), config)
+        return IsolatedSubgraph(self.process, Order(graph, config, self._where, data, weights), config)
 
     @property
     def _where(self) -> str:
@@ -74,7 +74,7 @@ class _Isolated(Accelerator):
         return Task(doing, config["ISOLATE_SECONDS"], error)
 
 
-class _Order:
+class Order:
     """The order that makes the subgraph in a child; it is given again after each child's end."""
 
     def __init__(
@@ -96,7 +96,7 @@ class _Order:
 class IsolatedSubgraph(CompiledSubgraph):
     """A subgraph that is compiled in a child process. Where that has ended, it is compiled again in the next one."""
 
-    def __init__(self, process: DeviceProcess, order: _Order, config: Mapping[str, Any]) -> None:
+    def __init__(self, process: DeviceProcess, order: Order, config: Mapping[str, Any]) -> None:
         self._process = process
         self._order = order
         self._seconds = config["ISOLATE_SECONDS"]
@@ -132,15 +132,16 @@ class IsolatedSubgraph(CompiledSubgraph):
 
     def export(self) -> bytes:
         """Let the device in the child export the subgraph."""
-        exported: bytes = self._exported()[0]
+        exported: bytes = self.exported()[0]
         return exported
 
     def export_weights(self) -> Sequence[Any]:
         """The arrays that go with it."""
-        weights: list[Any] = self._exported()[1]
+        weights: list[Any] = self.exported()[1]
         return weights
 
-    def _exported(self) -> tuple[bytes, list[Any]]:
+    def exported(self) -> tuple[bytes, list[Any]]:
+        """The compiled form, and the arrays that go with it."""
         with self._process.child() as child:
             answer = self._ask(child, {"do": "export"}, Packing(), "while it was exported", AcceleratorError)
             weights = [_kept(value, None) for value in described(answer["weights"], child.replies)]

@@ -75,7 +75,7 @@ class Task:
 class Child:
     """One child process. Whoever speaks with it holds the lock of its DeviceProcess."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, errors: int | None = None) -> None:
         self.origin = origin
         self.requests, self.replies = SharedMemory(), SharedMemory()
         self.dropped: deque[int] = deque()
@@ -89,7 +89,8 @@ class Child:
             self._process = subprocess.Popen(
                 [*COMMAND, *map(str, given)],
                 stdin=subprocess.DEVNULL,
-                stdout=2,
+                stdout=2 if errors is None else errors,
+                stderr=errors,
                 pass_fds=given,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the parent, which ends its children itself.
@@ -197,13 +198,17 @@ class DeviceProcess:
         with self._guard.lock:
             if self._child is None or not self._child.is_alive:
                 self.end()
-                self._child = Child(self.origin)
+                self._child = self.new_child()
                 try:
                     self._child.start()
                 except BaseException:
                     self.end()
                     raise
             yield self._child
+
+    def new_child(self) -> Child:
+        """A process that is just starting."""
+        return Child(self.origin)
 
     def end(self) -> None:
         """End the child, if there is one."""

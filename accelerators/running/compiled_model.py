@@ -150,6 +150,17 @@ class CompiledModel:
         arrays = self._checker.arrays(args, named)
         return self._queue().submit(lambda: self._run(arrays, out))
 
+    @property
+    def ready(self) -> Future[CompiledModel]:
+        """The future of the model on its own devices: done, unless it began to answer on others (START)."""
+        future: Future[CompiledModel] = Future()
+        future.set_result(self)
+        return future
+
+    def wait(self, timeout: float | None = None) -> CompiledModel:
+        """The model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
+        return self.ready.result(timeout)
+
     def renew(self) -> None:
         """In a forked process, which has none of the threads: what they were working on is not there."""
         self._requests, self._lock, self._profiling = None, threading.Lock(), threading.Lock()

@@ -1,0 +1,30 @@
+"""What one compilation is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from accelerators.interface.device_list import Device
+from accelerators.interface.settings import Config
+from accelerators.placement.rules import Forbid, Pin
+from graph.graph import Graph
+
+
+@attrs.frozen(slots=True, eq=False)
+class Task:
+    """A typed graph, and the devices that are to run it together."""
+
+    graph: Graph
+    """The graph."""
+    devices: Sequence[Device]
+    """The devices, the preferred ones first."""
+    settings: Config
+    """Their configuration."""
+    pin: Pin | None = None
+    """The nodes that are forced onto a device."""
+    forbid: Forbid | None = None
+    """The ops and nodes that a device must not run."""
+    strict: bool = False
+    """Is it an error if a device cannot compile what it took?"""

@@ -1,0 +1,116 @@
+"""A device that is asked, and compiles, in a child process, while its subgraphs run here.
+
+This is for work in the background, which must not take time from the calls that this process answers meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from accelerators.errors import AcceleratorError, CompileError
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
+from accelerators.isolation.messages import config_told
+from accelerators.isolation.process import Child, DeviceProcess, Origin, Task, origin_of
+from graph.graph import Graph
+
+LIMIT = 86_400.0
+"""Seconds that a question may take: nobody waits for its answer."""
+
+NICENESS = 10
+"""The priority of the child: where calls keep all cores busy it gets a tenth of one."""
+
+
+class Workshop(DeviceProcess):
+    """The process that works for one model in the background. It is quiet, and gives way to whatever else runs."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__(origin)
+        self.is_over = False
+        """Has it done its work? From then on the device compiles in this process."""
+        self._is_given_up = False
+
+    @contextmanager
+    def child(self) -> Iterator[Child]:
+        """The process as it is now; CompileError once it has been given up."""
+        if self._is_given_up:
+            raise CompileError("nobody waits for it any more", where=f"device {self.origin.device!r}")
+        with super().child() as child:
+            yield child
+
+    def new_child(self) -> Child:
+        child = Child(self.origin, errors=subprocess.DEVNULL)
+        with contextlib.suppress(OSError):  # Where priorities cannot be set it is as any other process.
+            os.setpriority(os.PRIO_PROCESS, child.number, NICENESS)
+        return child
+
+    def close(self) -> None:
+        """End the process; the device works here from now on."""
+        self.is_over = True
+        self.end()
+
+    def give_up(self) -> None:
+        """End the process in the midst of its work, which is not needed any more."""
+        self._is_given_up = True
+        child = self.current
+        if child is not None:
+            child.kill()
+        if self._guard.lock.acquire(blocking=False):  # Else it is at work: whoever speaks with it closes what leads to it.
+            self.end()
+            self._guard.lock.release()
+
+
+def afar(accelerator: Accelerator, config: Mapping[str, Any]) -> tuple[Accelerator, Workshop] | None:
+    """The accelerator with its work done in a workshop, until that is over; None where no other process can do it: its class
+    or its configuration is known to this one alone."""
+    kind: Any = type(accelerator)
+    try:
+        workshop = Workshop(origin_of(accelerator.name, kind))
+        config_told(config, f"config of device {accelerator.name!r}")
+    except AcceleratorError:
+        return None
+    copied = copy.copy(accelerator)
+    copied.__class__ = _class(kind)
+    assert isinstance(copied, _Afar)
+    copied.process = copied.workshop = workshop
+    return copied, workshop
+
+
+@cache
+def _class(kind: Any) -> type[Accelerator]:
+    return type(f"Afar{kind.__name__}", (_Afar, kind), {"device_class": kind})
+
+
+class _Afar(Isolated):
+    """A device whose queries and compilations go to its workshop."""
+
+    workshop: Workshop
+
+    def transform(self, graph: Graph) -> Graph:
+        return self.device_class.transform(self, graph) if self.workshop.is_over else graph
+
+    def stages(self, graph: Graph) -> Iterable[Graph]:
+        return self.device_class.stages(self, graph) if self.workshop.is_over else (graph,)
+
+    def query(self, graph: Graph) -> Mapping[str, bool | str]:
+        return self.device_class.query(self, graph) if self.workshop.is_over else super().query(graph)
+
+    def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """Have the workshop compile and export it, and import that."""
+        if self.workshop.is_over:
+            return self.device_class.compile(self, graph, config)
+        there = IsolatedSubgraph(self.workshop, Order(graph, config, self._where), {"ISOLATE_SECONDS": LIMIT})
+        data, weights = there.exported()
+        return self.import_(data, graph, config, *((weights,) if weights else ()))
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], *weights: Sequence[Any]) -> CompiledSubgraph:
+        return self.device_class.import_(self, data, graph, config, *weights)
+
+    def _task(self, config: Mapping[str, Any], doing: str, error: type[AcceleratorError]) -> Task:
+        return Task(doing, LIMIT, error)

@@ -1,0 +1,158 @@
+"""A compiled model that answers at once: on devices that start fast, until those that it was compiled for are ready."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import attrs
+
+from accelerators.building.report import CompileReport
+from accelerators.errors import RunError
+from accelerators.process.ending import at_a_device, before_the_door_closes
+from accelerators.running.compiled_model import CompiledModel
+from graph.errors import PartitaError
+
+
+@attrs.frozen(slots=True, eq=False)
+class Work:
+    """The work that is done in the background."""
+
+    compile: Callable[[], CompiledModel]
+    """Compiles the model for its own devices."""
+    give_up: Callable[[], None]
+    """Ends that early; called from another thread."""
+
+
+class StartingModel(CompiledModel):
+    """Called like any other model. What it holds of a model (its graph, report, units) is that of the devices that answer now;
+    once its own devices are ready they take the next calls, and calls that run end where they began."""
+
+    def __init__(self, first: CompiledModel, work: Work) -> None:
+        super().__init__(
+            first.graph, {unit.name: unit for unit in first.units}, _begun(first), first.settings, first.dead, first.measured,
+            first._measuring_units,
+        )
+        self._work = work
+        self._begin()
+
+    def _begin(self) -> None:
+        """Compile in the background. The thread holds the model weakly: one that nobody has any more is given up."""
+        self._ready: Future[CompiledModel] = Future()
+        self._ready.set_running_or_notify_cancel()
+        give_up = self._work.give_up
+        reference = weakref.ref(self, lambda _: give_up())
+        _at_work.add(self)
+        arguments = (reference, self._work.compile, self._ready)
+        threading.Thread(target=_work, args=arguments, name="partita-start", daemon=True).start()
+
+    @property
+    def ready(self) -> Future[CompiledModel]:
+        """The future of this model on its own devices; it holds the error if they cannot compile it."""
+        if self._work_is_lost:
+            self._work_is_lost = False
+            self._begin()
+        return self._ready
+
+    _work_is_lost = False
+    _is_given_up = False
+
+    def give_up(self) -> None:
+        """End the work, of which nobody will see the result."""
+        self._is_given_up = True
+        self._work.give_up()
+
+    def renew(self) -> None:
+        """A forked process does not have the thread that compiles: it begins anew when somebody asks for `ready`."""
+        super().renew()
+        self._work_is_lost = not self._ready.done()
+
+    def take_over(self, final: CompiledModel, seconds: float) -> None:
+        """From the next call on, run as this model does."""
+        with self._profiling, self._lock:
+            if self._closed:
+                final.close()
+                return
+            before, measuring = self._executor, self._measuring
+            report = final.report
+            if isinstance(report, CompileReport):
+                report = attrs.evolve(report, notes=(*report.notes, _ended(self.properties.devices, seconds)))
+            self.graph, self.dead, self.report = final.graph, final.dead, report
+            self._units, self._constants = final._units, final._constants
+            self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
+            self._executor = final._executor
+        before.close()
+        if measuring is not None:
+            measuring.close()
+
+    def stay(self, error: BaseException) -> None:
+        """Go on with the devices that answer now, for good."""
+        note = f"its own devices are not ready, and {', '.join(self.properties.devices)} goes on: {error}"
+        if isinstance(self.report, CompileReport):
+            self.report = attrs.evolve(self.report, notes=(*self.report.notes, note))
+        warnings.warn(f"model {self.graph.name!r}: {note}", stacklevel=2)
+
+    def export(self, path: Any, *, bodies: bool = True, key: bytes | None = None) -> None:
+        """Write the model as its own devices have compiled it, once they have."""
+        self.wait()
+        super().export(path, bodies=bodies, key=key)
+
+    def close(self) -> None:
+        """Close the model, and give up what is not ready."""
+        super().close()
+        self.give_up()
+
+
+def _work(reference: weakref.ref[StartingModel], compile: Callable[[], CompiledModel], ready: Future[CompiledModel]) -> None:
+    """Compile, and hand over to the result."""
+    start = time.perf_counter()
+    final, error = None, None
+    try:
+        with at_a_device():
+            final = compile()
+    except BaseException as raised:  # noqa: BLE001  whatever it is belongs to whoever asks for the future
+        error = raised
+    model = reference()
+    if model is None or model._closed or model._is_given_up:
+        where = "a model that starts" if model is None else f"model {model.graph.name!r}"
+        ready.set_exception(RunError("the model is closed", where=where, remedy="Compile it again"))
+        if final is not None:
+            final.close()
+        return
+    if final is not None:
+        model.take_over(final, time.perf_counter() - start)
+        ready.set_result(model)
+    else:
+        assert error is not None
+        if isinstance(error, PartitaError):
+            model.stay(error)
+        ready.set_exception(error)
+
+
+def _begun(first: CompiledModel) -> Any:
+    """The report of the devices that answer, which says so."""
+    if not isinstance(first.report, CompileReport):
+        return first.report
+    note = f"{', '.join(first.properties.devices)} answers until the model's own devices are ready"
+    return attrs.evolve(first.report, notes=(*first.report.notes, note))
+
+
+def _ended(devices: tuple[str, ...], seconds: float) -> str:
+    return f"for the first {seconds:.1f} s, while it was compiled, {', '.join(devices)} answered"
+
+
+_at_work: weakref.WeakSet[StartingModel] = weakref.WeakSet()
+"""The models that may be compiling in the background."""
+
+
+def _end_of_interpreter() -> None:
+    for model in list(_at_work):
+        model.give_up()
+
+
+before_the_door_closes(_end_of_interpreter)
