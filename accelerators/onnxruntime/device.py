@@ -96,7 +96,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             refused = hazards.refused(node, graph) if node.op == "EPContext" else None
             if refused is not None:
                 raise CompileError(refused, where=f"device 'onnxruntime', node {node.name!r}")
-        make = self._session_maker(model, config)
+        make = self._session_maker(model, graph, config)
         try:
             return CompiledSession(model, graph, make, config["PERF_COUNT"])
         except AcceleratorError:
@@ -224,7 +224,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             options.register_custom_ops_library(library)
         return options
 
-    def _session_maker(self, model: EngineModel, config: Mapping[str, Any]) -> Any:
+    def _session_maker(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> Any:
         """A function that makes a session of the model, given the prefix of a profile's file or None."""
         from accelerators.onnxruntime.session import session_of
 
@@ -247,7 +247,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             if profile is not None:
                 options.enable_profiling = True
                 options.profile_file_prefix = profile
-            return session_of(self._engine, model, options, providers)
+            return session_of(self._engine, model, graph, options, providers)
 
         return make
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from accelerators.engines.conditions import condition_lengths
 from accelerators.onnxruntime import windows
+from accelerators.onnxruntime.resizes import resize
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
@@ -67,20 +68,6 @@ def _reduce_extreme(node: Node) -> str | None:
     if isinstance(data_type, TensorType) and data_type.dtype == "bool" and data_type.shape is not None and 0 in data_type.shape:
         return f"onnxruntime does not run {node.op} over an empty tensor of bool"
     return None
-
-
-def _resize(node: Node) -> str | None:
-    if node.attrs.get("coordinate_transformation_mode") != "align_corners" or node.attrs.get("mode", "nearest") == "nearest":
-        return None
-    scales = node.inputs[2] if len(node.inputs) > 2 else None
-    data_type = node.inputs[0].type if node.inputs[0] is not None else None
-    if scales is None or (scales.node.value is not None and not scales.node.value.size):
-        return None
-    if scales.node.value is not None and isinstance(data_type, TensorType) and data_type.is_static and "axes" not in node.attrs:
-        sizes = np.asarray(data_type.shape) * scales.node.value
-        if np.array_equal(sizes, np.floor(sizes)):
-            return None
-    return "onnxruntime aligns corners by the scales, not by the sizes that come of them"
 
 
 def _mod(node: Node) -> str | None:
@@ -163,9 +150,10 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ReduceSumSquare": _whole_norm,
     "QLinearConv": windows.convolution,
     "QLinearMatMul": _integer_product,
-    "Resize": _resize,
+    "Resize": resize,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "Shrink": _shrink,
     "Slice": _slice,
+    "Upsample": resize,
 }

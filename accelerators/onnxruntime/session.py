@@ -14,6 +14,7 @@ from accelerators.engines.model import EngineModel
 from accelerators.errors import RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
+from accelerators.onnxruntime.optimizers import wrong_optimizers
 from accelerators.onnxruntime.profile import rows_of_last_run
 from accelerators.onnxruntime.reasons import reason
 from accelerators.process.forking import Guard
@@ -25,13 +26,9 @@ BOUND_FROM = 1 << 20
 """Outputs of at least this many bytes are written where the caller wants them; smaller ones are as quickly copied."""
 
 
-WRONG_OPTIMIZERS = ["DoubleQDQPairsRemover"]
-"""What onnxruntime does to a graph and changes its numbers: it makes one quantization of two in a row that have other scales."""
-
-
-def session_of(engine: Any, model: EngineModel, options: Any, providers: Sequence[Any]) -> Session:
+def session_of(engine: Any, model: EngineModel, graph: Graph, options: Any, providers: Sequence[Any]) -> Session:
     """A session that shares the large weights with the graph."""
-    how = {"providers": list(providers), "disabled_optimizers": WRONG_OPTIMIZERS}
+    how = {"providers": list(providers), "disabled_optimizers": wrong_optimizers(graph)}
     shared = {name: array for name, array in model.weights.items() if not is_narrow(array.dtype)}
     if len(shared) < len(model.weights):
         return engine.InferenceSession(model.complete(), options, **how)

@@ -13,6 +13,9 @@ import numpy as np
 
 from .registry import differs, fails, numerics
 
+TIE = np.float32(1e-6)
+"""Positions that are nearer to the middle of two pixels than this are equally near to both."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
@@ -175,7 +178,7 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
     if mode == "tf_half_pixel_for_nn":
         return (i + np.float32(0.5)) / step.scale
     if mode == "align_corners":
-        return i * np.float32((length - 1) / (step.length - 1)) if step.length != 1 else i * 0
+        return i * np.float32(length - 1) / np.float32(step.length - 1) if step.length != 1 else i * 0
     if mode == "tf_crop_and_resize":
         start, end = step.roi
         if step.size == 1:
@@ -183,11 +186,12 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
         return np.float32(start * (length - 1)) + i * np.float32(
             (end - start) * (length - 1) / (step.size - 1)
         )
+    if mode == "half_pixel_symmetric":
+        apart = np.float32(length) / 2 * (1 - np.float32(step.size) / (step.scale * np.float32(length)))
+        return (apart + (i.astype(np.float64) + 0.5) / step.scale - 0.5).astype(np.float32)
     half = (i + np.float32(0.5)) / step.scale - np.float32(0.5)
     if mode == "pytorch_half_pixel":
         return half if step.size > 1 else i * 0
-    if mode == "half_pixel_symmetric":
-        return half + np.float32(length / 2 * (1 - step.size / step.length))
     if mode == "half_pixel":
         return half
     raise ValueError(
@@ -196,9 +200,13 @@ def _coordinates(step: _Axis, length: int, mode: str) -> np.ndarray:
 
 
 def _nearest(positions: np.ndarray, mode: str) -> np.ndarray:
+    """The pixel of each position. What lies a rounding away from the middle of two pixels lies in the middle, as for onnxruntime:
+    2 / (4 / 7) is 3.5, and a little less in single precision."""
+    middle = np.floor(positions) + np.float32(0.5)
+    settled = np.where(np.abs(positions - middle) < TIE, middle, positions)
     rounded = {
-        "round_prefer_floor": np.ceil(positions - np.float32(0.5)),
-        "round_prefer_ceil": np.floor(positions + np.float32(0.5)),
+        "round_prefer_floor": np.ceil(settled - np.float32(0.5)),
+        "round_prefer_ceil": np.floor(settled + np.float32(0.5)),
         "floor": np.floor(positions),
         "ceil": np.ceil(positions),
     }[mode]

@@ -266,6 +266,61 @@ def test_attributes_that_make_no_sense_are_refused_without_a_crash(device: str) 
         assert isinstance(answer(device, pt.Graph([node])), str)
 
 
+MOVES: dict[str, tuple[list[list[int]], dict[str, object]]] = {
+    "MaxPool": ([], {"kernel_shape": [1]}),
+    "Reshape": ([[8, 1, 1]], {}),
+    "Slice": ([[0], [1], [0]], {}),
+    "Squeeze": ([[0]], {}),
+    "Transpose": ([], {"perm": [2, 1, 0]}),
+    "Unsqueeze": ([[0]], {}),
+    "Flatten": ([], {}),
+    "Gather": ([[0]], {}),
+    "Expand": ([[2, 1, 8]], {}),
+    "Tile": ([[1, 1, 2]], {}),
+    "Concat": ([], {"axis": 0}),
+    "Pad": ([[0, 0, 1, 0, 0, 1]], {}),
+    "Relu": ([], {}),
+}
+
+
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize(("dtype", "point"), [("int8", None), ("int32", None), ("int32", 0), ("int8", 3), ("uint8", None)])
+@pytest.mark.parametrize("op", MOVES)
+def test_what_is_dequantized_and_moved_keeps_its_numbers(op: str, dtype: str, point: int | None, identity: bool) -> None:
+    """onnxruntime's optimizer would quantize it again behind the move, to uint8 or in vain to int32."""
+    x = pt.variable("x", dtype, (1, 1, 8))
+    points = [] if point is None else [pt.constant(np.array(point, dtype))]
+    dequantized = pt.op("DequantizeLinear", x, pt.constant(np.float32(0.25)), *points)
+    more, attributes = MOVES[op]
+    moved = pt.op("Identity", dequantized) if identity else dequantized
+    result = pt.op(op, moved, *(pt.constant(np.array(value, "int64")) for value in more), **attributes)
+    graph = pt.Graph([result], inputs=[x], opsets={"": 19})
+    values = np.arange(8).reshape(1, 1, 8).astype(dtype)
+    values = values * 17 if dtype == "uint8" else values * 9 - 40
+    wanted = pt.compile(graph, "reference")(values)[0]
+    np.testing.assert_array_equal(pt.compile(graph, "HETERO:onnxruntime,reference")(values)[0], wanted)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale", "attributes", "reason"),
+    [
+        (5, 1.1, {"mode": "linear"}, "copies what a scale that is not one leaves as large as it was"),
+        ("N", 1.1, {}, "copies what a scale that is not one leaves as large as it was"),
+        (5, 1.5, {}, True),
+        ("N", 2.0, {}, True),
+        (1, 1.1, {}, True),
+        (5, 1.5, {"coordinate_transformation_mode": "align_corners"}, "by the sizes that come of the scales"),
+        (4, 1.5, {"coordinate_transformation_mode": "align_corners"}, True),
+    ],
+)
+def test_resizes_by_scales_that_make_no_whole_sizes(size: object, scale: float, attributes: dict[str, str], reason: str | bool):
+    x = pt.variable("x", "float32", (1, 1, size))
+    scales = pt.constant(np.array([1, 1, scale], "float32"))
+    graph = pt.apply_pass(pt.Graph([pt.op("Resize", x, None, scales, name="n", **attributes)], opsets={"": 19}), "InferShape")
+    result = answer("onnxruntime", graph)
+    assert str(reason) in str(result)
+
+
 def test_two_quantizations_in_a_row_are_two() -> None:
     """onnxruntime's optimizer makes one of them, whose steps are others."""
     x = y = pt.variable("x", "float32", (5,))
