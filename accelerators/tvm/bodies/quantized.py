@@ -4,7 +4,7 @@ A number q of an integer tensor stands for (q - zero point) * scale. Ops keep th
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
+from graph.node import Node, NodeEntry
 
 DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""
@@ -12,10 +12,11 @@ DOMAIN = "partita.quantized"
 SUMMED = frozenset(("Product", "Depthwise"))
 """Ops that sum up products of bytes: of an image, by constant weights, beginning with constant sums."""
 
+STORED = frozenset("uint8 int8 uint16 int16".split())
+"""The element types that are quantized to."""
+
 WEIGHT = "Weight"
 """A DequantizeLinear of constants that is not computed yet: who multiplies by the weight may want its integers."""
-
-
 
 
 def is_weight(entry: NodeEntry | None) -> bool:
@@ -23,3 +24,6 @@ def is_weight(entry: NodeEntry | None) -> bool:
     return entry is not None and entry.node.domain == DOMAIN and entry.node.op == WEIGHT
 
 
+def is_dequantize(node: Node) -> bool:
+    """Is it our op that makes numbers of integers?"""
+    return node.domain == DOMAIN and node.op == "DequantizeLinear"

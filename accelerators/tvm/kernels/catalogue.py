@@ -28,6 +28,7 @@ from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from accelerators.tvm.kernels.quantized.joins import joined
+from accelerators.tvm.kernels.quantized.pairs import pair_product
 from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.rows.across import REDUCTIONS, across
 from accelerators.tvm.kernels.rows.extremes import extreme
@@ -73,6 +74,7 @@ CATALOGUE = (
     _entry(thin, "MatMul Gemm"),
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),
+    _entry(pair_product, "MatMul", QUANTIZED),
     _entry(largest, "MaxPool", QUANTIZED),
     _entry(mean, "Mean", QUANTIZED),
     _entry(joined, "Concat", QUANTIZED),

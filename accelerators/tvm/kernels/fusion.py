@@ -10,6 +10,7 @@ from accelerators.tvm.kernels.elementwise.selector import ChainProperty
 from accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
 from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
 from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
+from accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
 from accelerators.tvm.kernels.quantized.selector import QuantizedProperty
 from accelerators.tvm.kernels.rows.selector import RowProperty
 from accelerators.tvm.kernels.shared.strides import VIEWS
@@ -31,8 +32,9 @@ def fuse(graph: Graph) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are.
 
     Each kind takes what the kinds before it left; a new one gets its place in this order."""
-    first = AttentionProperty, QuantizedProperty, BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
-    kinds = *first, RowProperty, ChainProperty, SingleProperty
+    quantized = QuantizedProperty, PairProperty
+    products = BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
+    kinds = AttentionProperty, *quantized, *products, RowProperty, ChainProperty, SingleProperty
     return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=[kind() for kind in kinds])
 
 

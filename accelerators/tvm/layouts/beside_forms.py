@@ -44,6 +44,7 @@ class Sides:
         """By new node of our domain that quantizes or dequantizes, what the integers stand for."""
         self._plain: set[NodeEntry] = set()
         self._unsigned: dict[NodeEntry, NodeEntry] = {}
+        self._turned: dict[tuple[NodeEntry, tuple[int, ...]], Node] = {}
         self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
     def keep(self, old: Node, new: Node, is_beside: bool) -> Node:
@@ -73,6 +74,10 @@ class Sides:
         node = self._moved(value.entry, f"{entry.name}_plain", (0, 3, 1, 2), value.shape, entry.node)
         self.rewriter.replace(entry, node[0])
 
+    def is_plain(self, entry: NodeEntry) -> bool:
+        """Is the plain form at hand?"""
+        return entry not in self.beside or entry in self._plain
+
     def need_beside(self, entry: NodeEntry) -> NodeEntry:
         """The value's form with channels side by side."""
         if entry not in self.beside:
@@ -84,6 +89,23 @@ class Sides:
         return self.beside[entry].entry
 
     def _moved(self, entry: NodeEntry, name: str, perm: tuple[int, ...], shape: tuple[int, ...], origin: Node) -> Node:
+        """The value with its dimensions in another order: numbers of integers by way of these."""
+        numbers, scaling = entry.node, self.scalings.get(entry.node)
+        integers = numbers.inputs[0] if numbers.inputs else None
+        if scaling is None or scaling.axis is not None or numbers.op != "DequantizeLinear" or integers is None:
+            return self._turned_round(entry, name, perm, shape, origin)
+        if (integers, perm) not in self._turned:
+            self._turned[integers, perm] = self._turned_round(integers, f"{name}_integers", perm, shape, origin)
+        name, types = self.name(name), (TensorType("float32", shape),)
+        inputs = (self._turned[integers, perm][0], *numbers.inputs[1:])
+        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        moved = numbers.evolve(name=name, inputs=inputs, output_names=(name,), output_types=types, metadata=metadata)
+        self.scalings[moved] = scaling
+        return self.rewriter.keep(moved)
+
+    def _turned_round(
+        self, entry: NodeEntry, name: str, perm: tuple[int, ...], shape: tuple[int, ...], origin: Node
+    ) -> Node:
         """The value with its dimensions in another order; a reshape where that moves nothing."""
         name, (before,) = self.name(name), [any_shape(entry) or ()]
         value_type = TensorType(entry.type.dtype, shape)  # type: ignore[union-attr]

@@ -6,11 +6,12 @@ import numpy as np
 
 from accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
 from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.operands import only_reader
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from accelerators.tvm.layouts.quantized_moves import join as join_plain
+from accelerators.tvm.layouts.quantized_moves import wanted_after
 from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, is_lossless, scaling_of
+from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, is_lossless
 from graph.node import Node, frozen_attrs
 
 
@@ -52,15 +53,14 @@ def mean(walk: Walk, node: Node) -> bool | None:
 
 
 def join(walk: Walk, node: Node) -> bool | None:
-    """A Concat of channels: of the integers, where all stand for numbers alike or are quantized alike afterwards."""
+    """A Concat: of the integers, where all stand for numbers alike or are quantized alike afterwards."""
     shape = any_shape(node[0]) or ()
     if len(shape) != 4 or node.attrs.get("axis") not in (1, -3) or not any(e in walk.sides.beside for e in node.reads):
-        return None
-    reader = only_reader(node[0], walk.readers)
-    wanted = scaling_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
+        return join_plain(walk, node)
+    wanted = wanted_after(walk, node)
     integers_of = [walk.integers(entry) for entry in node.reads]
     scalings = [None if integers is None else integers[1] for integers in integers_of]
-    if wanted is not None and wanted.is_plain:
+    if wanted is not None:
         inputs = [walk.quantized_like(node, i, entry, wanted) for i, entry in enumerate(node.reads)]
     elif scalings[0] is not None and all(scalings[0].is_like(scaling) for scaling in scalings):
         inputs, wanted = [integers[0] for integers in integers_of if integers is not None], scalings[0]

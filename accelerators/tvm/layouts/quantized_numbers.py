@@ -44,8 +44,12 @@ def _own(walk: Walk, node: Node, inputs: tuple[NodeEntry, ...], is_beside: bool)
 
 
 def elementwise(walk: Walk, node: Node) -> bool | None:
-    """An op on values whose channels stand side by side, if one of them is."""
+    """An op on values whose channels stand side by side, if one of them is; or a Clip of divided numbers."""
     shape = any_shape(node[0])
+    if node in walk.divided and node.op == "Clip" and node.inputs[0] not in walk.sides.beside:
+        bounds = [_bound(walk, node, i) for i in range(1, len(node.inputs))]
+        walk.sides.keep(node, node.evolve(inputs=(walk.rewriter.value(node.reads[0]), *bounds)), False)
+        return True
     if shape is None or len(shape) != 4 or not any(entry in walk.sides.beside for entry in node.reads):
         return None
     ways = [None if entry is None else _operand(walk, entry, shape) for entry in node.inputs]

@@ -8,16 +8,16 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
-from accelerators.tvm.kernels.shared.operands import only_reader
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from accelerators.tvm.layouts.dividing import divide
+from accelerators.tvm.layouts.quantized_pairs import pair, whole_pair
 from accelerators.tvm.layouts.quantized_walk import Array, Walk
 from accelerators.tvm.layouts.scales import (
     BYTE,
     LARGEST_SUM,
     Scaling,
     is_lossless,
-    scaling_of,
     weight_of,
     whole_weight,
 )
@@ -42,7 +42,7 @@ def convolution(walk: Walk, node: Node) -> bool | None:
     if given is None or weight is None or window is None:
         return None
     (source, scaling), (array, scales) = given, weight
-    shape, channels, groups = any_shape(node[0]) or (), (any_shape(source) or ())[1], int(node.attrs.get("group", 1))
+    shape, channels, groups = any_shape(node[0]) or (), (any_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
     alone = groups == channels == shape[1] and groups > 1
     if groups > 1 and (channels // groups) % WORD and not alone:
         return None
@@ -60,7 +60,7 @@ def matrices(walk: Walk, node: Node) -> bool | None:
     weight = weight_of(node.inputs[1], 0 if turned else 1)
     factors = {float(node.attrs.get(name, 1.0)) for name in ("alpha", "beta")}
     if given is None or weight is None or factors != {1.0} or node.attrs.get("transA", 0) or not shape:
-        return None
+        return pair(walk, node)
     (source, scaling), (array, scales) = given, weight
     if array.ndim != 2:
         return None
@@ -78,7 +78,7 @@ def whole_product(walk: Walk, node: Node) -> bool | None:
     points = [None if entry is None else entry for entry in (*node.inputs[2:], None, None)[:2]]
     weight = whole_weight(node.inputs[1], points[1])
     if source is None or weight is None or not shape or source.node.value is not None:
-        return None
+        return whole_pair(walk, node)
     if points[0] is not None and any(size != 1 for size in any_shape(points[0]) or ()):
         return None
     walk.sides.need_plain(source)
@@ -133,7 +133,7 @@ def _product(
         return None
     factor, added = factor.astype(np.float32), bias if whole is None else None
     if added is None:
-        factor = _divide(walk, node, factor)
+        factor = divide(walk, node, factor)
     new = walk.sides.new_constant
     inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"),
               new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
@@ -148,33 +148,10 @@ def _product(
     return True
 
 
-def _divide(walk: Walk, node: Node, factor: Array) -> Array:
-    """The factor, divided by the scale that the result is quantized with if nothing in between would notice."""
-    path, reader = [], only_reader(node[0], walk.readers)
-    while reader is not None and _is_homogeneous(reader):
-        path.append(reader)
-        reader = only_reader(reader[0], walk.readers)
-    scaling = None if reader is None or reader.op != "QuantizeLinear" else scaling_of(reader)
-    if reader is None or scaling is None or not scaling.is_plain:
-        return factor
-    quotient = factor / np.float64(scaling.scale)
-    if not is_lossless(quotient):
-        return factor
-    walk.divided.update(dict.fromkeys((*path, reader), float(scaling.scale)))
-    return quotient.astype(np.float32)
-
-
 def _geometry(rows: int, outs: int, depth: int) -> dict[str, Any]:
     """The attributes of a product of matrices."""
     window = attrs.evolve(PIXEL, sizes=(rows, 1), out=(rows, 1))
     return {**window_attributes(window), "plain": 0, "channels": depth, "outs": outs, "group": 1, "batch": 1}
-
-
-def _is_homogeneous(node: Node) -> bool:
-    """Does a number divided by a scale come out divided by it?"""
-    if node.domain or node.op not in ("Relu", "LeakyRelu", "Clip"):
-        return False
-    return node.op != "Clip" or (len(node.inputs) > 1 and all(entry.node.value is not None for entry in node.reads[1:]))
 
 
 def _whole_bias(bias: NodeEntry | None, factor: Array, outs: int) -> Array | None:

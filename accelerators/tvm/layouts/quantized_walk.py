@@ -15,6 +15,7 @@ from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.operands import readers_of
 from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.kernels.shared.strides import MOVES as VIEWED
 from accelerators.tvm.layouts.beside_forms import Sides
 from accelerators.tvm.layouts.scales import Scaling, scaling_of
 from accelerators.tvm.machine.machine import Machine
@@ -23,6 +24,12 @@ from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import TensorType
 
 Array = np.ndarray[Any, Any]
+
+READERS = frozenset("QuantizeLinear Conv ConvTranspose Gemm MatMul".split())
+"""Ops that read integers, where their inputs are dequantized."""
+
+MOVES = VIEWED | frozenset("Tile Pad Concat DepthToSpace SpaceToDepth".split())
+"""Ops whose results are numbers of their inputs."""
 
 
 class Walk:
@@ -37,6 +44,21 @@ class Walk:
         self.rewriter = self.sides.rewriter
         self.divided: dict[Node, float] = {}
         """Ops after a product by whose scale its numbers are divided already, and the scale."""
+        self._read_as_integers = _read_as_integers(graph)
+
+    def is_read_as_integers(self, node: Node) -> bool:
+        """Does a reader of the node's results want integers, perhaps after more ops that only move numbers?"""
+        return any(entry in self._read_as_integers for entry in node.outputs)
+
+    def plain_integers(self, entry: NodeEntry) -> tuple[NodeEntry, Scaling] | None:
+        """The integers that a plain value was dequantized from; None if there are none of one scale."""
+        numbers = self.rewriter.value(entry).node
+        scaling = self.sides.scalings.get(numbers)
+        if entry in self.sides.beside and not self.sides.is_plain(entry):
+            return None
+        if scaling is None or not scaling.is_plain or numbers.op != "DequantizeLinear" or numbers.inputs[0] is None:
+            return None
+        return numbers.inputs[0], scaling
 
     def stand_for(self, node: Node, source: NodeEntry, entry: NodeEntry | None) -> None:
         """Let the integers stand for a node that quantizes what was dequantized from them."""
@@ -115,12 +137,34 @@ class Walk:
     def dequantized(self, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
         """The bytes that a product reads, and what they stand for, if they are all dequantized alike."""
         scaling = None if entry is None else scaling_of(entry.node)
-        if entry is None or scaling is None or entry.node.op != "DequantizeLinear" or scaling.axis is not None:
+        if entry is None:
             return None
+        if scaling is None or entry.node.op != "DequantizeLinear" or scaling.axis is not None:
+            return self._moved_bytes(entry)
         source = entry.node.inputs[0]
         assert source is not None
         is_byte = isinstance(source.type, TensorType) and source.type.dtype in ("uint8", "int8")
         return (source, scaling) if is_byte and source.node.value is None else None
+
+    def _moved_bytes(self, entry: NodeEntry) -> tuple[NodeEntry, Scaling] | None:
+        """The bytes of a value that was moved since it was dequantized."""
+        integers = self.integers(entry) or self.plain_integers(entry)
+        if integers is None or integers[1].point.dtype.itemsize != 1 or integers[0].node.value is not None:
+            return None
+        if entry in self.sides.beside:
+            self.sides.beside[integers[0]] = attrs.evolve(self.sides.beside[entry], entry=integers[0])
+        return integers
+
+
+def _read_as_integers(graph: Graph) -> set[NodeEntry]:
+    """The values that are quantized, or multiplied as integers, perhaps after ops that only move numbers. Linear."""
+    wanted: set[NodeEntry] = set()
+    for node in reversed(graph.nodes):
+        if node.op in READERS and not node.domain:
+            wanted.update(node.reads[:2])
+        elif node.op in MOVES and any(entry in wanted for entry in node.outputs):
+            wanted.update(node.reads if node.op == "Concat" else node.reads[:1])
+    return wanted
 
 
 Rule = Callable[[Walk, Node], bool | None]

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.quantized_images import join, largest, mean, response
+from accelerators.tvm.layouts.quantized_moves import move, pad
 from accelerators.tvm.layouts.quantized_numbers import elementwise, rounding
 from accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
-from accelerators.tvm.layouts.quantized_walk import Rule, Walk
+from accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from accelerators.tvm.layouts.scales import scaling_of
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
@@ -24,6 +25,8 @@ QUANTIZED_OPS = frozenset("QuantizeLinear DequantizeLinear MatMulInteger".split(
 """A graph without any of these has no quantized values."""
 
 RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(MOVES, move),
+    "Pad": pad,
     "Conv": convolution,
     "MaxPool": largest,
     "AveragePool": mean,
@@ -60,8 +63,9 @@ def _walked(walk: Walk) -> Graph:
 
 
 def _rule(node: Node) -> Rule | None:
-    """The rule for an op of one result that is not empty; None if there is none."""
-    if node.domain or len([name for name in node.output_names if name]) != 1 or 0 in (any_shape(node[0]) or (0,)):
+    """The rule for an op of one result that is not empty, or for one that moves; None if there is none."""
+    is_one = len([name for name in node.output_names if name]) == 1
+    if node.domain or not (is_one or node.op == "Split") or any(0 in (any_shape(entry) or (0,)) for entry in node.outputs):
         return None
     if scaling_of(node) is not None:
         return rounding

@@ -7,15 +7,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import is_weight
+from accelerators.tvm.bodies.quantized import STORED, is_weight
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from graph.node import Node, NodeEntry
 from graph.types import TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
-
-STORED = frozenset("uint8 int8 uint16 int16".split())
-"""The element types that are quantized to."""
 
 LEAST = 2.0**-100
 """The least scale by which numbers of every size are multiplied and divided without loss."""

@@ -15,12 +15,15 @@ from contextlib import ExitStack
 import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
 from accelerators.tvm.kernels.shared.nest import nest
 from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
 
@@ -103,9 +106,15 @@ class _Cut:
 
     @classmethod
     def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _Cut:
-        """Whole vectors where they divide the dimension; LLVM puts narrow numbers into vectors better than TVM says them."""
-        extent = shape[-1]
-        sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs)]
+        """Whole vectors where they divide the dimension; of quantized numbers the last overlaps where they do not. LLVM puts
+        narrow numbers into vectors better than TVM says them."""
+        extent, ops = shape[-1], problem.body.ops
+        is_quantized = any(node.domain == QUANTIZED for node in ops)
+        inside = [node[0] for node in ops] if is_quantized else []
+        sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs, *inside)]
+        if is_quantized and max(sizes) > 2 and extent >= machine.lanes:
+            vectors = next(k for k in (UNROLLED, 2, 1) if k == 1 or (extent >= 2 * k * machine.lanes))
+            return cls(math.ceil(extent / (machine.lanes * vectors)), vectors, machine.lanes, 1)
         narrow = machine.lanes * 4 // min(sizes)
         lanes = narrow if narrow > machine.lanes and extent % narrow == 0 else machine.lanes
         if extent % lanes == 0 and max(sizes) > 2:
@@ -138,7 +147,10 @@ class _Writing:
                 if cut.lanes > 1:
                     vector = loops.enter_context(kernel.unroll(cut.vectors, "v"))
                     lane = loops.enter_context(kernel.lanes(cut.lanes))
-                    self._numbers((*outer, (piece * cut.vectors + vector) * cut.lanes + lane), lane, kept)
+                    first = (piece * cut.vectors + vector) * cut.lanes
+                    if self.flat.shape[-1] % (cut.vectors * cut.lanes):
+                        first = start(as_index(piece), cut.vectors * cut.lanes, self.flat.shape[-1]) + vector * cut.lanes
+                    self._numbers((*outer, first + lane), lane, kept)
                 else:
                     step = loops.enter_context(kernel.loop(cut.inner, "e"))
                     self._numbers((*outer, piece * cut.inner + step), 0, kept)

@@ -4,10 +4,12 @@ add, in any order."""
 from __future__ import annotations
 
 from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from accelerators.tvm.bodies.quantized import is_dequantize
 from accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
-from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.shapes import number_shape, real_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.graph import Graph
 from graph.node import Node
@@ -52,20 +54,29 @@ class MatrixSelector(SubgraphSelector):
     def select_input(self, cur: Node, new: Node) -> bool:
         if cur is self.root:
             return cur.inputs[1] == new[0] and _is_turned_constant(new)
-        return self._fits(new) and self._descends(new)
+        return self._fits(new) and (is_dequantize(new) or self._descends(new))
 
     def select_output(self, cur: Node, new: Node) -> bool:
         return not _is_turned_constant(cur) and self._fits(new)
+
+    def filter(self, graph: Graph, candidates: list[Node]) -> list[Node]:  # type: ignore[override]
+        """What others read too stays integers: each reader dequantizes it for itself."""
+        kept = dict.fromkeys(candidates)
+        for node in reversed(candidates):
+            readers = list(graph.consumers(node)) if is_dequantize(node) else []
+            if is_dequantize(node) and not (readers and all(reader in kept for reader in readers)):
+                del kept[node]
+        return list(kept)
 
     def reset(self) -> None:
         self.taken = 0
 
     def _fits(self, new: Node) -> bool:
-        output = real_shape(new[0]) if len(new.output_names) == 1 and not new.domain else None
+        output = number_shape(new[0]) if len(new.output_names) == 1 and new.domain in ("", QUANTIZED) else None
         if output is None or not is_matrix_of(output, self.whole) or self.taken == LONGEST:
             return False
         if new.op not in VIEWS:
-            if formula(new, LATEST) is None or any(read_size(real_shape(entry), output) is None for entry in new.reads):
+            if formula(new, LATEST) is None or any(read_size(number_shape(entry), output) is None for entry in new.reads):
                 return False
         self.taken += 1
         return True
@@ -77,7 +88,7 @@ class MatrixSelector(SubgraphSelector):
             for entry in waiting.pop().reads:
                 if entry.node is self.root:
                     return True
-                known = real_shape(entry) if entry.node.is_op else None
+                known = number_shape(entry) if entry.node.is_op else None
                 if entry.node not in seen and known is not None and is_matrix_of(known, self.whole):
                     seen.add(entry.node)
                     waiting.append(entry.node)

@@ -55,6 +55,11 @@ class Dot:
         """How many bytes of columns a step of one vector takes."""
         return self.lanes * GROUP
 
+    @property
+    def is_by_columns(self) -> bool:
+        """Do the four bytes of a column stand side by side?"""
+        return self.order == _COLUMNS
+
     def pack(self, bytes_of_columns: Array) -> Array:
         """[..., column, byte] in the instruction's order."""
         whole = bytes_of_columns.reshape(*bytes_of_columns.shape[:-1], 2, 2)

@@ -3,7 +3,7 @@ rounding once more."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
 from accelerators.tvm.kernels.shared.epilogue import folded
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.shapes import any_shape
@@ -55,7 +55,7 @@ class QuantizedSelector(SubgraphSelector):
         """A value that others read stays integers: each of its readers dequantizes it for itself."""
         kept = dict.fromkeys(candidates)
         for node in reversed(candidates):
-            if self._is_dequantize(node) and not any(reader in kept for reader in graph.consumers(node)):
+            if is_dequantize(node) and not any(reader in kept for reader in graph.consumers(node)):
                 del kept[node]
         return list(kept)
 
@@ -64,8 +64,7 @@ class QuantizedSelector(SubgraphSelector):
 
     def _is_dequantize(self, new: Node) -> bool:
         """A value that is added may be read as integers; what the root reads itself is read in one way only."""
-        is_ours = new.domain == DOMAIN and new.op == "DequantizeLinear"
-        return is_ours and self.root is not None and new.inputs[0] != self.root.inputs[0]
+        return is_dequantize(new) and self.root is not None and new.inputs[0] != self.root.inputs[0]
 
     def _fits(self, new: Node) -> bool:
         if len(self.taken) == LONGEST or len(new.output_names) != 1 or any_shape(new[0]) != self.whole:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Value, log, select, sqrt
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import Value, float32, log, select, sqrt
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.matrices import Size, read_size
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS
-from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
+from accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
 from graph.node import Node, NodeEntry
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
@@ -75,6 +76,8 @@ def find_program(body: Body) -> Program | None:
 
 def row_kind(node: Node, version: int) -> str | None:
     """What the op is to rows, the last dimension: "norm", "softmax", a reduction, "each" (number by number), or nothing."""
+    if node.domain == DOMAIN:
+        return "each" if _is_rounding(node) else None
     shape = real_shape(node[0]) if not node.domain else None
     first = None if not node.inputs or node.inputs[0] is None else real_shape(node.inputs[0])
     if not shape or not first or 0 in shape or any(name for name in node.output_names[1:]):
@@ -84,6 +87,15 @@ def row_kind(node: Node, version: int) -> str | None:
     if formula(node, version) is None or any(read_size(real_shape(entry), shape) is None for entry in node.reads):
         return None
     return "each"
+
+
+def _is_rounding(node: Node) -> bool:
+    """Does it quantize or dequantize numbers that all have one scale?"""
+    shape, given = number_shape(node[0]), number_shape(node.inputs[0] if node.inputs else None)
+    known = all(entry.node.value is not None and entry.node.value.size == 1 for entry in node.reads[1:])
+    if not shape or shape != given or 0 in shape:
+        return False
+    return known and node.op in ("QuantizeLinear", "DequantizeLinear")
 
 
 def _kind(node: Node) -> str:
@@ -176,7 +188,7 @@ class _Making:
         return Program(math.prod(whole[:-1]), whole[-1], self.inputs, self.steps, results)
 
     def _shape(self, entry: NodeEntry) -> Shape | None:
-        return self.shapes.get(entry) or real_shape(entry)
+        return self.shapes.get(entry) or number_shape(entry)
 
     def _node(self, node: Node, kind: str, whole: Shape) -> bool:
         shape = self._shape(node[0])
@@ -193,7 +205,8 @@ class _Making:
         if kind == "each":
             compute = formula(node, self.version)
             assert compute is not None
-            step = self._each([s for s in read if s is not None], _with_gaps(node, compute, read), node.op in LONG)
+            computed = _with_gaps(node, compute, read)
+            step = self._each([s for s in read if s is not None], computed, node.op in LONG)
         elif kind == "norm":
             step = self._norm(node, [s for s in read if s is not None], whole[-1])
         elif first is None or not first.is_full:
@@ -279,6 +292,7 @@ def _with_gaps(node: Node, compute: Formula, read: Sequence[Step | None]) -> Cal
 
     def computed(*numbers: Value) -> Value:
         given = iter(numbers)
-        return compute(node, [None if step is None else next(given) for step in read])
+        number = compute(node, [None if step is None else next(given) for step in read])
+        return number.cast(float32) if node.domain == DOMAIN else number
 
     return computed

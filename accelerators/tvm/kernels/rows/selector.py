@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.rows.row_steps import find_program, row_kind
-from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.shapes import number_shape
 from graph.graph import Graph
 from graph.node import Node
 from partition.property import SubgraphProperty
@@ -44,5 +44,5 @@ class RowSelector(ContainOpSelector):
         super().__init__(lambda node: self.label(node) is not None)
 
     def label(self, node: Node) -> Hashable | None:
-        shape = real_shape(node[0]) if row_kind(node, LATEST) is not None else None
+        shape = number_shape(node[0]) if row_kind(node, LATEST) is not None else None
         return None if shape is None else shape[:-1]

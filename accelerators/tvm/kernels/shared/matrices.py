@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
 from accelerators.tvm.kernels.shared.formulas import Formula, formula
-from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
+from accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.node import Node
 
@@ -28,14 +28,14 @@ def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int]
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes if _is_read(node, others))
     if not whole or 0 in whole or arrays or None in formulas.values():
         return None
-    if any(not is_matrix_of(real_shape(entry), whole) for node in others for entry in node.outputs):
+    if any(not is_matrix_of(number_shape(entry), whole) for node in others for entry in node.outputs):
         return None
-    reads = [(root.inputs[i], read_size(real_shape(root.inputs[i]), whole)) for i in beside]
+    reads = [(root.inputs[i], read_size(number_shape(root.inputs[i]), whole)) for i in beside]
     for node in others:
-        shape = real_shape(node[0]) or ()
+        shape = number_shape(node[0]) or ()
         read = node.reads if node.op not in VIEWS else node.reads[:1]
-        reads += [(entry, read_size(real_shape(entry), shape)) for entry in read]
-    if any(entry is not None and real_shape(entry) is None for entry, _ in reads):
+        reads += [(entry, read_size(number_shape(entry), shape)) for entry in read]
+    if any(entry is not None and number_shape(entry) is None for entry, _ in reads):
         return None
     return epilogue_of(body, root, start, formulas, reads, (math.prod(whole[:-1]), whole[-1]))
 

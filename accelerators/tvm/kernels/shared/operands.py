@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
 from accelerators.tvm.kernels.shared.strides import MOVES, VIEWS, followed, ghost, undone
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -115,7 +115,7 @@ def _owned(path: list[Node], value: NodeEntry, group: set[Node], readers: Reader
 def _viewed(path: list[Node], value: NodeEntry) -> list[Node]:
     """The longest end of the path that copies nothing."""
     while path:
-        shape = real_shape(_source(path, value))
+        shape = any_shape(_source(path, value))
         if shape is not None and 0 not in shape and followed(ghost(shape), path, value) is not None:
             return path
         path = path[1:]
@@ -140,7 +140,7 @@ def written_after(result: NodeEntry, readers: Readers) -> tuple[Node, ...]:
         path.append(node)
         node = only_reader(node[0], readers)
     while path:
-        shape = real_shape(path[-1][0])
+        shape = any_shape(path[-1][0])
         if shape is not None and undone(ghost(shape), path) is not None:
             break
         path.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from accelerators.tvm.bodies.quantized import STORED
 from accelerators.tvm.kernels.shared.numbers import REALS
 from graph.node import NodeEntry
 from graph.types import TensorType
@@ -21,6 +22,11 @@ def float32_shape(entry: NodeEntry | None) -> Shape | None:
 def real_shape(entry: NodeEntry | None) -> Shape | None:
     """The sizes of a value, if its numbers are computed with as float32, however they are stored, and the sizes are known."""
     return _shape_of(entry, REALS)
+
+
+def number_shape(entry: NodeEntry | None) -> Shape | None:
+    """The sizes of a value of such numbers, or of the integers that numbers are quantized to, if the sizes are known."""
+    return _shape_of(entry, REALS | STORED)
 
 
 def any_shape(entry: NodeEntry | None) -> Shape | None:

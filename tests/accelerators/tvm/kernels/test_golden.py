@@ -18,6 +18,7 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.prepare.quantized_weights import hold_weights
 from graph.types import numpy_dtype
+from tests.accelerators.tvm.kernels.test_quantized_pairs import Pair
 from tests.accelerators.tvm.quantizing import Layer
 
 pytest.importorskip("tvm")
@@ -79,6 +80,14 @@ def test_the_text_of_a_product_of_integers_is_the_one_kept(name: str, request: p
     call = next(node for node in fused.nodes if node.is_call and node.subgraph is not None and "Product" in str(node.subgraph))
     assert call.subgraph is not None
     _check(make_body(call.subgraph), machine, f"product_by_{name}", request)
+
+
+def test_the_text_of_a_product_of_two_quantized_values_is_the_one_kept(request: pytest.FixtureRequest) -> None:
+    machine = attrs.evolve(MACHINE, instructions=(Used("avx-vnni"),))
+    fused = fuse(quantize(Pair((2,), 9, 14, 24, turned=True).graph(), machine))
+    (call,) = (node for node in fused.nodes if node.is_call)
+    assert call.subgraph is not None
+    _check(make_body(call.subgraph), machine, "quantized_pair", request)
 
 
 def _check(body: Body, machine: Machine, kind: str, request: pytest.FixtureRequest) -> None:

@@ -1,0 +1,390 @@
+"""Products of two matrices that are both quantized values, or many such products at once, and what follows them.
+
+The sum of (a - p)(b - q) is that of a b, less p times each column's sum of b, less q times each row's sum of a, and depth p q:
+so the bytes are multiplied as they stand. A task lays each panel of the right matrix out as the instruction takes it, and sums
+up its columns while it is near. Reshapes and transposes before and after are ways to read and write (`strides.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    constant,
+    float32,
+    int8,
+    int32,
+    minimum,
+    uint8,
+)
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.cut import Tile
+from accelerators.tvm.kernels.quantized.dots import GROUP, Dot, dot_of
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.formulas import formula
+from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from accelerators.tvm.kernels.shared.numbers import write
+from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
+from accelerators.tvm.kernels.shared.panels import share_out
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.kernels.shared.tile import fitting, start
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import BYTE_PRODUCTS
+from graph.node import Node, NodeEntry
+
+LONGEST = 16
+"""The number of ops that may follow a product in its kernel."""
+
+SIGNS = -0x7F7F7F80
+"""The highest bits of four bytes, as a number of 32 bits."""
+
+ONES = 0x01010101
+"""Four bytes of one."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class PairProduct:
+    """A product of two quantized values, and what is computed with it."""
+
+    left: Matrix
+    right: Matrix
+    root: Node
+    """The product."""
+    chain: tuple[Node, ...]
+    """Element-wise ops after it."""
+    after: tuple[Node, ...]
+    """Ops that write the result in another order."""
+
+    @property
+    def operands(self) -> tuple[Matrix, ...]:
+        """The matrices that the product reads."""
+        return self.left, self.right
+
+    @property
+    def nodes(self) -> set[Node]:
+        """All nodes of the product."""
+        return {self.root, *self.chain, *self.after, *self.left.path, *self.right.path}
+
+    @property
+    def result(self) -> NodeEntry:
+        """The value that the product makes."""
+        return (self.after or self.chain or (self.root,))[-1][0]
+
+    @property
+    def scale(self) -> float | None:
+        """The number that a sum is multiplied by; None where the sums are the result."""
+        entry = self.root.inputs[2] if len(self.root.inputs) > 2 else None
+        return None if entry is None or entry.node.value is None else float(entry.node.value.item())
+
+
+def find_pair_product(root: Node, readers: Readers, version: int) -> PairProduct | None:
+    """The product around a MatMul of quantized values, with all that is worked into it."""
+    shape = any_shape(root[0]) if root.op == "MatMul" and root.domain == DOMAIN else None
+    if shape is None:
+        return None
+    chain: list[Node] = []
+    output = root[0]
+    while len(readers.get(output, ())) == 1 and len(chain) < LONGEST:
+        node = readers[output][0]
+        if node is None or formula(node, version) is None or any_shape(node[0]) != shape:
+            break
+        chain.append(node)
+        output = node[0]
+    while chain and is_dequantize(chain[-1]):
+        output = (chain[-2] if len(chain) > 1 else root)[0]
+        chain.pop()
+    operands = operands_of([root.inputs[0], root.inputs[1]], {root, *chain}, readers)
+    if operands is None:
+        return None
+    left, right = operands
+    return PairProduct(left, right, root, tuple(chain), written_after(output, readers))
+
+
+def pair_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a body of one product; None for any other body."""
+    match = found_in(body, "MatMul", find_pair_product)
+    if match is None:
+        return None
+    shape = shape_of(match.root[0])
+    heads = Heads.of(body, "quantized_pair", shape[:-2])
+    cut = _Cut.of(shape[-2], shape[-1], shape_of(match.left.value)[-1], machine)
+    _Writing.of(match, heads, cut).write(machine)
+    return heads.problem.draft(heads.kernel, "quantized pair")
+
+
+@attrs.frozen(slots=True)
+class _Cut:
+    """How a product is cut: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
+
+    rows: int
+    columns: int
+    depth: int
+    dot: Dot
+    tile: Tile
+
+    @classmethod
+    def of(cls, rows: int, columns: int, depth: int, machine: Machine) -> _Cut:
+        """The cut of least cost."""
+        dot = dot_of(machine)
+        blocks = math.ceil(columns / dot.lanes)
+        sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= rows and size[1] <= blocks]
+
+        def cost(tile: Tile) -> float:
+            panels = math.ceil(blocks / tile.vectors)
+            return panels * (math.ceil(rows / tile.rows) * tile.cycles(tile.vectors) + 2 * tile.vectors)
+
+        return cls(rows, columns, depth, dot, choose("tile", sizes, cost))
+
+    @property
+    def blocks(self) -> int:
+        """Vectors of columns."""
+        return math.ceil(self.columns / self.dot.lanes)
+
+    @property
+    def panels(self) -> int:
+        """Panels across."""
+        return math.ceil(self.blocks / self.tile.vectors)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles down."""
+        return math.ceil(self.rows / self.tile.rows)
+
+    @property
+    def stored(self) -> int:
+        """How many sums of a vector are results."""
+        return min(self.dot.lanes, self.columns)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the depth, the last perhaps filled up."""
+        return math.ceil(self.depth / GROUP)
+
+    @property
+    def rest(self) -> int:
+        """How many of its bytes the last step has, if it is not whole; else 0."""
+        return self.depth % GROUP
+
+    def column(self, panel: Value, v: int) -> Operand:
+        """A panel's vector's first column."""
+        first = start(panel, self.tile.vectors, self.blocks)
+        within: Operand = (first + v) * self.dot.lanes
+        return minimum(within, self.columns - self.stored) if self.columns % self.dot.lanes else within
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    """Writes the kernel of one product."""
+
+    match: PairProduct
+    cut: _Cut
+    heads: Heads
+    left: View
+    right: View
+    result: View
+    points: tuple[int, int]
+    """The zero point of the left matrix, its bytes without a sign, and that of the right one, its bytes with one."""
+    number: Callable[[Value, Head, Operand, Operand], Value]
+
+    @classmethod
+    def of(cls, match: PairProduct, heads: Heads, cut: _Cut) -> _Writing:
+        """With the ways in which the buffers are read and written."""
+        wanted = (match.chain or (match.root,))[-1][0]
+        left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
+        attributes: Mapping[str, int] = match.root.attrs
+        points = (
+            attributes["left"] + (128 if left.buffer.element is int8 else 0),
+            attributes["right"] - (128 if right.buffer.element is uint8 else 0),
+        )
+        number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.columns)
+        return cls(match, cut, heads, left, right, result, points, number)
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.heads.kernel
+
+    def write(self, machine: Machine) -> None:
+        """Tasks, then pairs of a head and a panel, then tiles."""
+        cut, count = self.cut, self.heads.count
+        wanted = machine.tasks_for(count * cut.rows * cut.columns * cut.depth, BYTE_PRODUCTS)
+        tasks = min(wanted, count * cut.panels * cut.tiles)
+        share_out(self.kernel, count * cut.panels, cut.tiles, tasks, self._pair)
+
+    def _pair(self, pair: Value) -> Callable[[Value], None]:
+        """What is done once for a head and a panel."""
+        cut, kernel = self.cut, self.kernel
+        panel = kernel.name_value("panel", pair % cut.panels)
+        head = self.heads.head(kernel.name_value("head", pair // cut.panels))
+        columns = [kernel.name_value(f"column{v}", cut.column(panel, v)) for v in range(cut.tile.vectors)]
+        packed = self._pack(head, columns)
+        beginning = self._beginning(packed)
+        sums = self._row_sums(head)
+        rows = self._rows(head)
+
+        def each(tile: Value) -> None:
+            row = kernel.name_value("row", start(tile, cut.tile.rows, cut.rows))
+            acc = kernel.registers("acc", int32, (cut.tile.rows, cut.tile.vectors), cut.dot.lanes)
+            for r in range(cut.tile.rows):
+                for v in range(cut.tile.vectors):
+                    acc[r, v] = beginning.vector(cut.dot.lanes, v * cut.dot.lanes) if beginning is not None else 0
+            self._steps(acc, lambda r, k, count: self._bytes(head, rows, row + r, k, count), packed, cut.tile.rows)
+            self._store(head, row, columns, acc, sums)
+
+        return each
+
+    # -- the left matrix -------------------------------------------------------------------------------------
+
+    def _rows(self, head: Head) -> Buffer | None:
+        """A copy of the left matrix with the depth's neighbours side by side, where they do not stand so."""
+        if self.left.strides.steps[-1] == 1 or self.cut.depth == 1:
+            return None
+        cut, kernel = self.cut, self.kernel
+        rows = kernel.memory("rows", self.left.buffer.element, (cut.rows * cut.depth,))
+        with kernel.loop(cut.rows, "i") as i, kernel.loop(cut.depth, "k") as k:
+            rows[i * cut.depth + k] = self.left.buffer[self.left.at(head, i, k)]
+        return rows
+
+    def _bytes(self, head: Head, rows: Buffer | None, row: Operand, step: Operand, count: int) -> Value:
+        """Some neighbours of a row as 32 bits, without a sign; fewer than four are filled up by anything."""
+        buffer = self.left.buffer if rows is None else rows
+        at = self.left.at(head, row, step * GROUP) if rows is None else row * self.cut.depth + step * GROUP
+        if count == GROUP:
+            word = buffer.vector(GROUP, at).regrouped(int32)
+        else:
+            word = buffer[at].bits_as(uint8).cast(int32)
+            for i in range(1, count):
+                word = word | (buffer[at + i].bits_as(uint8).cast(int32) << (8 * i))
+        return word ^ SIGNS if buffer.element is int8 else word
+
+    def _row_sums(self, head: Head) -> Buffer | None:
+        """The sums of the left matrix's rows, where the right one's zero point asks for them."""
+        cut, kernel = self.cut, self.kernel
+        if not self.points[1]:
+            return None
+        sums = kernel.memory("row_sums", int32, (cut.rows,))
+        signed = 128 * cut.depth if self.left.buffer.element is int8 else 0
+        total = kernel.stack("total", int32, (1,))
+        with kernel.loop(cut.rows, "i") as i:
+            total[0] = signed
+            with kernel.loop(cut.depth, "k") as k:
+                total[0] = total[0] + self.left.buffer[self.left.at(head, i, k)].cast(int32)
+            sums[i] = total[0]
+        return sums
+
+    # -- the right matrix ------------------------------------------------------------------------------------
+
+    def _pack(self, head: Head, columns: list[Value]) -> Buffer:
+        """A panel as the instruction takes it: [step][vector][the bytes of a step], with a sign."""
+        cut, kernel = self.cut, self.kernel
+        packed = kernel.memory("packed", int8, (cut.steps * cut.tile.vectors * cut.dot.bytes,))
+        whole = cut.steps - bool(cut.rest)
+        with kernel.loop(whole, "k") as k:
+            self._pack_step(packed, head, columns, k, GROUP)
+        if cut.rest:
+            self._pack_step(packed, head, columns, whole, cut.rest)
+        return packed
+
+    def _pack_step(self, packed: Buffer, head: Head, columns: list[Value], step: Operand, count: int) -> None:
+        cut, kernel = self.cut, self.kernel
+        for v, column in enumerate(columns):
+            to = kernel.name_value("to", (step * cut.tile.vectors + v) * cut.dot.bytes)
+            if count < GROUP or cut.stored < cut.dot.lanes:
+                packed[to] = constant(0, int8, cut.dot.bytes)
+            if not cut.dot.is_by_columns:
+                for byte in range(count):
+                    with kernel.loop(cut.stored, "c") as c:
+                        at = self.right.at(head, step * GROUP + byte, column + c)
+                        packed[to + cut.dot.position(c, byte)] = self._signed(self.right.buffer[at], 1)
+            elif self.right.strides.steps[-1] == 1 and cut.stored == cut.dot.lanes:
+                rows = [self.right.buffer.vector(cut.stored, self.right.at(head, step * GROUP + i, column)) for i in range(count)]
+                packed[to] = self._signed(_interleaved(rows), count)
+            else:
+                with kernel.loop(cut.stored, "c") as c:
+                    packed[to + c * GROUP] = self._signed(self._word(head, step, column + c, count), count)
+
+    def _word(self, head: Head, step: Operand, column: Operand, count: int) -> Value:
+        """Some neighbours of a column, as bytes."""
+        at = [self.right.at(head, step * GROUP + i, column) for i in range(count)]
+        if count == GROUP and self.right.strides.steps[-2] == 1:
+            return self.right.buffer.vector(GROUP, at[0])
+        return _interleaved([self.right.buffer[position] for position in at])
+
+    def _signed(self, value: Value, count: int) -> Value:
+        """Bytes as signed ones, 128 less where they have no sign; of each four the first so many."""
+        if self.right.buffer.element is int8:
+            return value.regrouped(int8)
+        if value.type.lanes == 1:
+            return (value ^ 128).bits_as(int8)
+        mask = SIGNS if count == GROUP else sum(0x80 << (8 * i) for i in range(count))
+        return (value.regrouped(int32) ^ mask).regrouped(int8)
+
+    def _beginning(self, packed: Buffer) -> Buffer | None:
+        """What the sums begin with: the columns' sums times the left matrix's zero point, and what both zero points make."""
+        cut, kernel, (left, right) = self.cut, self.kernel, self.points
+        if not left:
+            return None
+        lanes, vectors = cut.dot.lanes, cut.tile.vectors
+        beginning = kernel.memory("beginning", int32, (vectors * lanes,))
+        acc = kernel.registers("column_sums", int32, (1, vectors), lanes)
+        for v in range(vectors):
+            acc[0, v] = 0
+        ones = constant(ONES, int32)
+        with kernel.loop(cut.steps, "k") as k:
+            for v in range(vectors):
+                cut.dot.step(kernel, acc, (0, v), ones, packed, (k * vectors + v) * cut.dot.bytes)
+        for v in range(vectors):
+            beginning[v * lanes] = acc[0, v] * -left + cut.depth * left * right
+        return beginning
+
+    # -- the sums --------------------------------------------------------------------------------------------
+
+    def _steps(self, acc: Registers, word: Callable[[int, Operand, int], Value], packed: Buffer, rows: int) -> None:
+        cut, kernel = self.cut, self.kernel
+        each = cut.tile.vectors * cut.dot.bytes
+
+        def step(k: Operand, count: int) -> None:
+            for r in range(rows):
+                left = kernel.name_value(f"left{r}", word(r, k, count))
+                for v in range(cut.tile.vectors):
+                    cut.dot.step(kernel, acc, (r, v), left, packed, as_index(k) * each + v * cut.dot.bytes)
+
+        whole = cut.steps - bool(cut.rest)
+        with kernel.loop(whole, "k") as k:
+            step(k, GROUP)
+        if cut.rest:
+            step(kernel.name_value("last", whole), cut.rest)
+
+    def _store(self, head: Head, row: Value, columns: list[Value], acc: Registers, row_sums: Buffer | None) -> None:
+        """Write what the sums come to: they leave their registers, and are read again in a loop."""
+        cut, kernel, scale = self.cut, self.kernel, self.match.scale
+        sums = kernel.registers("sums", int32, (cut.tile.rows, cut.tile.vectors), cut.dot.lanes)
+        for i in range(cut.tile.rows):
+            for v in range(cut.tile.vectors):
+                sums[i, v] = acc[i, v]
+        with kernel.loop(cut.tile.rows, "r") as r:
+            for v, first in enumerate(columns):
+                with kernel.lanes(cut.stored) as lane:
+                    total = sums.lane((r, v), lane)
+                    total = total if row_sums is None else total - row_sums[row + r] * self.points[1]
+                    number = total if scale is None else total.cast(float32) * float(np.float32(scale))
+                    at = (self.result.at(head, row + r, first + lane),)
+                    write(self.result.buffer, at, self.number(number, head, row + r, first + lane))
+
+
+def _interleaved(rows: list[Value]) -> Value:
+    """Up to four vectors of bytes as one, the bytes of each lane side by side, filled up by zeros."""
+    word = rows[0].bits_as(uint8).cast(int32)
+    for i, row in enumerate(rows[1:], 1):
+        word = word | (row.bits_as(uint8).cast(int32) << (8 * i))
+    return word.regrouped(uint8)

@@ -1,0 +1,33 @@
+"""The division by a result's scale, worked into the factor of the sums that the result is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accelerators.tvm.kernels.shared.operands import only_reader
+from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.scales import is_lossless, scaling_of
+from graph.node import Node
+
+
+def divide(walk: Walk, node: Node, factor: Array) -> Array:
+    """The factor, divided by the scale that the result is quantized with if nothing in between would notice."""
+    path, reader = [], only_reader(node[0], walk.readers)
+    while reader is not None and _is_homogeneous(reader):
+        path.append(reader)
+        reader = only_reader(reader[0], walk.readers)
+    scaling = None if reader is None or reader.op != "QuantizeLinear" else scaling_of(reader)
+    if reader is None or scaling is None or not scaling.is_plain:
+        return factor
+    quotient = factor / np.float64(scaling.scale)
+    if not is_lossless(quotient):
+        return factor
+    walk.divided.update(dict.fromkeys((*path, reader), float(scaling.scale)))
+    return quotient.astype(np.float32)
+
+
+def _is_homogeneous(node: Node) -> bool:
+    """Does a number divided by a scale come out divided by it?"""
+    if node.domain or node.op not in ("Relu", "LeakyRelu", "Clip"):
+        return False
+    return node.op != "Clip" or (len(node.inputs) > 1 and all(entry.node.value is not None for entry in node.reads[1:]))

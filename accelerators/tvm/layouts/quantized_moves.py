@@ -1,0 +1,113 @@
+"""Rules for ops that only move numbers: they move the integers, and what these stand for is said after them.
+
+A value that is dequantized, moved and quantized again is so moved as integers. A move that no integers are read after stays as it
+is: what reads its numbers may take the move for a way to read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.shared.operands import only_reader
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.scales import Scaling, scaling_of
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+
+
+def move(walk: Walk, node: Node) -> bool | None:
+    """An op whose results are numbers of its first input, all of them or some."""
+    source = node.inputs[0]
+    if source is None or not walk.is_read_as_integers(node):
+        return None
+    for entry in node.reads:
+        walk.sides.need_plain(entry)
+    integers = walk.plain_integers(source)
+    if integers is None:
+        return None
+    keep_moved(walk, node, (integers[0], *_others(walk, node)), integers[1])
+    return True
+
+
+def pad(walk: Walk, node: Node) -> bool | None:
+    """Pad: what is put around is quantized too, if its integer stands for just that number."""
+    source = node.inputs[0]
+    if source is None or not walk.is_read_as_integers(node):
+        return None
+    for entry in node.reads:
+        walk.sides.need_plain(entry)
+    integers = walk.plain_integers(source)
+    around = None if integers is None else _around(node, integers[1])
+    if integers is None or around is None or len(node.inputs) < 2:
+        return None
+    pads, *rest = _others(walk, node)
+    value = walk.sides.new_constant(around, f"{node.name}_around")
+    keep_moved(walk, node, (integers[0], pads, value, *rest[1:]), integers[1])
+    return True
+
+
+def join(walk: Walk, node: Node) -> bool | None:
+    """Concat: of integers, where all stand for numbers alike or are quantized alike afterwards."""
+    if not walk.is_read_as_integers(node):
+        return None
+    for entry in node.reads:
+        walk.sides.need_plain(entry)
+    wanted = wanted_after(walk, node)
+    integers_of = [walk.plain_integers(entry) for entry in node.reads]
+    scalings = [None if integers is None else integers[1] for integers in integers_of]
+    if wanted is None and scalings[0] is not None and all(scalings[0].is_like(scaling) for scaling in scalings):
+        wanted = scalings[0]
+    if wanted is None or all(scaling is None for scaling in scalings):
+        return None
+    inputs = []
+    for i, (entry, integers) in enumerate(zip(node.reads, integers_of, strict=True)):
+        if integers is not None and wanted.is_like(integers[1]):
+            inputs.append(integers[0])
+        else:
+            inputs.append(walk.quantize(node, walk.rewriter.value(entry), wanted, f"{node.name}_{i}"))
+    keep_moved(walk, node, tuple(inputs), wanted)
+    return True
+
+
+def wanted_after(walk: Walk, node: Node) -> Scaling | None:
+    """How the node's value is quantized by its only reader, if that is with one scale."""
+    reader = only_reader(node[0], walk.readers)
+    scaling = scaling_of(reader) if reader is not None and reader.op == "QuantizeLinear" else None
+    return scaling if scaling is not None and scaling.is_plain else None
+
+
+def keep_moved(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], scaling: Scaling) -> None:
+    """Keep the op on integers, and after each of its results the numbers that these stand for."""
+    dtype = scaling.point.dtype.name
+    shapes = [any_shape(entry) for entry in node.outputs]
+    names = tuple([walk.sides.name(f"{entry.name}_integers") for entry in node.outputs])
+    types = tuple([TensorType(dtype, shape) for shape in shapes])
+    metadata = {ORIGIN: "\n".join(origins_of(node))}
+    name = walk.sides.name(f"{node.name}_integers") if len(names) > 1 else names[0]
+    moved = walk.rewriter.keep(node.evolve(name=name, inputs=inputs, output_names=names, output_types=types, metadata=metadata))
+    for entry, integers in zip(node.outputs, moved.outputs, strict=True):
+        own = node.name if len(names) == 1 else walk.sides.name(f"{entry.name}_numbers")
+        types = (TensorType("float32", any_shape(entry)),)
+        read = (integers, *walk.operands(node, scaling))
+        named = (entry.name,)
+        numbers = Node(own, "DequantizeLinear", read, output_names=named, output_types=types, domain=DOMAIN, metadata=metadata)
+        walk.rewriter.replace(entry, walk.rewriter.keep(numbers)[0])
+        walk.sides.scalings[numbers] = scaling
+
+
+def _others(walk: Walk, node: Node) -> list[NodeEntry | None]:
+    return [None if entry is None else walk.rewriter.value(entry) for entry in node.inputs[1:]]
+
+
+def _around(node: Node, scaling: Scaling) -> Array | None:
+    """The integer that stands for what Pad puts around; None if none does."""
+    entry = node.inputs[2] if len(node.inputs) > 2 else None
+    value = np.float32(0.0) if entry is None else None if entry.node.value is None else np.float32(entry.node.value.item())
+    if value is None:
+        return None
+    info = np.iinfo(scaling.point.dtype)
+    integer = np.rint(value / scaling.scale) + np.float32(scaling.point)
+    exact = info.min <= integer <= info.max and np.float32((integer - np.float32(scaling.point)) * scaling.scale) == value
+    return np.asarray(integer, scaling.point.dtype) if exact else None

@@ -1,0 +1,94 @@
+"""Rules for products of two quantized values: MatMul and Gemm between DequantizeLinear, and MatMulInteger."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.layouts.dividing import divide
+from accelerators.tvm.layouts.quantized_walk import Walk
+from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless, scaling_of
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.types import TensorType
+
+DEEPEST = LARGEST_SUM // BYTE**2
+"""So many products of two bytes fit a sum of 32 bits."""
+
+BYTES = ("uint8", "int8")
+
+
+def pair(walk: Walk, node: Node) -> bool | None:
+    """MatMul or Gemm: the product of the integers, times both scales; a bias is added to the numbers."""
+    if len(node.inputs) < 2 or not _is_taken(node.inputs[0], node.inputs[1]):
+        return None
+    given = walk.dequantized(node.inputs[0]), _either(walk, node.inputs[1])
+    if given[0] is None or given[1] is None or node.attrs.get("beta", 1.0) != 1.0:
+        return None
+    (left, left_scaling), (right, right_scaling) = given[0], given[1]
+    scales = np.multiply(left_scaling.scale, right_scaling.scale, dtype=np.float64)
+    factor = np.asarray(scales * float(node.attrs.get("alpha", 1.0)))
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if not is_lossless(left_scaling.scale, right_scaling.scale, scales, factor):
+        return None
+    factor = factor.astype(np.float32)
+    if bias is None:
+        factor = divide(walk, node, factor)
+    read = [_turned(walk, node, entry, name) for entry, name in ((left, "transA"), (right, "transB"))]
+    scale = walk.sides.new_constant(np.asarray(factor).reshape(()), f"{node.name}_scale")
+    product = _product(node, (*read, scale), int(left_scaling.point), int(right_scaling.point))
+    if bias is None:
+        walk.sides.keep(node, product, False)
+        return True
+    walk.sides.need_plain(bias)
+    first = walk.sides.named(product, f"{node.name}_product", node, False)
+    walk.sides.keep(node, node.evolve(op="Add", inputs=(first[0], walk.rewriter.value(bias)), attrs=frozen_attrs({})), False)
+    return True
+
+
+def whole_pair(walk: Walk, node: Node) -> bool | None:
+    """MatMulInteger: the sums themselves, where both zero points are known."""
+    if not _is_taken(node.inputs[0], node.inputs[1]):
+        return None
+    points = [0, 0]
+    for i, entry in enumerate(node.inputs[2:]):
+        if entry is not None and (entry.node.value is None or entry.node.value.size != 1):
+            return None
+        points[i] = 0 if entry is None or entry.node.value is None else int(entry.node.value.item())
+    read = []
+    for entry in node.inputs[:2]:
+        assert entry is not None
+        walk.sides.need_plain(entry)
+        read.append(walk.rewriter.value(entry))
+    walk.sides.keep(node, _product(node, tuple(read), *points), False)
+    return True
+
+
+def _is_taken(left: NodeEntry | None, right: NodeEntry | None) -> bool:
+    """Are both matrices, or several, and the sums not longer than 32 bits hold?"""
+    shapes = [any_shape(entry) for entry in (left, right)]
+    return all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes) and shapes[0][-1] <= DEEPEST  # type: ignore[index]
+
+
+def _product(node: Node, inputs: tuple[NodeEntry, ...], left: int, right: int) -> Node:
+    return node.evolve(op="MatMul", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({"left": left, "right": right}))
+
+
+def _either(walk: Walk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:
+    """The bytes of a value, or of a weight whose distances to its zero point are no bytes."""
+    if entry is None or not is_weight(entry):
+        return walk.dequantized(entry)
+    scaling, source = scaling_of(entry.node.evolve(op="DequantizeLinear", domain="")), entry.node.inputs[0]
+    if scaling is None or scaling.axis is not None or source is None or not isinstance(source.type, TensorType):
+        return None
+    return (source, scaling) if source.type.dtype in BYTES else None
+
+
+def _turned(walk: Walk, node: Node, entry: NodeEntry, name: str) -> NodeEntry:
+    """A Gemm's matrix as the product reads it."""
+    walk.sides.need_plain(entry)
+    read, shape = walk.rewriter.value(entry), any_shape(entry) or ()
+    if not node.attrs.get(name, 0):
+        return read
+    assert isinstance(entry.type, TensorType)
+    return walk.helper(node, "Transpose", (read,), shape[::-1], {"perm": (1, 0)}, entry.type.dtype)
