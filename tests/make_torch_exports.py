@@ -41,22 +41,22 @@ def main() -> None:
         np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
 
 
-def exported(made: Sample) -> onnx.ModelProto:
+def exported(sample: Sample) -> onnx.ModelProto:
     program = torch.onnx.export(
-        made.module, (), kwargs=made.inputs, dynamo=True, verbose=False, dynamic_shapes=made.dynamic
+        sample.module, (), kwargs=sample.inputs, dynamo=True, verbose=False, dynamic_shapes=sample.dynamic
     )
     return program.model_proto
 
 
-def traced(made: Sample) -> onnx.ModelProto:
+def traced(sample: Sample) -> onnx.ModelProto:
     written = io.BytesIO()
     torch.onnx.export(
-        Positional(made),
-        tuple(made.inputs.values()),
+        Positional(sample),
+        tuple(sample.inputs.values()),
         written,
         dynamo=False,
         opset_version=14,
-        input_names=list(made.inputs),
+        input_names=list(sample.inputs),
     )
     return onnx.load_model_from_string(written.getvalue())
 
@@ -64,10 +64,10 @@ def traced(made: Sample) -> onnx.ModelProto:
 class Positional(torch.nn.Module):
     """The sample's module taking its inputs by position, which is all that the older exporter can pass."""
 
-    def __init__(self, made: Sample) -> None:
+    def __init__(self, sample: Sample) -> None:
         super().__init__()
-        self.module = made.module
-        self.names = list(made.inputs)
+        self.module = sample.module
+        self.names = list(sample.inputs)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         outputs = self.module(**dict(zip(self.names, inputs, strict=True)))

@@ -30,8 +30,8 @@ def run(graph: pt.Graph, inputs: Mapping[str, Any], tmp_path: Path) -> list[np.n
     return session.run(None, {name: np.asarray(value) for name, value in inputs.items()})
 
 
-def assert_close(got: list[np.ndarray], wanted: list[Any]) -> None:
-    for ours, torchs in zip(got, wanted, strict=True):
+def assert_close(outputs: list[np.ndarray], wanted: list[Any]) -> None:
+    for ours, torchs in zip(outputs, wanted, strict=True):
         reference = torchs.detach().numpy()
         assert np.abs(ours - reference).max() <= 1e-5 * np.abs(reference).max()
 

@@ -203,6 +203,33 @@ def test_how_little_work_is_one_threads_stands_in_one_file() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+# Words that do not say what a variable holds, and files whose change waits for another one.
+EMPTY_WORDS = {"made", "found", "got", "told", "thing", "things"}
+WAITING = {"graph/pictures/dot.py"}
+
+
+def test_variables_are_named_for_what_they_hold() -> None:
+    wrong = []
+    for path in sources(*STOREYS, "tests", "benchmarks"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            stored = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
+            name = node.arg if isinstance(node, ast.arg) else stored
+            if name in EMPTY_WORDS and path.relative_to(ROOT).as_posix() not in WAITING:
+                wrong.append(f"{place(path, getattr(node, 'lineno', 0))}: {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_place_is_that_of_a_node() -> None:
+    """CONTRIBUTING.md says what else has a word of its own: pixels, positions, indices, owners."""
+    wrong = []
+    for path in sources("accelerators/tvm", "partita/page"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            name = getattr(node, "id", "") or getattr(node, "arg", "") or getattr(node, "attr", "") or getattr(node, "name", "")
+            if name in ("place", "places"):
+                wrong.append(f"{place(path, getattr(node, 'lineno', 0))}: {name}")
+    assert not wrong, "\n".join(sorted(set(wrong)))
+
+
 def test_no_two_files_import_each_other() -> None:
     """Not even inside functions, unless one of the two says why."""
     edges = {(module_of(path), module): place(path, line) for path in sources(*STOREYS) for line, module in downward(path)}

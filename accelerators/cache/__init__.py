@@ -32,7 +32,7 @@ class CacheEntry:
     """The bytes of its code; weights are stored apart."""
     seconds: float
     """The seconds that compiling it took."""
-    made: float
+    created: float
     """When it was compiled, in seconds since 1970."""
     used: float
     """When it was last used."""
@@ -67,7 +67,7 @@ def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntr
 def explain(folder: str | os.PathLike[str] | None = None, name: str | None = None) -> str:
     """Why each entry was compiled, oldest first; `name` chooses a subgraph, or an entry by how its key begins."""
     lines = []
-    for entry in sorted(list_entries(folder), key=lambda entry: entry.made):
+    for entry in sorted(list_entries(folder), key=lambda entry: entry.created):
         if name is None or entry.subgraph == name or entry.name.startswith(name):
             lines += [str(entry), f"    compiled because {entry.because}"]
     return "\n".join(lines) or "there are no such entries"

@@ -93,7 +93,7 @@ def _properties(module: ModuleType) -> Iterator[tuple[str, pt.SubgraphProperty]]
     defined = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
     properties = [(name, value) for name, value in defined if _is_own(value, pt.SubgraphProperty, module)]
     for name, value in properties:
-        yield name, value if isinstance(value, pt.SubgraphProperty) else _made(value, name, module)
+        yield name, value if isinstance(value, pt.SubgraphProperty) else _new_property(value, name, module)
     for name, value in defined:
         if isinstance(value, (pt.Pattern, pt.SubgraphSelector)):
             yield name, pt.PatternProperty(value, name)
@@ -107,7 +107,7 @@ def _is_own(value: object, base: type, module: ModuleType) -> bool:
     return inspect.isclass(value) and issubclass(value, base) and value.__module__ == module.__name__
 
 
-def _made(cls: type[pt.SubgraphProperty], name: str, module: ModuleType) -> pt.SubgraphProperty:
+def _new_property(cls: type[pt.SubgraphProperty], name: str, module: ModuleType) -> pt.SubgraphProperty:
     try:
         return cls()
     except Exception as error:

@@ -118,7 +118,7 @@ class Beyond:
                     s = rep[s]
                 if source[s] == stamp or marked[s] == stamp:
                     if s != x:
-                        self._found(group, rank, s, seen)
+                        self._mark_beyond(group, rank, s, seen)
                         return True
                 elif no[s] != epoch and sign * ranks[s] > lowest:
                     no[s] = epoch
@@ -166,7 +166,7 @@ class Beyond:
         self._open, self._position, self._whose, self._whose_origin = edges, position, whose, first
         return decided
 
-    def _found(self, group: int, rank: int, by: int, seen: list[int]) -> None:
+    def _mark_beyond(self, group: int, rank: int, by: int, seen: list[int]) -> None:
         """`group` lies beyond `by`, which is a source or marked."""
         self._forget(seen)
         first = by if self._source[by] == self._stamp else self._origin[by]

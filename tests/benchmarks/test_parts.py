@@ -137,16 +137,16 @@ def test_geometric_mean() -> None:
 
 
 def test_who_is_not_asked_at_the_next_size() -> None:
-    def found(nodes: int, seconds: float | None, note: str = "") -> Row:
+    def row(nodes: int, seconds: float | None, note: str = "") -> Row:
         return Row({"shape": "holes", "nodes": nodes}, "peer", seconds and Times(seconds, seconds, 0, 1), note=note)  # type: ignore[arg-type]
 
     sizes = (1_000, 10_000, 100_000)
-    assert hopeless(found(10_000, None, "over 60 s"), [], sizes, 60) == "over 60 s at 10,000 nodes already"
-    assert hopeless(found(10_000, 5.8), [found(1_000, 0.07)], sizes, 60) == (
+    assert hopeless(row(10_000, None, "over 60 s"), [], sizes, 60) == "over 60 s at 10,000 nodes already"
+    assert hopeless(row(10_000, 5.8), [row(1_000, 0.07)], sizes, 60) == (
         "not tried: 10,000 nodes took 83 times as long as 1,000; 481 s expected"
     )
-    assert hopeless(found(10_000, 5.8), [found(1_000, 0.5)], sizes, 60) == ""  # 67 s: who knows
-    assert hopeless(found(100_000, 50), [found(10_000, 0.5)], sizes, 60) == ""  # there is no next size
+    assert hopeless(row(10_000, 5.8), [row(1_000, 0.5)], sizes, 60) == ""  # 67 s: who knows
+    assert hopeless(row(100_000, 50), [row(10_000, 0.5)], sizes, 60) == ""  # there is no next size
 
 
 def test_error_is_relative_and_before_a_softmax() -> None:

@@ -73,7 +73,7 @@ print(tester.tried("bad", {{"f": b"1"}}))
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "answer"),
     [
         ("open('/etc/hostname').close()", "it did what it may not: open '/etc/hostname'"),
         ("open(folder / '..' / '..' / 'x', 'w').close()", "it did what it may not: open"),
@@ -87,14 +87,14 @@ print(tester.tried("bad", {{"f": b"1"}}))
         ("open(folder / 'f').close()", "None"),
     ],
 )
-def test_the_fence_sees_what_a_reader_may_not_do(body: str, told: str, tmp_path: Path) -> None:
+def test_the_fence_sees_what_a_reader_may_not_do(body: str, answer: str, tmp_path: Path) -> None:
     code = FENCE.format(body=body)
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": root},
     )
-    assert done.stdout.startswith((f"('{told}", f'("{told}', f"({told}")), done.stdout + done.stderr[-2000:]
+    assert done.stdout.startswith((f"('{answer}", f'("{answer}', f"({answer}")), done.stdout + done.stderr[-2000:]
 
 
 def test_a_crash_is_told_and_the_next_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

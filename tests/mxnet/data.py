@@ -81,11 +81,11 @@ def run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     return session.run(None, {node.name: feeds[node.name] for node in graph.inputs})
 
 
-def error(found: np.ndarray, expected: np.ndarray) -> float:
+def error(result: np.ndarray, expected: np.ndarray) -> float:
     """The largest difference, measured by the largest value; nan and infinity must be in the same places."""
-    assert found.shape == expected.shape
-    assert found.dtype == expected.dtype
-    a, b = found.astype(np.float64), expected.astype(np.float64)
+    assert result.shape == expected.shape
+    assert result.dtype == expected.dtype
+    a, b = result.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(b)
     np.testing.assert_array_equal(a[~finite], b[~finite])
     return float(np.abs(a - b)[finite].max(initial=0) / max(np.abs(b[finite]).max(initial=0), 1e-30))

@@ -109,5 +109,5 @@ def test_altered_symbols(seed):
         case = chance.choice(every)
         symbol = altered(case.symbol, ops, chance)
         shapes = case.shapes if chance.random() < 0.7 else None
-        outcomes.append(read(lambda c=case, made=symbol, s=shapes: load_mxnet(json.dumps(made), c.params, s)))
+        outcomes.append(read(lambda c=case, read_symbol=symbol, s=shapes: load_mxnet(json.dumps(read_symbol), c.params, s)))
     assert 0 < sum(outcomes) < len(outcomes)

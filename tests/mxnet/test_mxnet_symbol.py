@@ -272,7 +272,7 @@ RELU = node("relu", "r", 0)
 
 
 @pytest.mark.parametrize(
-    "made, message",
+    "symbol, message",
     [
         ("{", "symbol: this is no JSON"),
         ("[" * 100_000, "this is no file|cannot be opened|this is no JSON"),
@@ -342,9 +342,9 @@ RELU = node("relu", "r", 0)
         (symbol(node("_CachedOp", "c", subgraphs=[symbol(RELU)])), "the call has 0 inputs and its body 1"),
     ],
 )
-def test_bad_symbols(made, message):
+def test_bad_symbols(symbol, message):
     with pytest.raises(PartitaError) as refused:
-        load_mxnet(made)
+        load_mxnet(symbol)
     assert any(part in str(refused.value) for part in message.split("|"))
 
 

@@ -42,19 +42,19 @@ def _failure(case: Any) -> str:
     return ""
 
 
-def _same(got: Any, wanted: Any, rtol: float, atol: float) -> None:
+def _same(result: Any, wanted: Any, rtol: float, atol: float) -> None:
     if isinstance(wanted, list):
-        assert len(got) == len(wanted)
-        for a, b in zip(got, wanted, strict=True):
+        assert len(result) == len(wanted)
+        for a, b in zip(result, wanted, strict=True):
             _same(a, b, rtol, atol)
     elif wanted is None or wanted.dtype == object:
-        np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(result, wanted)
     else:
-        assert got.dtype == wanted.dtype
+        assert result.dtype == wanted.dtype
         slack = _two_steps(wanted.dtype)
         kind = np.float32 if slack else wanted.dtype
         np.testing.assert_allclose(
-            got.astype(kind), wanted.astype(kind), rtol=max(rtol, slack), atol=atol, strict=True
+            result.astype(kind), wanted.astype(kind), rtol=max(rtol, slack), atol=atol, strict=True
         )
 
 

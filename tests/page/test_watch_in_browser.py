@@ -14,7 +14,7 @@ def test_a_step_is_chosen_by_click_and_by_key(browser: Any) -> None:
     page = context.new_page()
     page.set_content(steps._repr_mimebundle_()["text/html"])
 
-    def told() -> list[str]:
+    def lines() -> list[str]:
         return [text.inner_text() for text in page.locator("p").all() if text.is_visible()]
 
     def coloured(colour: str) -> set[str]:
@@ -23,13 +23,13 @@ def test_a_step_is_chosen_by_click_and_by_key(browser: Any) -> None:
         return {name for name, rect in fills.items() if rect.evaluate("e => getComputedStyle(e).fill") == colour}
 
     selected, rejected = "rgb(253, 191, 111)", "rgb(251, 154, 153)"
-    assert told() == ["1. root 1\nselected {1} · rejected {}"]
+    assert lines() == ["1. root 1\nselected {1} · rejected {}"]
     assert coloured(selected) == {"1"} and not coloured(rejected)
     page.locator("label", has_text="8").first.click()
-    assert told() == [
+    assert lines() == [
         "8. a path leaves and comes back through a rejected node: roll back 7\nselected {1, 2, 3, 5, 6} · rejected {4, 7}"
     ]
     assert coloured(selected) == {"1", "2", "3", "5", "6"} and coloured(rejected) == {"4", "7"}
     page.keyboard.press("ArrowRight")
-    assert told()[0].startswith("9. ")
+    assert lines()[0].startswith("9. ")
     context.close()

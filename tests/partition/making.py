@@ -74,24 +74,24 @@ def connected(g: Graph, group: set[str]) -> bool:
         reached |= more
 
 
-def check_partition_of(g: Graph, made: Graph, unconnected: bool = False) -> None:
+def check_partition_of(g: Graph, partitioned: Graph, unconnected: bool = False) -> None:
     """What holds for every partition of g: nothing cyclic, nothing lost, the same numbers."""
-    groups = groups_of(made)
+    groups = groups_of(partitioned)
     assert contracted_is_acyclic(g, groups)
     assert unconnected or all(connected(g, group) for group in groups)
     assert sum(map(len, groups)) == len(set().union(*groups))
-    check_same(g, made)
+    check_same(g, partitioned)
     before = str(g)
-    assert str(apply_pass(made, "InlineSubgraphs")) == before
+    assert str(apply_pass(partitioned, "InlineSubgraphs")) == before
 
 
-def check_same(g: Graph, made: Graph) -> None:
+def check_same(g: Graph, partitioned: Graph) -> None:
     """The same interface and the same numbers."""
-    assert [n.name for n in made.inputs] == [n.name for n in g.inputs]
-    assert made.output_names == g.output_names
+    assert [n.name for n in partitioned.inputs] == [n.name for n in g.inputs]
+    assert partitioned.output_names == g.output_names
     rng = np.random.default_rng(0)
     feeds = [rng.standard_normal([int(d) for d in n[0].type.shape]).astype(np.float32) for n in g.inputs]  # type: ignore[union-attr]
-    for a, b in zip(interpret(g, feeds), interpret(made, feeds), strict=True):
+    for a, b in zip(interpret(g, feeds), interpret(partitioned, feeds), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

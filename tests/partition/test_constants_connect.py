@@ -25,7 +25,7 @@ from .making import check_partition_of, connected, contracted_is_acyclic, groups
 GROWTHS = ("largest", "walk", "seed", "waves")
 
 
-def found(g: Graph, **options: Any) -> list[list[str]]:
+def groups_found(g: Graph, **options: Any) -> list[list[str]]:
     """The groups by names, sorted; whatever holds for every partition holds."""
     result = apply_pass(g, "PartitionGraph", **options)
     check_partition_of(g, result, unconnected=options.get("growth") == "waves")
@@ -35,14 +35,14 @@ def found(g: Graph, **options: Any) -> list[list[str]]:
 @pytest.mark.parametrize("name", CASES)
 def test_the_groups_are_those_written_down(name: str) -> None:
     text, groups = CASES[name]
-    assert found(graph_of(text)) == groups_in(groups)
+    assert groups_found(graph_of(text)) == groups_in(groups)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_more_groups_than_openvino(name: str) -> None:
     pytest.importorskip("openvino")
     text, _ = CASES[name]
-    assert len(found(graph_of(text))) <= len(groups_of_openvino(text))
+    assert len(groups_found(graph_of(text))) <= len(groups_of_openvino(text))
 
 
 def test_no_more_groups_than_openvino_on_random_graphs() -> None:
@@ -55,7 +55,7 @@ def test_no_more_groups_than_openvino_on_random_graphs() -> None:
         g, theirs = graph_of(text), groups_of_openvino(text)
         if contracted_is_acyclic(g, theirs) and all(connected(g, set(group)) for group in theirs):
             compared += 1
-            assert len(found(g)) <= len(theirs), text
+            assert len(groups_found(g)) <= len(theirs), text
     assert compared > 75
 
 
@@ -79,7 +79,7 @@ def random_case(rng: random.Random) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_with_every_growth_what_is_left_apart_would_close_a_cycle(name: str, growth: str) -> None:
     g = graph_of(CASES[name][0])
-    groups = found(g, growth=growth)
+    groups = groups_found(g, growth=growth)
     assert not joinable(g, groups)
     if growth == "waves":
         assert len(groups) <= len(groups_in(CASES[name][1]))
@@ -88,7 +88,7 @@ def test_with_every_growth_what_is_left_apart_would_close_a_cycle(name: str, gro
 @settings(max_examples=60, deadline=None)
 @given(g=graphs(devices=("A", "B")))
 def test_on_random_graphs(g: Graph) -> None:
-    assert not joinable(g, found(g))
+    assert not joinable(g, groups_found(g))
 
 
 def joinable(g: Graph, groups: list[list[str]]) -> list[tuple[list[str], list[str]]]:
@@ -110,7 +110,7 @@ def joinable(g: Graph, groups: list[list[str]]) -> list[tuple[list[str], list[st
 
 
 def test_ops_that_read_a_constant_and_more_do_not_join_for_that() -> None:
-    assert found(graph_of("X@A(x,k) Y@B(X) Z@A(y,k) W@B(Z)")) == [["W"], ["X"], ["Y"], ["Z"]]
+    assert groups_found(graph_of("X@A(x,k) Y@B(X) Z@A(y,k) W@B(Z)")) == [["W"], ["X"], ["Y"], ["Z"]]
 
 
 def test_it_holds_for_affinities_alone() -> None:
@@ -120,7 +120,7 @@ def test_it_holds_for_affinities_alone() -> None:
 
 
 def test_a_smaller_group_than_asked_for_counts_what_joined() -> None:
-    assert found(graph_of("X@A(x,k) Z@A(k) Y@B(X)"), min_subgraph_size=2) == [["X", "Z"]]
+    assert groups_found(graph_of("X@A(x,k) Z@A(k) Y@B(X)"), min_subgraph_size=2) == [["X", "Z"]]
 
 
 def test_the_report_says_what_it_shares() -> None:

@@ -50,13 +50,13 @@ def main() -> None:
     sys.exit(not all(figures.clean for figures in listed.values()))
 
 
-def publish(page: Path, made: Mapping[str, Figures], seconds: float, seed: int) -> None:
+def publish(page: Path, results: Mapping[str, Figures], seconds: float, seed: int) -> None:
     """Put the rows into the page's table, in the places of older ones of the same attacks."""
     before, start, rest = page.read_text("utf-8").partition(START)
     table, end, after = rest.partition(END)
     rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
     rows.pop("attack", None)
-    for name, figures in made.items():
+    for name, figures in results.items():
         command = f"python -m tests.soak --only {name} --minutes {seconds / 60:g} --seed {seed}"
         counts = " | ".join(f"{getattr(figures, title):,}" for title in COLUMNS)
         rows[name] = f"| {name} | {counts} | `{command}` |"

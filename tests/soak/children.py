@@ -27,7 +27,7 @@ class End:
     """Did it take longer than it may?"""
     killed: bool
     """Was it killed on purpose?"""
-    told: str
+    printed: str
     """What it wrote on its error stream."""
 
     @property

@@ -47,7 +47,7 @@ def _one(figures: Figures, way: str, chance: random.Random) -> None:
     members: dict[str, Any] = {"run": run, "concurrent": chance.random() < 0.5}
     breaks = "Relu" if way == "compile" else ""
     x = np.float32([1, -2, 3, -4])
-    with device("odd", "Relu", breaks=breaks, made=type("Odd", (Ran,), members)):
+    with device("odd", "Relu", breaks=breaks, subgraph_type=type("Odd", (Ran,), members)):
         settings = {"HETERO": {"NUM_REQUESTS": 4, "REQUEST_SECONDS": LIMIT if way == "hangs" else 60}}
         model = pt.compile(_net(), "HETERO:odd,reference", settings)
         futures = [model.start(x) for _ in range(9)]
@@ -66,12 +66,12 @@ def _one(figures: Figures, way: str, chance: random.Random) -> None:
     figures.tried += 1
 
 
-def _changed(way: str, made: list[Any]) -> Any:
+def _changed(way: str, outputs: list[Any]) -> Any:
     changes: dict[str, Any] = {
-        "shape": [made[0][:2]], "dtype": [made[0].astype("f8")], "count": made * 2, "none": None,
-        "foreign": [made[0].astype(">f4")], "nan": [made[0] * np.float32(np.nan)],
+        "shape": [outputs[0][:2]], "dtype": [outputs[0].astype("f8")], "count": outputs * 2, "none": None,
+        "foreign": [outputs[0].astype(">f4")], "nan": [outputs[0] * np.float32(np.nan)],
     }
-    return changes.get(way, made)
+    return changes.get(way, outputs)
 
 
 def _check_error(figures: Figures, way: str, error: pt.PartitaError) -> None:

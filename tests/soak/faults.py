@@ -41,7 +41,7 @@ def attack(seconds: float, seed: int) -> Figures:
 def _note(figures: Figures, end: End, what: str) -> None:
     figures.tried += 1
     if end.wrong:
-        figures.failed(end.wrong, f"{what}: status {end.status}: {end.told[-400:]}")
+        figures.failed(end.wrong, f"{what}: status {end.status}: {end.printed[-400:]}")
 
 
 def _right(net: Net, device: str = "cpu") -> bool:

@@ -33,14 +33,14 @@ def _killed(figures: Figures, folder: Path, action: Callable[[], object], after:
     end = forked(action, folder, kill_after=after)
     figures.kills += end.killed
     if end.wrong:
-        figures.failed(end.wrong, f"status {end.status} before it was killed: {end.told[-300:]}")
+        figures.failed(end.wrong, f"status {end.status} before it was killed: {end.printed[-300:]}")
 
 
 def _right(figures: Figures, folder: Path, check: Callable[[], object], what: str) -> None:
     figures.tried += 1
     end = forked(check, folder)
     if end.wrong:
-        figures.failed(end.wrong, f"after a kill while {what}: {end.told[-300:]}")
+        figures.failed(end.wrong, f"after a kill while {what}: {end.printed[-300:]}")
 
 
 def _compile(net: Net, folder: Path) -> bool:

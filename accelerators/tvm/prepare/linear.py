@@ -20,7 +20,7 @@ def linear_parts(node: Node, graph: Graph) -> Graph | None:
     another axis than the weight's last or first."""
     version = graph.opsets.get("", 1)
     inputs = [None if e is None else variable(f"x{i}", type=e.type) for i, e in enumerate(node.inputs)]
-    given: list[NodeEntry | None] = [None if made is None else made[0] for made in inputs]
+    given: list[NodeEntry | None] = [None if node is None else node[0] for node in inputs]
     x, x_scale, x_point, w, w_scale, w_point, scale, point, bias = (*given, None)[:9]
     is_conv = node.op == "QLinearConv"
     if x is None or w is None or not all(_is_single(entry) for entry in (x_scale, x_point, scale, point)):
@@ -31,23 +31,23 @@ def linear_parts(node: Node, graph: Graph) -> Graph | None:
     if along and (version < ALONG_AN_AXIS or len(getattr(w_scale.type, "shape", ())) != 1):  # type: ignore[union-attr]
         return None
 
-    def made(kind: str, *read: NodeEntry | None, **attributes: Any) -> NodeEntry:
+    def computed(kind: str, *read: NodeEntry | None, **attributes: Any) -> NodeEntry:
         return op(kind, *read, opset=version, **attributes)[0]
 
     def single(entry: NodeEntry | None) -> NodeEntry:
         assert entry is not None
-        return made("Reshape", entry, constant(np.array([], np.int64))[0])
+        return computed("Reshape", entry, constant(np.array([], np.int64))[0])
 
     def shared(entry: NodeEntry | None) -> NodeEntry | None:
         return entry if along else single(entry)
 
-    left = made("DequantizeLinear", x, single(x_scale), single(x_point))
-    right = made("DequantizeLinear", w, shared(w_scale), shared(w_point), **along)
+    left = computed("DequantizeLinear", x, single(x_scale), single(x_point))
+    right = computed("DequantizeLinear", w, shared(w_scale), shared(w_point), **along)
     operands = [left, right]
     if is_conv and bias is not None:
-        operands.append(made("DequantizeLinear", bias, _product(node.inputs[1], node.inputs[4], along), **along))
-    result = made("Conv", *operands, **node.attrs) if is_conv else made("MatMul", *operands)
-    whole = made("QuantizeLinear", result, single(scale), single(point))
+        operands.append(computed("DequantizeLinear", bias, _product(node.inputs[1], node.inputs[4], along), **along))
+    result = computed("Conv", *operands, **node.attrs) if is_conv else computed("MatMul", *operands)
+    whole = computed("QuantizeLinear", result, single(scale), single(point))
     return Graph([whole], [variable_ for variable_ in inputs if variable_ is not None], "parts", graph.opsets)
 
 

@@ -52,14 +52,14 @@ def _settled(graph: Graph) -> frozenset[NodeEntry]:
     with _guard.lock:
         known = _last.get(small)
     if known is None or known[0] is not graph:
-        known = graph, frozenset(_found(graph))
+        known = graph, frozenset(_find_settled(graph))
         with _guard.lock:
             _last[small] = known
     return known[1]
 
 
-def _found(graph: Graph) -> set[NodeEntry]:
-    """Linear."""
+def _find_settled(graph: Graph) -> set[NodeEntry]:
+    """All values of a graph that are known once its sizes are. Linear."""
     settled: set[NodeEntry] = set()
     for node in graph.nodes:
         known = node.value is not None or node.op in _MEASURING

@@ -134,6 +134,6 @@ def test_times_on_our_clock_hold_what_no_row_tells() -> None:
             return super().run(inputs, out)
 
     x = pt.variable("x", "float32", (2,))
-    with device("slow", made=type("Told", (Slow,), {"__init__": lambda self, graph: Ran.__init__(self, graph, True)})):
+    with device("slow", subgraph_type=type("Told", (Slow,), {"__init__": lambda self, graph: Ran.__init__(self, graph, True)})):
         profile = pt.compile(pt.Graph([pt.op("Relu", x)]), "slow").profile(np.ones(2, "float32"))
     assert profile.total_us == 5.0 and profile.elapsed_us >= 20_000

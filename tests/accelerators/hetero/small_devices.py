@@ -75,7 +75,7 @@ class Small(Accelerator):
 
     ops: frozenset[str] | None = None
     breaks: frozenset[str] = frozenset()
-    made: type[CompiledSubgraph] = Ran
+    subgraph_type: type[CompiledSubgraph] = Ran
     config_keys = {"LEVEL": 1}
 
     def __init__(self):
@@ -94,7 +94,7 @@ class Small(Accelerator):
         for node in graph.nodes:
             if node.op in self.breaks:
                 raise ValueError(f"cannot compile {node.op}")
-        return self.made(graph, config["PERF_COUNT"]) if self.made is Ran else self.made(graph)
+        return self.subgraph_type(graph, config["PERF_COUNT"]) if self.subgraph_type is Ran else self.subgraph_type(graph)
 
 
 @contextlib.contextmanager

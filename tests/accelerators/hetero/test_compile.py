@@ -334,7 +334,7 @@ def test_subgraphs_compile_side_by_side(beta):
 
     def compiled(self, graph, config):
         together.wait()
-        return type(self).made(graph)
+        return type(self).subgraph_type(graph)
 
     with device("gamma", "Softmax", compile=compiled):
         right(pt.compile(alternating(), "HETERO:gamma,beta"), alternating(), X)
@@ -348,7 +348,7 @@ def test_devices_that_compile_one_at_a_time(beta):
         assert len(running) == 1
         time.sleep(0.02)
         running.pop()
-        return type(self).made(graph)
+        return type(self).subgraph_type(graph)
 
     with device("gamma", "Softmax", compile=compiled, parallel_compile=False):
         assert not pt.compile(alternating(), "HETERO:gamma,beta").report.moves
@@ -393,7 +393,7 @@ def test_the_default_devices_are_the_host_and_the_reference():
 
 
 def test_memory_of_a_devices_own(beta):
-    with device("toy", "Softmax", made=RanOnDevice):
+    with device("toy", "Softmax", subgraph_type=RanOnDevice):
         m = pt.compile(alternating(), "HETERO:toy,beta")
         right(m, alternating(), X)
         rows = m.profile(X).rows
@@ -406,7 +406,7 @@ def test_memory_of_a_devices_own(beta):
 
 
 def test_values_stay_on_the_device_between_its_subgraphs(beta):
-    with device("toy", made=RanOnDevice):
+    with device("toy", subgraph_type=RanOnDevice):
         m = pt.compile(placed(a="toy", b="toy", c="toy.1", d="toy.1"), "HETERO:toy,toy.1")
         right(m, alternating(), X)
         assert [row.node for row in m.profile(X).rows if row.layer_type == "Copy"] == ["x", "d"]

@@ -43,14 +43,14 @@ def slow():
     """-> a model with these settings, and the gate before its device."""
     gate = Gate()
     members = {"run": lambda self, inputs, out=None: gate.run(self, inputs), "concurrent": True}
-    with device("slow", made=type("Slow", (Ran,), members)):
+    with device("slow", subgraph_type=type("Slow", (Ran,), members)):
         models = []
 
-        def made(**settings):
+        def loaded(**settings):
             models.append(pt.compile(alternating(), "slow", {"NUM_REQUESTS": 1, "QUEUE_SIZE": 2, **settings}))
             return models[-1], gate
 
-        yield made
+        yield loaded
         gate.open()
         for model in models:
             model.close()
@@ -177,7 +177,7 @@ def test_errors_reach_the_future_and_the_queue_goes_on():
             raise ValueError("boo")
         return interpret(self.graph, inputs)
 
-    with device("third", made=type("Third", (Ran,), {"run": third_fails})):
+    with device("third", subgraph_type=type("Third", (Ran,), {"run": third_fails})):
         m = pt.compile(alternating(), "third", {"NUM_REQUESTS": 1})
         errors = [m.start(X).exception(20) for _ in range(30)]
         assert sum(error is not None for error in errors) == 10

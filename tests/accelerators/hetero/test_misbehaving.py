@@ -31,19 +31,19 @@ def returning(change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda made: None, "it returned NoneType, not a list of outputs"),
-        (lambda made: made[0], "it returned ndarray, not a list of outputs"),
-        (lambda made: [], "it returned 0 values for 1 outputs"),
-        (lambda made: [None], "it returned NoneType for output 'b', which is float32[4]"),
-        (lambda made: [made[0].tolist()], "it returned list for output 'b', which is float32[4]"),
-        (lambda made: [made[0].astype("f8")], "it returned float64 for output 'b', which is float32[4]"),
-        (lambda made: [made[0].astype(">f4")], "it returned float32 in foreign byte order for output 'b'"),
-        (lambda made: [made[0][:2]], "it returned sizes [2] for output 'b', which is float32[4]"),
-        (lambda made: [made[0][None]], "it returned sizes [1, 4] for output 'b', which is float32[4]"),
+        (lambda outputs: None, "it returned NoneType, not a list of outputs"),
+        (lambda outputs: outputs[0], "it returned ndarray, not a list of outputs"),
+        (lambda outputs: [], "it returned 0 values for 1 outputs"),
+        (lambda outputs: [None], "it returned NoneType for output 'b', which is float32[4]"),
+        (lambda outputs: [outputs[0].tolist()], "it returned list for output 'b', which is float32[4]"),
+        (lambda outputs: [outputs[0].astype("f8")], "it returned float64 for output 'b', which is float32[4]"),
+        (lambda outputs: [outputs[0].astype(">f4")], "it returned float32 in foreign byte order for output 'b'"),
+        (lambda outputs: [outputs[0][:2]], "it returned sizes [2] for output 'b', which is float32[4]"),
+        (lambda outputs: [outputs[0][None]], "it returned sizes [1, 4] for output 'b', which is float32[4]"),
     ],
 )
 def test_outputs_that_are_not_what_the_body_states(beta, change, message):
-    with device("wrong", "Softmax", made=returning(change)):
+    with device("wrong", "Softmax", subgraph_type=returning(change)):
         m = pt.compile(alternating(), "HETERO:wrong,beta")
         with pytest.raises(pt.RunError) as caught:
             m(X)
@@ -53,13 +53,13 @@ def test_outputs_that_are_not_what_the_body_states(beta, change, message):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda made: tuple(made),
-        lambda made: [made[0][::-1].copy()[::-1]],
-        lambda made: [made[0].view(np.recarray)],
+        lambda outputs: tuple(outputs),
+        lambda outputs: [outputs[0][::-1].copy()[::-1]],
+        lambda outputs: [outputs[0].view(np.recarray)],
     ],
 )
 def test_outputs_in_another_guise(beta, change):
-    with device("odd", "Softmax", made=returning(change)):
+    with device("odd", "Softmax", subgraph_type=returning(change)):
         result = pt.compile(alternating(), "HETERO:odd,beta")(X)[0]
     np.testing.assert_array_equal(result, interpret(alternating(), [X])[0])
     assert type(result) is np.ndarray
@@ -68,7 +68,7 @@ def test_outputs_in_another_guise(beta, change):
 def test_numpy_scalars_are_arrays_without_dimensions():
     x = pt.variable("x", "float32", ())
     g = pt.Graph([pt.op("Exp", x, name="y")])
-    with device("odd", made=returning(lambda made: [made[0][()]])):
+    with device("odd", subgraph_type=returning(lambda outputs: [outputs[0][()]])):
         result = pt.compile(g, "odd")(np.float32(0))[0]
     assert type(result) is np.ndarray and result.shape == () and result == 1
 

@@ -173,7 +173,7 @@ def test_a_fork_while_a_thread_is_inside_a_device_that_runs_one_at_a_time(shape)
     Slow.entered.clear(), Slow.leave.clear()
     graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", shape), name="y")])
     x = np.float32([-1, 0, 1, 2])
-    with device("slow", made=Slow, dynamic_shapes=False):
+    with device("slow", subgraph_type=Slow, dynamic_shapes=False):
         m = pt.compile(graph, "slow")
         other = threading.Thread(target=m, args=(x,))
         other.start()

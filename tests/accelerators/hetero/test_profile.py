@@ -41,14 +41,14 @@ def test_what_the_device_does_not_mention_was_optimized_out(beta):
 
 def test_a_device_that_tells_nothing_has_one_row():
     silent = type("Silent", (Ran,), {"profile_rows": lambda self: ()})
-    with device("silent", made=silent):
+    with device("silent", subgraph_type=silent):
         (row,) = pt.compile(alternating(), "silent").profile(X).rows
     assert (row.node, row.layer_type, row.exec_type) == ("silent_0", "Subgraph", "4 ops") and row.real_us > 0
 
 
 def test_rows_that_the_device_did_not_run():
     result = (ProfileRow("a", "Relu", "NOT_RUN", 0.0, 0.0, "unknown"),)
-    with device("lazy", made=type("Lazy", (Ran,), {"profile_rows": lambda self: result})):
+    with device("lazy", subgraph_type=type("Lazy", (Ran,), {"profile_rows": lambda self: result})):
         assert pt.compile(alternating(), "lazy").profile(X).rows[0].status == "NOT_RUN"
 
 
@@ -102,7 +102,7 @@ def test_the_report(alpha, beta):
 
 def test_a_device_may_call_its_kernels_subgraphs(beta, tmp_path):
     rows = (ProfileRow("a", "Subgraph", "EXECUTED", 5.0, 4.0, "jit"),)
-    with device("jit", "Relu", made=type("Told", (Ran,), {"profile_rows": lambda self: rows})):
+    with device("jit", "Relu", subgraph_type=type("Told", (Ran,), {"profile_rows": lambda self: rows})):
         profile = pt.compile(alternating(), "HETERO:jit,beta").profile(X)
         profile.to_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]

@@ -205,7 +205,7 @@ def test_buffers_between_subgraphs_are_never_shared_by_living_values(seed, paral
         item.affinity = str(random.choice(["writes", "views"]))
         values.append(item)
     g = pt.Graph([values[i] for i in random.choice(len(values), 4)] + values[-1:], [values[0]])
-    with device("writes", made=WritesOut), device("views", made=Views):
+    with device("writes", subgraph_type=WritesOut), device("views", subgraph_type=Views):
         m = pt.compile(g, "HETERO:writes,views", {"PARALLEL": parallel})
         kept = [(x, m(x)) for x in (X, X * 2, X * 3)]
         everything = [array for x, item in kept for array in (x, *item)]
@@ -286,7 +286,7 @@ def test_an_error_while_running_says_where():
     def run(self, inputs, out=None):
         raise ValueError("out of tiles")
 
-    with device("gamma", made=type("Fails", (Ran,), {"run": run})):
+    with device("gamma", subgraph_type=type("Fails", (Ran,), {"run": run})):
         m = pt.compile(alternating(), "gamma")
         with pytest.raises(pt.RunError, match="subgraph 'gamma_0' on 'gamma': ValueError: out of tiles"):
             m(X)
@@ -297,7 +297,7 @@ def test_an_error_while_running_says_where():
 def test_a_device_that_returns_too_little():
     short = type("Short", (Ran,), {"run": lambda self, inputs, out=None: []})
     message = "subgraph 'gamma_0' on 'gamma': it returned 0 values for 1 outputs"
-    with device("gamma", made=short), pytest.raises(pt.RunError, match=message):
+    with device("gamma", subgraph_type=short), pytest.raises(pt.RunError, match=message):
         pt.compile(alternating(), "gamma")(X)
 
 
@@ -309,7 +309,7 @@ def test_start_checks_inputs_at_once_and_waits_while_the_queue_is_full():
         assert gate.wait(20)
         return interpret(self.graph, inputs)
 
-    with device("slow", made=type("Slow", (Ran,), {"run": run, "concurrent": True})):
+    with device("slow", subgraph_type=type("Slow", (Ran,), {"run": run, "concurrent": True})):
         m = pt.compile(alternating(), "slow", {"NUM_REQUESTS": 1, "QUEUE_SIZE": 1})
         with pytest.raises(pt.InputError):
             m.start(X[:2])
@@ -375,7 +375,7 @@ def test_independent_subgraphs_side_by_side():
     x = pt.variable("x", "float32", (4,))
     left, right = pt.op("Exp", x, name="left"), pt.op("Softmax", x, name="right")
     g = pt.Graph([pt.op("Add", left, right, name="sum")])
-    met = {"made": type("Met", (Ran,), {"run": run})}
+    met = {"subgraph_type": type("Met", (Ran,), {"run": run})}
     with device("one", "Exp", **met), device("two", "Softmax", **met), device("three"):
         m = pt.compile(g, "HETERO:one,two,three", {"HETERO": {"PARALLEL": True}})
         np.testing.assert_allclose(m(X)[0], interpret(g, [X])[0])
@@ -393,7 +393,7 @@ def test_closing_lets_a_call_that_runs_side_by_side_finish():
     first = pt.op("Relu", x, name="first")
     left, right = pt.op("Exp", first, name="left"), pt.op("Softmax", first, name="right")
     g = pt.Graph([pt.op("Add", left, right, name="sum")])
-    with device("zero", "Relu", made=type("Waits", (Ran,), {"run": run})), device("one", "Exp"), device("two"):
+    with device("zero", "Relu", subgraph_type=type("Waits", (Ran,), {"run": run})), device("one", "Exp"), device("two"):
         m = pt.compile(g, "HETERO:zero,one,two", {"HETERO": {"PARALLEL": True}})
         futures = []
         caller = threading.Thread(target=lambda: futures.append(m(X)))

@@ -105,7 +105,7 @@ def test_explain_says_what_changed(compiles, change, reason):
     assert len(compiles) == 2
     assert "compiled because it is the first of its kind" in explain()
     assert reason in explain().splitlines()[-1]
-    newest = max(list_entries(), key=lambda entry: entry.made)
+    newest = max(list_entries(), key=lambda entry: entry.created)
     assert any(part in reason for part in newest.changed)
     assert explain(name="nothing") == "there are no such entries"
 

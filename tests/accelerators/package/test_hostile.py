@@ -39,12 +39,12 @@ VALUE = {"PROPERTIES": {"CACHE_DIR": "evil"}, "PROVIDER_OPTIONS": {"ep_context_f
 def exported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def made(name="reference", graph=None):
+    def export(name="reference", graph=None):
         path = tmp_path / "good.partita"
         pt.compile(graph or small_net(), name).export(path)
         return path
 
-    return made
+    return export
 
 
 def giving(**values):
@@ -105,7 +105,7 @@ def test_sizes_that_are_compiled_later_take_no_folder_from_the_file(exported, tm
 def test_a_plugins_key_travels_only_if_it_is_declared_a_value(exported, tmp_path):
     seen = []
     keys = {"LIBRARY": "", "LEVEL": Key(1)}
-    with device("plug", config_keys=keys, compile=lambda self, g, config: seen.append(dict(config)) or self.made(g)) as plug:
+    with device("plug", config_keys=keys, compile=lambda self, g, config: seen.append(dict(config)) or self.subgraph_type(g)) as plug:
         plug.travels_as_body = True
         good = tmp_path / "good.partita"
         pt.compile(small_net(), "plug", {"LIBRARY": "mine.so", "LEVEL": 3}).export(good)

@@ -51,9 +51,9 @@ def outcome(case: Any) -> tuple[str, str]:
     return ("kernels" if model.kernels() else "folded"), ""  # type: ignore[attr-defined]
 
 
-def difference(found: Any, wanted: list[Any], case: Any) -> str | None:
+def difference(outputs: Any, wanted: list[Any], case: Any) -> str | None:
     """How the outputs differ from what is expected; half precision may be off by two steps."""
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(outputs, wanted, strict=True):
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"{a.dtype}{a.shape} instead of {b.dtype}{b.shape}"
         if a.dtype.kind in "fcV":

@@ -46,7 +46,7 @@ class Layer:
     point: int = 9
     dtype: str = "uint8"
     after: int = 3
-    made: str = "uint8"
+    stored: str = "uint8"
     relu: bool = False
     biased: bool = True
 
@@ -76,7 +76,7 @@ class Layer:
         if self.biased:
             inputs.append(dequantized(self.bias, self.scale * self.scales, axis=0))
         outcome = pt.op("Conv", *inputs, strides=self.strides, dilations=self.dilations, pads=self.pads, group=self.group)
-        return quantized(pt.op("Relu", outcome) if self.relu else outcome, float(self.result), self.after, self.made)
+        return quantized(pt.op("Relu", outcome) if self.relu else outcome, float(self.result), self.after, self.stored)
 
     def graph(self) -> pt.Graph:
         """The layer by itself."""
@@ -106,5 +106,5 @@ class Layer:
         factor = (self.scale * self.scales).astype("f") / self.result
         numbers = self.sums(x).astype("f") * factor[:, None, None]
         numbers = np.maximum(numbers, 0) if self.relu else numbers
-        info = np.iinfo(self.made)
-        return np.clip(np.rint(numbers) + self.after, info.min, info.max).astype(self.made)
+        info = np.iinfo(self.stored)
+        return np.clip(np.rint(numbers) + self.after, info.min, info.max).astype(self.stored)

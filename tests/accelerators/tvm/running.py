@@ -39,10 +39,10 @@ def compiled(graph: pt.Graph, device: str = "cpu", **config: Any) -> CompiledTvm
     return model
 
 
-def error(found: Array, wanted: Array) -> float:
+def error(result: Array, wanted: Array) -> float:
     """The largest difference, against the largest number."""
-    assert found.shape == wanted.shape
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    assert result.shape == wanted.shape
+    a, b = result.astype(np.float64), wanted.astype(np.float64)
     return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) if a.size else 0.0
 
 
@@ -74,9 +74,9 @@ def as_double(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype.name in REALS else array
 
 
-def schedules(made: CompiledTvm) -> list[str]:
+def schedules(compiled_model: CompiledTvm) -> list[str]:
     """The schedules of the kernels in order."""
-    return [kernel.schedule for kernel in made.kernels()]
+    return [kernel.schedule for kernel in compiled_model.kernels()]
 
 
 def products_and_spills(graph: pt.Graph, machine: Machine) -> tuple[int, int]:

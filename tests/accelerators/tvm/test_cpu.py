@@ -38,9 +38,9 @@ def image_net() -> pt.Graph:
     return pt.Graph([pt.op("Softmax", pt.op("Gemm", y, pt.constant(normal(8, 5)), pt.constant(normal(5))))], inputs=[x])
 
 
-def layers(made: CompiledTvm) -> list[str]:
+def layers(subgraph: CompiledTvm) -> list[str]:
     """The ops of each kernel in order."""
-    return ["+".join(str(n.op) for n in k.body.nodes if n.is_op) for k in made.kernels()]
+    return ["+".join(str(n.op) for n in k.body.nodes if n.is_op) for k in subgraph.kernels()]
 
 
 CONVOLUTIONS = ["Conv"] + ["Conv+Relu", "Conv+Add+Relu"] * 2

@@ -23,9 +23,9 @@ FUNCTIONS = {
 """By op: the function, between which numbers, and how many units it may be off."""
 
 
-def units_off(found: Array, wanted: Array) -> Array:
+def units_off(result: Array, wanted: Array) -> Array:
     """How far, in units of the last place."""
-    return np.abs(found.astype(np.float64) - wanted) / np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64)
+    return np.abs(result.astype(np.float64) - wanted) / np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64)
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)

@@ -170,7 +170,7 @@ def test_scales_along_an_axis_are_broadcast(axis: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_an_op_that_is_written_for_integers_is_that_of_numbers_between(dtype: str) -> None:
-    layer = Layer(8, 16, (6, 6), (3, 3), pads=(1, 1, 1, 1), dtype=dtype, point=5, made=dtype)
+    layer = Layer(8, 16, (6, 6), (3, 3), pads=(1, 1, 1, 1), dtype=dtype, point=5, stored=dtype)
     x, one = pt.variable("x", dtype, (1, 8, 6, 6)), lambda value, kind: pt.constant(np.asarray(value, kind))
     points = one(layer.point, dtype), pt.constant(layer.weight), pt.constant(layer.scales), pt.constant(np.zeros(16, "int8"))
     result = pt.op(
@@ -280,7 +280,7 @@ def test_a_bias_of_any_shape_is_broadcast(shape: tuple[int, ...], kind: str) -> 
     whole = np.random.default_rng(5).integers(-3000, 3000, shape, np.int32)
     scale = np.float32(0.05) * np.float32(0.02) * np.float32(1 if kind == "whole" else 2)
     bias = pt.constant((whole * scale).astype("f")) if kind == "number" else dequantized(whole, scale)
-    made = product_of(pt.variable("x", "uint8", (4, 6)), integers(1, (6, 4), "int8"), (0.05, 0.02), 3, bias)
-    graph = typed(quantized(made, 0.3, 99))
+    stored = product_of(pt.variable("x", "uint8", (4, 6)), integers(1, (6, 4), "int8"), (0.05, 0.02), 3, bias)
+    graph = typed(quantized(stored, 0.3, 99))
     x = integers(0, (4, 6), "uint8")
     assert np.abs(compiled(graph).run([x], [None])[0].astype(int) - interpret(graph, [x])[0]).max() <= 1

@@ -68,11 +68,11 @@ def read_and_compile(folder: Path) -> None:
         assert wrong is None, f"{entry.name} of {entry.node.op}: {wrong}"
 
 
-def is_same(found: Any, right: Any) -> bool:
+def is_same(outcome: Any, right: Any) -> bool:
     """Are they equal to the last bit, or equal sequences?"""
     if not isinstance(right, np.ndarray):
-        return not isinstance(found, np.ndarray) and str(found) == str(right)
-    return isinstance(found, np.ndarray) and found.dtype == right.dtype and found.tolist() == right.tolist()
+        return not isinstance(outcome, np.ndarray) and str(outcome) == str(right)
+    return isinstance(outcome, np.ndarray) and outcome.dtype == right.dtype and outcome.tolist() == right.tolist()
 
 
 def ran_on(graph: Graph, devices: str) -> tuple[Sequence[Any], Sequence[Any]] | None:

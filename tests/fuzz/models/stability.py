@@ -128,11 +128,11 @@ def _tried(node: Node, read: Sequence[Any], graph: Graph, captured: Sequence[Any
     return (UNSURE,) * len(node.output_names)
 
 
-def _without_lost_angles(given: Array, made: Array) -> Array:
+def _without_lost_angles(given: Array, result: Array) -> Array:
     """NaN, of which nothing can be said, where the next number is another angle."""
     with np.errstate(all="ignore"):
         lost = np.abs(given.astype(np.float64)) * step_of(given.dtype) > 1e-2
-    return np.where(lost, np.nan, made.astype(np.float64)).astype(made.dtype)
+    return np.where(lost, np.nan, result.astype(np.float64)).astype(result.dtype)
 
 
 def step_of(dtype: np.dtype[Any]) -> float:
@@ -188,29 +188,29 @@ def _spread(exact: Any, noisy: Sequence[Any]) -> Any:
     return np.where(far > 0, np.inf, 0.0)
 
 
-def difference(found: Any, wanted: Expected) -> str | None:
+def difference(result: Any, wanted: Expected) -> str | None:
     """How the value differs from what is expected beyond what roundings may do; None if it does not."""
     value = wanted.value
     if not isinstance(value, np.ndarray):
         return None
-    if not isinstance(found, np.ndarray):
-        return f"{type(found).__name__} instead of an array"
-    if found.dtype != value.dtype:
-        return f"{found.dtype} instead of {value.dtype}"
+    if not isinstance(result, np.ndarray):
+        return f"{type(result).__name__} instead of an array"
+    if result.dtype != value.dtype:
+        return f"{result.dtype} instead of {value.dtype}"
     if np.isscalar(wanted.spread) and np.isinf(wanted.spread):
         return None
-    if found.shape != value.shape:
-        return f"sizes {list(found.shape)} instead of {list(value.shape)}"
+    if result.shape != value.shape:
+        return f"sizes {list(result.shape)} instead of {list(value.shape)}"
     if not value.size:
         return None
     allowed = _allowed(value, wanted.spread)
     if not allowed.any():
-        wrong = ~((found == value) | ((found != found) & (value != value)))
-        return _described(found, value, wrong)
-    a, b = found.astype(np.float64), value.astype(np.float64)
+        wrong = ~((result == value) | ((result != result) & (value != value)))
+        return _described(result, value, wrong)
+    a, b = result.astype(np.float64), value.astype(np.float64)
     with np.errstate(all="ignore"):
         right = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed) | np.isinf(allowed)
-    return _described(found, value, ~right)
+    return _described(result, value, ~right)
 
 
 def _allowed(value: Array, spread: Array) -> Array:
@@ -230,13 +230,13 @@ SPECIAL = "where one of both is NaN or infinite"
 """Said of a difference none of whose numbers is finite on both sides."""
 
 
-def _described(found: Array, value: Array, wrong: Any) -> str | None:
+def _described(result: Array, value: Array, wrong: Any) -> str | None:
     count = int(np.count_nonzero(wrong))
     if not count:
         return None
     with np.errstate(all="ignore"):
-        finite = np.isfinite(found.astype(np.float64)) & np.isfinite(value.astype(np.float64))
+        finite = np.isfinite(result.astype(np.float64)) & np.isfinite(value.astype(np.float64))
     special = "" if (wrong & finite).any() else f", {SPECIAL}"
     position = np.unravel_index(int(np.argmax(wrong)), value.shape) if value.ndim else ()
     where = f"at {[int(i) for i in position]} " if position else ""
-    return f"{count} of {value.size} numbers differ: {where}{found[position]} instead of {value[position]}{special}"
+    return f"{count} of {value.size} numbers differ: {where}{result[position]} instead of {value[position]}{special}"

@@ -35,7 +35,7 @@ class Reduction:
     """What joins the numbers so far and one more."""
     taken: Callable[[Value], Value] = lambda x: x
     """What is taken of each number."""
-    made: Callable[[Value, int], Value] = lambda total, count: total
+    finished: Callable[[Value, int], Value] = lambda total, count: total
     """The result, of so many numbers."""
 
 
@@ -53,7 +53,7 @@ def _sum(total: Value, x: Value) -> Value:
 
 REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceSum": Reduction(0.0, _sum),
-    "ReduceMean": Reduction(0.0, _sum, made=lambda total, count: total * (1 / count)),
+    "ReduceMean": Reduction(0.0, _sum, finished=lambda total, count: total * (1 / count)),
     "ReduceMax": Reduction(-math.inf, _largest),
     "ReduceMin": Reduction(math.inf, _smallest),
     "ReduceProd": Reduction(1.0, lambda total, x: total * x),
@@ -86,7 +86,7 @@ def across(body: Body, machine: Machine) -> Draft | None:
             number = read(x, (row, k, first + v * machine.lanes), machine.lanes)
             acc[v] = reduction.joined(acc[v], reduction.taken(number))
         with kernel.unroll(count, "v") as v:
-            write(y, (row, first + v * machine.lanes), reduction.made(acc[v], shape[1]))
+            write(y, (row, first + v * machine.lanes), reduction.finished(acc[v], shape[1]))
     return problem.draft(kernel, "across")
 
 

@@ -23,7 +23,7 @@ NAMES = [instruction.name for instruction in INSTRUCTIONS if instruction.multipl
 LAYERS = {
     "image": Layer(3, 16, (11, 19), (3, 5), (2, 2), pads=(1, 2, 1, 2)),
     "pixels": Layer(64, 40, (5, 7)),
-    "samples": Layer(8, 20, (9, 7), strides=(2, 2), dtype="int8", point=-3, made="int8", after=-1),
+    "samples": Layer(8, 20, (9, 7), strides=(2, 2), dtype="int8", point=-3, stored="int8", after=-1),
     "window": Layer(12, 33, (8, 6), (3, 3), dilations=(1, 2), pads=(0, 1, 2, 1), relu=True, batch=2),
     "channels": Layer(7, 5, (4, 6), (2, 2), biased=False),
     "each channel": Layer(20, 20, (9, 8), (3, 3), (2, 1), pads=(1, 1, 1, 1), group=20, batch=2, relu=True),
