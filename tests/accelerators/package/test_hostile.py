@@ -105,7 +105,8 @@ def test_sizes_that_are_compiled_later_take_no_folder_from_the_file(exported, tm
 def test_a_plugins_key_travels_only_if_it_is_declared_a_value(exported, tmp_path):
     seen = []
     keys = {"LIBRARY": "", "LEVEL": Key(1)}
-    with device("plug", config_keys=keys, compile=lambda self, g, config: seen.append(dict(config)) or self.subgraph_type(g)) as plug:
+    compiled = lambda self, g, config: seen.append(dict(config)) or self.subgraph_type(g)  # noqa: E731
+    with device("plug", config_keys=keys, compile=compiled) as plug:
         plug.travels_as_body = True
         good = tmp_path / "good.partita"
         pt.compile(small_net(), "plug", {"LIBRARY": "mine.so", "LEVEL": 3}).export(good)
