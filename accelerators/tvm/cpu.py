@@ -9,6 +9,7 @@ from accelerators.interface.keys import Key, count
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
+from accelerators.tvm.layouts.kept_weights import pack_weights
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
@@ -31,8 +32,9 @@ class CpuAccelerator(TvmAccelerator):
         return with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Integers where a model is quantized; scales and shifts folded; blocked layouts where convolutions are."""
-        return block(fold_scales(super().lay_out(quantize(graph, machine), machine)), machine)
+        """Integers where a model is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked
+        layouts where convolutions are."""
+        return block(fold_scales(super().lay_out(pack_weights(quantize(graph, machine), machine), machine)), machine)
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of the host, under LLVM's name for it."""

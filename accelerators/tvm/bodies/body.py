@@ -11,6 +11,7 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.bodies.quantized import SUMMED
 from accelerators.tvm.extensions import edition
@@ -80,7 +81,7 @@ def _read_inside(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op in LIFTED:
             kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
-    blocked = {entry.node for node in graph.nodes if node.domain == DOMAIN for entry in node.reads}
+    blocked = {entry.node for node in graph.nodes if node.domain in (DOMAIN, PACKED) for entry in node.reads}
     return kept - blocked - _read_by_integers(graph)
 
 

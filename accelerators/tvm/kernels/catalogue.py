@@ -11,6 +11,8 @@ import attrs
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.indices import INDICES
+from accelerators.tvm.bodies.packed import DOMAIN as PACKED
+from accelerators.tvm.bodies.packed import PRODUCT, ROWS
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
@@ -18,12 +20,14 @@ from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.elementwise.division import division
 from accelerators.tvm.kernels.matmul.gemm import gemm
+from accelerators.tvm.kernels.matmul.packed_product import packed_product
 from accelerators.tvm.kernels.matmul.product import product
 from accelerators.tvm.kernels.matmul.thin import thin
 from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.enlarging import interleave, resize
 from accelerators.tvm.kernels.moves.index_check import indices
+from accelerators.tvm.kernels.moves.packed_rows import packed_rows
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
@@ -72,6 +76,8 @@ CATALOGUE = (
     ),
     _entry(across, " ".join(REDUCTIONS)),
     _entry(thin, "MatMul Gemm"),
+    _entry(packed_product, PRODUCT, PACKED),
+    _entry(packed_rows, ROWS, PACKED),
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),
     _entry(pair_product, "MatMul", QUANTIZED),

@@ -8,6 +8,7 @@ from accelerators.tvm.kernels.convolution.blocked_selector import BlockedPropert
 from accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty
 from accelerators.tvm.kernels.elementwise.selector import ChainProperty
 from accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
+from accelerators.tvm.kernels.matmul.packed_selector import PackedProperty
 from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
 from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
 from accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
@@ -33,7 +34,7 @@ def fuse(graph: Graph) -> Graph:
 
     Each kind takes what the kinds before it left; a new one gets its place in this order."""
     quantized = QuantizedProperty, PairProperty
-    products = BlockedProperty, ConvolutionProperty, MatrixProperty, ProductProperty
+    products = BlockedProperty, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
     kinds = AttentionProperty, *quantized, *products, RowProperty, ChainProperty, SingleProperty
     return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=[kind() for kind in kinds])
 

@@ -13,16 +13,17 @@ from accelerators.interface.keys import BadValue
 
 @attrs.frozen(slots=True)
 class Special:
-    """An instruction that adds up products of narrow numbers."""
+    """An instruction for narrow numbers."""
 
     name: str
     """What configurations and choices call it."""
     multiplies: str
-    """The element type of its products: "int8" means unsigned by signed bytes, whose sums are exact."""
+    """The element type of its products: "int8" means unsigned by signed bytes, whose sums are exact, and "int4" half bytes, which
+    are looked up and then multiplied as float32."""
     needs: tuple[frozenset[str], ...]
     """The sets of extensions, by LLVM's names, of which a processor has at least one set whole."""
     lanes: int
-    """How many sums a vector holds; 0: as many as the machine's vectors."""
+    """How many sums a vector holds, or numbers; 0: as many as the machine's vectors."""
 
     def is_here(self, features: Collection[str]) -> bool:
         """Does a processor with these extensions have it?"""
@@ -52,6 +53,7 @@ INSTRUCTIONS = (
     Special("avx2", "int8", _needs("avx2"), 8),
     Special("plain", "int8", _needs(""), 0),
     Special("vdpbf16ps", "bfloat16", _needs("avx512bf16"), 16),
+    Special("vpermps", "int4", _needs("avx512f"), 16),
 )
 """All of them; those for one element type with the fastest first."""
 

@@ -4,6 +4,8 @@ Left to themselves they would be dequantized in every run: folding constants swe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from accelerators.tvm.bodies.quantized import DOMAIN, WEIGHT
 from graph.build import constant
 from graph.graph import Graph
@@ -16,14 +18,22 @@ PRODUCTS = frozenset("Conv Gemm MatMul".split())
 
 
 def hold_weights(graph: Graph) -> Graph:
-    """The graph with each constant that a product reads by way of DequantizeLinear as one of our own. Linear."""
-    wanted = {entry for node in graph.nodes if node.op in PRODUCTS and not node.domain for entry in node.reads}
+    """The graph with each constant that a product or a Gather reads by way of DequantizeLinear, perhaps transposed, as one of our
+    own. Linear."""
+    wanted = {entry for node in graph.nodes if not node.domain for entry in _weights_read(node)}
+    turned = {node.inputs[0] for node in graph.nodes if node.op == "Transpose" and not node.domain and node[0] in wanted}
+    wanted |= {entry for entry in turned if entry is not None}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         held = node[0] in wanted if _is_dequantized_constant(node) else False
         rewriter.keep(node, rewriter.rebuilt(node, op=WEIGHT, domain=DOMAIN) if held else None)
 
     return rewrite(graph, visit)
+
+
+def _weights_read(node: Node) -> Sequence[NodeEntry]:
+    """What a kernel of the node may read as integers: matrices and biases of a product, the table of a Gather."""
+    return node.reads if node.op in PRODUCTS else node.reads[:1] if node.op == "Gather" else ()
 
 
 def release_weights(graph: Graph) -> Graph:

@@ -25,6 +25,7 @@ from accelerators.tvm.kernels.language.intrinsics import (
     power,
     sqrt,
     vpdpbusd,
+    vpermps,
     vpmaddwd,
 )
 from accelerators.tvm.kernels.language.kernel import Kernel
@@ -65,5 +66,5 @@ __all__ = [
     "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16", "float32", "float64",
     "floor", "if_inside", "index", "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum",
     "minimum", "named", "nearest", "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd",
-    "vpmaddwd",
+    "vpermps", "vpmaddwd",
 ]

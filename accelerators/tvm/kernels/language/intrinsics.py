@@ -68,6 +68,12 @@ def _dot(types: Sequence[Type]) -> Type | None:
     return types[0] if types[1:] == [type_of(uint8, wide), type_of(int8, wide)] else None
 
 
+def _table(types: Sequence[Type]) -> Type | None:
+    """Numbers of a vector, and where in it."""
+    fits = len(types) == 2 and types[0] is type_of(float32, 16) and types[1] is type_of(int32, 16)
+    return types[0] if fits else None
+
+
 def _pairs(types: Sequence[Type]) -> Type | None:
     """Two vectors of 16-bit numbers."""
     fits = len(types) == 2 and types[0] is types[1] and types[0].element is int16 and types[0].lanes % 2 == 0
@@ -128,6 +134,8 @@ exactly = Intrinsic("exactly", _same_float, "one value of floating point", _gene
 """The number as it was rounded: it is not worked into the instruction that reads it."""
 vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
+vpermps = Intrinsic("vpermps", _table, "a table of 16 float32, and 16 places in it as int32", _llvm("avx512.permvar.sf.512"))
+"""The numbers of a table at places, of which the low four bits count."""
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 

@@ -13,12 +13,14 @@ import partita as pt
 from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.fusion import fuse
+from accelerators.tvm.layouts.kept_weights import pack_weights
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.prepare.quantized_weights import hold_weights
 from graph.types import numpy_dtype
 from tests.accelerators.tvm.kernels.test_quantized_pairs import Pair
+from tests.accelerators.tvm.narrow import Weight
 from tests.accelerators.tvm.quantizing import Layer
 
 pytest.importorskip("tvm")
@@ -88,6 +90,14 @@ def test_the_text_of_a_product_of_two_quantized_values_is_the_one_kept(request: 
     (call,) = (node for node in fused.nodes if node.is_call)
     assert call.subgraph is not None
     _check(make_body(call.subgraph), machine, "quantized_pair", request)
+
+
+def test_the_text_of_a_product_by_half_bytes_is_the_one_kept(request: pytest.FixtureRequest) -> None:
+    machine = attrs.evolve(MACHINE, threads=1)
+    graph = fuse(pack_weights(hold_weights(Weight(64, 70, "int4", 32).product(2)), machine))
+    (call,) = (node for node in graph.nodes if node.is_call)
+    assert call.subgraph is not None
+    _check(make_body(call.subgraph), machine, "product_by_half_bytes", request)
 
 
 def _check(body: Body, machine: Machine, kind: str, request: pytest.FixtureRequest) -> None:

@@ -1,0 +1,253 @@
+"""Matrix products with a constant matrix that stays packed, as bytes or half bytes, and what follows.
+
+For a few rows the numbers are made in registers: the kernel reads each byte of the matrix once, and does little more. Sums of one
+block of scales are kept apart, and scaled when the block is done. For many rows a panel is made float32 once, and then multiplied
+as any other. Sums are those of float32 numbers in both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from accelerators.tvm.kernels.shared.formulas import Numbers
+from accelerators.tvm.kernels.shared.matrices import make_following
+from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, panel_tiles, share_out
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import MATRIX_PRODUCTS
+from graph.node import Node
+
+FEW = 8
+"""For up to so many rows the matrix is made numbers in registers."""
+
+CHAINS = 8
+"""So many sums at least are under way at once: one addition need not wait for the one before."""
+
+
+def packed_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a product by a packed matrix; None for any other body."""
+    match = packed_root(body)
+    if match is None:
+        return None
+    root, after = match
+    problem, packing = Problem.of(body), Packing.of(root.attrs)
+    left, matrix, scales, *points = (problem.positions[entry] for entry in root.reads)
+    whole = after.results
+    shapes: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(problem.inputs)), (1,))
+    shapes |= {**after.operands, left: (whole[0], packing.depth), matrix: (packing.size,)}
+    shapes |= {i: shape_of(problem.inputs[i]) for i in (scales, *points)}
+    kernel, inputs, outputs = problem.kernel("packed_product", shapes, [whole] * len(problem.outputs))
+    operands = Operands(inputs[left], inputs[matrix], inputs[scales], inputs[points[0]] if points else None)
+    Writing(packing, int(root.attrs["block"]), whole[0], kernel, operands, Writer(after, inputs, outputs)).write(machine)
+    return problem.draft(kernel, "packed product")
+
+
+def packed_root(body: Body) -> tuple[Node, Epilogue] | None:
+    """The product by a packed matrix in a body, and what follows it; None if there is none, or the rest is more than that."""
+    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == PRODUCT]
+    after = make_following(body, roots[0], _start) if len(roots) == 1 else None
+    if after is None:
+        return None
+    problem, depth = Problem.of(body), int(roots[0].attrs["depth"])
+    given = [problem.position(entry) for entry in roots[0].reads]
+    alike = given[0] is not None and after.operands.get(given[0], (after.results[0], depth)) == (after.results[0], depth)
+    return (roots[0], after) if alike and None not in given else None
+
+
+def _start(node: Node, x: Numbers) -> Value:
+    """The product's number is the sum."""
+    total: Value = x[0]
+    return total
+
+
+@attrs.frozen(slots=True, eq=False)
+class Operands:
+    """What a product reads."""
+
+    left: Buffer
+    matrix: Buffer
+    scales: Buffer
+    """A row for each block of the depth."""
+    points: Buffer | None
+    """The zero points, as numbers; None: they are zero."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Writing:
+    """Writes the kernel of one product."""
+
+    packing: Packing
+    block: int
+    """How many numbers of the depth have one scale."""
+    rows: int
+    kernel: Kernel
+    operands: Operands
+    writer: Writer
+
+    def write(self, machine: Machine) -> None:
+        """Tasks, then panels, then tiles of rows."""
+        packing, kernel = self.packing, self.kernel
+        few = self.rows <= FEW
+        most = self._most_rows(machine)
+        height = math.ceil(self.rows / math.ceil(self.rows / most))
+        tiles = math.ceil(self.rows / height)
+        tall = PanelTile(height, PANEL, packing.lanes)
+
+        def work(number: Value) -> Callable[[Value], None]:
+            first = kernel.name_value("first", packing.panel(number))
+            half = half_of(packing, kernel, machine)
+            numbers = None if few else kernel.memory("numbers", float32, (packing.depth * PANEL * packing.lanes,))
+            if numbers is not None:
+                self._for_width(number, lambda across: self._make_numbers(number, first, across, numbers, half))
+
+            def each(t: Value) -> None:
+                row = start(t, height, self.rows)
+                if numbers is None:
+                    self._for_width(number, lambda across: self._thin(number, first, across, row, height, half))
+                else:
+                    self._for_width(number, lambda across: self._tall(number, attrs.evolve(tall, vectors=across), row, numbers))
+
+            return each
+
+        tasks = machine.tasks_for(self.rows * packing.columns * packing.depth, MATRIX_PRODUCTS)
+        share_out(kernel, packing.panels, tiles, min(tasks, packing.panels * tiles), work)
+
+    def _most_rows(self, machine: Machine) -> int:
+        """Rows of a tile whose sums fit the registers beside a panel's vectors."""
+        return max(tile.rows for tile in panel_tiles(machine) if tile.vectors == PANEL)
+
+    def _for_width(self, panel: Value, write: Callable[[int], None]) -> None:
+        """For a whole panel, or the last, which may be narrower."""
+        full, rest = divmod(self.packing.blocks, PANEL)
+        if full and rest:
+            with self.kernel.when(panel < full):
+                write(PANEL)
+            with self.kernel.otherwise():
+                write(rest)
+        else:
+            write(rest or PANEL)
+
+    def _columns(self, panel: Value, across: int) -> list[Value]:
+        """Where the blocks of a panel begin."""
+        first = [self.packing.start(panel * PANEL + v) for v in range(across)]
+        return [self.kernel.name_value(f"column{v}", column) for v, column in enumerate(first)]
+
+    # -- few rows ------------------------------------------------------------------------------------------
+
+    def _thin(self, panel: Value, first: Value, across: int, row: Operand, height: int, half: Half) -> None:
+        """So many rows times a panel, whose numbers are made in registers."""
+        kernel, lanes = self.kernel, self.packing.lanes
+        columns = self._columns(panel, across)
+        total = kernel.registers("total", float32, (height, across), lanes)
+        for r in range(height):
+            for v in range(across):
+                total[r, v] = 0.0
+        whole, rest = divmod(self.packing.depth, self.block)
+        with kernel.loop(whole, "b") as b:
+            self._block(b, self.block, first, columns, row, total, half)
+        if rest:
+            self._block(whole, rest, first, columns, row, total, half)
+        self._store(total, height, row, columns)
+
+    def _block(
+        self, number: Operand, size: int, first: Value, columns: list[Value], row: Operand, total: Registers, half: Half
+    ) -> None:
+        """The sums of one block of scales, scaled."""
+        kernel, lanes = self.kernel, self.packing.lanes
+        height, across = total.shape
+        chains = 1 if height * across >= CHAINS else CHAINS // (height * across)
+        sums = kernel.registers("sums", float32, (chains, height, across), lanes)
+        for c in range(chains):
+            for r in range(height):
+                for v in range(across):
+                    sums[c, r, v] = 0.0
+        points = self._points(number, columns)
+
+        def step(k: Operand, count: int) -> None:
+            vectors = self.packing.vectors(kernel, self.operands.matrix, first, k, across, count, half)
+            for j, vector in enumerate(vectors):
+                numbers = vector if points is None else [a - b for a, b in zip(vector, points, strict=True)]
+                shared = [kernel.name_value(f"number{v}", number) for v, number in enumerate(numbers)] if height > 1 else numbers
+                for r in range(height):
+                    left = read(self.operands.left, (row + r, k + j)).spread(lanes)
+                    for v, number_at in enumerate(shared):
+                        sums[j % chains, r, v] = sums[j % chains, r, v] + left * number_at
+
+        self._each_step(number, size, step)
+        for r in range(height):
+            for v, column in enumerate(columns):
+                summed = sums[0, r, v]
+                for c in range(1, chains):
+                    summed = summed + sums[c, r, v]
+                total[r, v] = total[r, v] + summed * self.operands.scales.vector(lanes, number, column)
+
+    def _each_step(self, number: Operand, size: int, step: Callable[[Operand, int], None]) -> None:
+        """The steps through a block: where each begins in the depth, and how many numbers it takes."""
+        with self.kernel.loop(size // STEP, "k") as k:
+            step(self.kernel.name_value("depth", number * self.block + k * STEP), STEP)
+        if size % STEP:
+            step(self.kernel.name_value("depth", number * self.block + size // STEP * STEP), size % STEP)
+
+    def _points(self, number: Operand, columns: list[Value]) -> list[Value] | None:
+        """The zero points of a block, if there are any."""
+        points, lanes = self.operands.points, self.packing.lanes
+        if points is None:
+            return None
+        return [
+            self.kernel.name_value(f"point{v}", points.vector(lanes, number, column)) for v, column in enumerate(columns)
+        ]
+
+    # -- many rows -----------------------------------------------------------------------------------------
+
+    def _make_numbers(self, panel: Value, first: Value, across: int, into: Buffer, half: Half) -> None:
+        """A panel as float32."""
+        kernel, packing = self.kernel, self.packing
+        columns, lanes = self._columns(panel, across), packing.lanes
+        whole, rest = divmod(packing.depth, self.block)
+
+        def block(number: Operand, size: int) -> None:
+            points = self._points(number, columns)
+            scales = [
+                kernel.name_value(f"scale{v}", self.operands.scales.vector(lanes, number, column))
+                for v, column in enumerate(columns)
+            ]
+
+            def step(depth: Operand, count: int) -> None:
+                vectors = packing.vectors(kernel, self.operands.matrix, first, depth, across, count, half)
+                for j, vector in enumerate(vectors):
+                    for v in range(across):
+                        number_at = vector[v] if points is None else vector[v] - points[v]
+                        into[(depth + j) * (across * lanes) + v * lanes] = number_at * scales[v]
+
+            self._each_step(number, size, step)
+
+        with kernel.loop(whole, "b") as b:
+            block(b, self.block)
+        if rest:
+            block(whole, rest)
+
+    def _tall(self, panel: Value, tile: PanelTile, row: Operand, numbers: Buffer) -> None:
+        """Some rows times a panel that is float32."""
+        packing, kernel = self.packing, self.kernel
+        columns = self._columns(panel, tile.vectors)
+        left = self.operands.left
+        acc = tile.product(kernel, packing.depth, lambda r, k: read(left, (row + r, k)), Panel(numbers, 0, tile.width))
+        sums = tile.spilled(kernel, acc)
+        self._store(sums, tile.rows, row, columns)
+
+    def _store(self, sums: Registers, rows: int, row: Operand, columns: list[Value]) -> None:
+        """Write what the sums come to."""
+        with self.kernel.loop(rows, "r") as r:
+            for v, column in enumerate(columns):
+                with self.kernel.lanes(self.packing.stored) as lane:
+                    self.writer.store(sums.lane((r, v), lane), (row + r, column + lane))

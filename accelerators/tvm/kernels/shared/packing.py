@@ -1,0 +1,178 @@
+"""How a matrix of bytes or half bytes stands in memory, for kernels that make numbers of it where they read it.
+
+Columns stand in blocks of a vector's width, and a few blocks make a panel, which is one contiguous stream: each step of the depth
+has a vector of every block. Of half bytes a step is eight numbers of the depth, in the 32 bits of each column."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Operand,
+    Value,
+    float32,
+    int8,
+    int32,
+    minimum,
+    uint8,
+    vpermps,
+)
+from accelerators.tvm.kernels.shared.draft import Array
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import BY_NAME
+
+PANEL = 4
+"""Blocks of columns in a panel."""
+
+STEP = 8
+"""Numbers of the depth that are taken out of memory together."""
+
+Half = Callable[[Value, int], Value]
+"""The half bytes of this number out of vectors of 32 bits, as float32."""
+
+
+@attrs.frozen(slots=True)
+class Packing:
+    """The layout of one matrix."""
+
+    bits: int
+    """How many bits a number has: 8, or 4."""
+    signed: bool
+    """Are the numbers signed?"""
+    depth: int
+    columns: int
+    lanes: int
+    """How many columns a block has."""
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, int]) -> Packing:
+        """The layout that the attributes of an op say."""
+        return cls(attributes["bits"], bool(attributes["signed"]), *(attributes[key] for key in ("depth", "columns", "lanes")))
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The layout as attributes of an op."""
+        return {key: int(value) for key, value in attrs.asdict(self).items()}
+
+    @property
+    def blocks(self) -> int:
+        """The last overlaps the one before, where they do not fit."""
+        return math.ceil(self.columns / self.lanes)
+
+    @property
+    def stored(self) -> int:
+        """How many columns of a block there are."""
+        return min(self.lanes, self.columns)
+
+    @property
+    def panels(self) -> int:
+        return math.ceil(self.blocks / PANEL)
+
+    @property
+    def group(self) -> int:
+        """How many numbers of a column stand in one element of the buffer."""
+        return STEP if self.bits == 4 else 1
+
+    @property
+    def steps(self) -> int:
+        """How many elements a column has."""
+        return math.ceil(self.depth / self.group)
+
+    @property
+    def element(self) -> Element:
+        """The element type of the buffer."""
+        return int32 if self.bits == 4 else int8 if self.signed else uint8
+
+    @property
+    def size(self) -> int:
+        """Elements of the buffer."""
+        return self.blocks * self.steps * self.lanes
+
+    def start(self, block: Operand) -> Operand:
+        """The first column of a block."""
+        first = block * self.lanes
+        if isinstance(first, Value):
+            return minimum(first, self.columns - self.stored) if self.columns % self.lanes else first
+        return min(int(first), self.columns - self.stored)
+
+    def pack(self, matrix: Array) -> Array:
+        """[depth, columns] as the buffer."""
+        blocks = np.zeros((self.blocks, self.steps * self.group, self.lanes), np.uint8)
+        for i, block in enumerate(blocks):
+            first = int(self.start(i))  # type: ignore[arg-type]
+            block[: self.depth, : self.stored] = matrix[:, first : first + self.stored].astype(np.int16).astype(np.uint8)
+        words = blocks if self.bits == 8 else _words(blocks.reshape(self.blocks, self.steps, self.group, self.lanes))
+        panels = [words[i : i + PANEL].transpose(1, 0, 2).reshape(-1) for i in range(0, self.blocks, PANEL)]
+        return np.concatenate(panels).view(self.element.name)
+
+    def by_block(self, rows: Array) -> Array:
+        """[rows, columns], such as scales, with as many columns as a block has at least."""
+        return np.ascontiguousarray(np.pad(rows, ((0, 0), (0, max(0, self.lanes - self.columns)))))
+
+    # -- in a kernel ---------------------------------------------------------------------------------------
+
+    def panel(self, number: Operand) -> Operand:
+        """Where a panel begins."""
+        return number * (PANEL * self.steps * self.lanes)
+
+    def vectors(
+        self, kernel: Kernel, buffer: Buffer, first: Operand, depth: Operand, across: int, count: int, half: Half
+    ) -> list[list[Value]]:
+        """So many numbers of the depth from one on: for each, a vector of every block of the panel that begins at `first`.
+
+        Of half bytes the first is a multiple of eight."""
+        if self.bits == 8:
+            at = [first + (depth + j) * (across * self.lanes) for j in range(count)]
+            return [[buffer.vector(self.lanes, a + v * self.lanes).cast(float32) for v in range(across)] for a in at]
+        step = depth // STEP
+        at = [first + (step * across + v) * self.lanes for v in range(across)]
+        words = [kernel.name_value(f"word{v}", buffer.vector(self.lanes, position)) for v, position in enumerate(at)]
+        return [[half(word, j) for word in words] for j in range(count)]
+
+    def number(self, buffer: Buffer, column: Value, k: Value) -> Value:
+        """One number of the matrix."""
+        block = column // self.lanes
+        panel = block // PANEL
+        across = minimum(self.blocks - panel * PANEL, PANEL)
+        step = k // self.group
+        element = buffer[
+            self.panel(panel) + (step * across + block % PANEL) * self.lanes + (column - self.start(block))
+        ]
+        if self.bits == 8:
+            return element.cast(float32)
+        moved = (k % self.group).cast(int32) * 4
+        bits = (element >> moved) & 15
+        return (((bits ^ 8) - 8) if self.signed else bits).cast(float32)
+
+
+def half_of(packing: Packing, kernel: Kernel, machine: Machine) -> Half:
+    """How half bytes become numbers: looked up in a table where a processor has an instruction for it, else computed."""
+    used = machine.instruction("int4") if packing.bits == 4 else None
+    if used is None or used.is_emulated or packing.lanes != BY_NAME[used.name].lanes:
+        return partial(_computed, packing.signed)
+    table = kernel.stack("table", float32, (16,))
+    for i in range(16):
+        table[i] = float(i - 16 if packing.signed and i > 7 else i)
+    return lambda word, j: vpermps(table.vector(16, 0), word >> (4 * j) if j else word)
+
+
+def _computed(signed: bool, word: Value, j: int) -> Value:
+    if signed:
+        return ((word << (28 - 4 * j)) >> 28).cast(float32)
+    return ((word >> (4 * j)) & 15).cast(float32)
+
+
+def _words(halves: Array) -> Array:
+    """[..., eight numbers of the depth, lanes] as words of 32 bits."""
+    words = np.zeros((*halves.shape[:-2], halves.shape[-1]), np.uint32)
+    for j in range(STEP):
+        words |= (halves[..., j, :] & np.uint8(15)).astype(np.uint32) << np.uint32(4 * j)
+    return words
