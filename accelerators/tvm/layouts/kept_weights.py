@@ -16,6 +16,7 @@ from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.shared.numbers import REALS
 from accelerators.tvm.kernels.shared.packing import STEP, Packing
 from accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from accelerators.tvm.layouts.scales import LEAST
 from accelerators.tvm.machine.machine import Machine
 from graph.build import constant
 from graph.graph import Graph
@@ -154,6 +155,9 @@ def stored_matrix(node: Node, turned: bool) -> Stored | None:
     if array is None or scale is None or array.ndim != 2 or not array.size or array.dtype.name not in BITS:
         return None
     if scale.dtype.name not in REALS or (point is not None and point.shape != scale.shape):
+        return None
+    sizes = np.abs(scale.astype(np.float32))
+    if not ((sizes >= LEAST) & (sizes <= 1 / LEAST)).all():
         return None
     numbers, bits = array.astype(np.int16), BITS[array.dtype.name]
     depth, columns = numbers.shape[::-1] if turned else numbers.shape

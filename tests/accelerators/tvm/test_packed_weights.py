@@ -152,6 +152,16 @@ def test_scales_that_no_sum_can_be_multiplied_by_are_worked_in_when_it_is_compil
     assert off <= LIMIT
 
 
+@pytest.mark.parametrize("scale", [np.inf, np.nan, 1e-38, 0.0])
+def test_a_scale_that_is_no_factor_of_sums_is_worked_in_when_it_is_compiled(scale: float) -> None:
+    weight = pt.op("DequantizeLinear", pt.constant(np.eye(20, dtype=np.int8)), pt.constant(np.float32(scale)))
+    graph = typed(pt.op("MatMul", pt.variable("x", "float32", (2, 20)), weight))
+    x = rows_of(graph)
+    model = compiled(graph)
+    assert schedules(model) == ["gemm"]
+    assert np.array_equal(model.run([x], [None])[0], interpret(graph, [x])[0], equal_nan=True)
+
+
 def test_activations_of_float16() -> None:
     weight = Weight(64, 48, "int4", 16, scaled="float16")
     model, (off,) = runs(weight.product(2, "float16"))
