@@ -128,7 +128,7 @@ def rounded(array: np.ndarray, bits: int, block: int, axis: int) -> tuple[np.nda
 def in_blocks(graph: pt.Graph) -> pt.Graph:
     """The graph with its products by narrow matrices as onnxruntime's MatMulNBits, with 8 bits for the activations, as its
     documents advise. (Its quantizer writes the same, and needs a package more.)"""
-    made: dict[pt.Node, list[Value]] = {}
+    packed_matrices: dict[pt.Node, list[Value]] = {}
 
     def visit(node: pt.Node, rewriter: Rewriter) -> None:
         right = node.inputs[1].node if node.op == "MatMul" and node.inputs[1] is not None else None
@@ -139,14 +139,14 @@ def in_blocks(graph: pt.Graph) -> pt.Graph:
         assert integers is not None and scales is not None
         depth, columns = integers.shape
         bits, block = 4 if integers.dtype.name == "int4" else 8, int(right.attrs["block_size"])
-        if right not in made:
+        if right not in packed_matrices:
             moved = (integers.astype(np.int16) + (1 << (bits - 1))).astype(np.uint8).T.reshape(columns, depth // block, block)
             packed = moved[..., ::2] | moved[..., 1::2] << 4 if bits == 4 else moved
             arrays = {"packed": np.ascontiguousarray(packed), "flat": scales.T.reshape(-1).copy()}
-            made[right] = [rewriter.keep(pt.constant(array, f"{right.name}.{what}")) for what, array in arrays.items()]
+            packed_matrices[right] = [rewriter.keep(pt.constant(array, f"{right.name}.{what}")) for what, array in arrays.items()]
         sizes = {"K": depth, "N": columns, "bits": bits, "block_size": block, "accuracy_level": 4}
         (left, *_) = node.reads
-        inputs = rewriter.value(left), *made[right]
+        inputs = rewriter.value(left), *packed_matrices[right]
         product = pt.op("MatMulNBits", *inputs, name=node.name, domain="com.microsoft", **sizes)  # type: ignore[arg-type]
         rewriter.replace(node[0], rewriter.keep(product.evolve(output_types=node.output_types))[0])
 

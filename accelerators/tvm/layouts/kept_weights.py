@@ -103,10 +103,10 @@ class _Packing:
         scaled = node.evolve(op="Mul", inputs=(bias, factor), attrs=frozen_attrs({}), output_types=(bias.type,))
         return rewriter.keep(self._helper(node, scaled, f"{node.name}_bias"))[0]
 
-    def _helper(self, node: Node, made: Node, name: str) -> Node:
+    def _helper(self, node: Node, helper: Node, name: str) -> Node:
         """A node on behalf of another."""
         name = self.namer(name)
-        return made.evolve(name=name, output_names=(name,), metadata={ORIGIN: "\n".join(origins_of(node))})
+        return helper.evolve(name=name, output_names=(name,), metadata={ORIGIN: "\n".join(origins_of(node))})
 
     def _rows(self, node: Node, rewriter: Rewriter) -> bool:
         table, indices = node.inputs[0], node.inputs[1]
