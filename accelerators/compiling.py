@@ -13,6 +13,7 @@ from accelerators.building.task import Task
 from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.answers import remembering
 from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.interface.absent import Absent, present
 from accelerators.interface.device_list import MULTI, Device, find_device, parse_devices, parse_multi
 from accelerators.interface.settings import Config, read_config
 from accelerators.placement.placement import Placement
@@ -61,6 +62,7 @@ def compile(  # noqa: A001  the contract's name
     several = parse_multi(device)
     devices = several or parse_devices(device)
     settings = read_config(config, devices)
+    devices = present(devices, settings.by_device, strict or settings.hetero.strict)
     whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)
     task = Task(whole, devices, settings, pin, forbid, strict)
     if several:
@@ -84,8 +86,9 @@ def _on_each(task: Task) -> CompiledModel:
     if settings.hetero.start == "now":
         cause = f"a model on {MULTI} does not start at once"
         raise NotSupported(cause, where="config of HETERO", remedy="Leave START out, or name a single device")
-    each = {one.label: settings.of(one, one is task.devices[0]) for one in task.devices}
-    alone = [attrs.evolve(task, devices=(one,), settings=each[one.label]) for one in task.devices]
+    here = [one for one in task.devices if not isinstance(one.accelerator, Absent)]
+    each = {one.label: settings.of(one, one is here[0]) for one in here}
+    alone = [attrs.evolve(task, devices=(one,), settings=each[one.label]) for one in here]
     return MultiModel({one.devices[0].label: _compiled(one) for one in alone})
 
 

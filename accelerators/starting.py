@@ -91,7 +91,7 @@ def _starters(asked: str | None) -> tuple[Device, ...]:
         return named if any(device.accelerator.last_resort for device in named) else (*named, *parse_devices("reference"))
     for engine in ENGINES:
         try:
-            return parse_devices([engine, "reference"])
+            return (*parse_devices(engine), *parse_devices("reference"))
         except (AcceleratorUnavailable, UnknownDevice):
             continue
     return parse_devices("reference")

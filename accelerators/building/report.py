@@ -95,7 +95,8 @@ class CompileReport:
         if len(self.subgraphs) > 20:
             lines.append(f"  ... and {len(self.subgraphs) - 20} more")
         lines += str(self.placement).split("\n")[1:]
-        return "\n".join([*lines, *move_lines(self.moves), *first_of(self.notes)])
+        own = [note for note in self.notes if note not in self.placement.notes]
+        return "\n".join([*lines, *move_lines(self.moves), *first_of(own)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""

@@ -188,6 +188,11 @@ class Accelerator:
         accelerator's own."""
         raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
 
+    def why_not_here(self, config: Mapping[str, Any]) -> str | None:
+        """Why what is compiled with this configuration cannot run on this machine; None if it can. Among several devices such a
+        one is passed over."""
+        return None
+
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Make the bytes that `CompiledSubgraph.export` returned ready to run again; `graph` is its body, for its
         types.

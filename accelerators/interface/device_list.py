@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError, UnknownDevice
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, BadConfig, UnknownDevice
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.registry import HETERO, accelerator, is_known
 from graph.errors import did_you_mean
@@ -36,7 +36,8 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
     """The devices of a string (or a list of names) in order of priority; None means the default ones, which HETERO's
     TARGET_FALLBACK may name.
 
-    A device that nobody knows, that cannot be used here, or that is named twice is an error."""
+    A device that nobody knows, or that is named twice, is an error. One of several that cannot be used here is passed over: it
+    takes no op. One alone that cannot be used is an error."""
     text = _default(wanted)
     where = f"device {text!r}"
     if not isinstance(text, (str, list, tuple)) or not all(isinstance(label, str) for label in text):
@@ -47,7 +48,7 @@ def parse_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
     for label in labels:
         if labels.count(label) > 1:
             raise AcceleratorError(f"{label!r} is named twice", where=where, remedy="Name each device once, the best first")
-    return tuple(_device(label) for label in labels)
+    return (_device(labels[0]),) if len(labels) == 1 else tuple(_device_or_absent(label) for label in labels)
 
 
 def parse_multi(wanted: Any) -> tuple[Device, ...]:
@@ -65,7 +66,7 @@ def asked_devices(wanted: str | Sequence[str] | None) -> tuple[Device, ...]:
 
 def _each(label: str) -> list[str]:
     """The label; if it names no single one of several devices, that of each."""
-    ids = [] if "." in label else _device(label).accelerator.get_metric("AVAILABLE_DEVICES")
+    ids = [] if "." in label else _device_or_absent(label).accelerator.get_metric("AVAILABLE_DEVICES")
     return [f"{label}.{number}" for number in ids] if len(ids) > 1 else [label]
 
 
@@ -102,6 +103,22 @@ def _default(wanted: Any) -> Any:
         return wanted
     named = accelerator(HETERO).get_config("TARGET_FALLBACK")
     return f"{HETERO}:{named}" if named else wanted or DEFAULT
+
+
+def _device_or_absent(label: str) -> Device:
+    from accelerators.interface.absent import Absent  # upward: it stands for a device
+
+    name, _, device_id = label.partition(".")
+    try:
+        return _device(label)
+    except AcceleratorUnavailable as error:
+        return Device(label, Absent(name, error.cause), device_id or None)
+    except BadConfig:
+        one = accelerator(name)
+        reason = one.why_not_here(one.full_config({}))
+        if reason is None:
+            raise
+        return Device(label, Absent(name, reason), device_id)
 
 
 def _device(label: str) -> Device:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.interface.absent import notes_on, present
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.inlining import inlined_with_owners, without_calls
 from accelerators.interface.settings import read_config
@@ -35,6 +36,7 @@ def query(
     matches, `forbid={"Softmax": device}` excludes an op or such nodes."""
     asked = parse_devices(devices)
     settings = read_config(config, asked)
+    asked = present(asked, settings.by_device, settings.hetero.strict)
     return place(live_part(_checked_types(checked_graph(graph, "query"))), asked, pin, forbid, by_device=settings.by_device)
 
 
@@ -72,7 +74,7 @@ def place(
         raise unsupported(refused, devices, table, rules)
     by_hand = dict.fromkeys(fixed, "it had this affinity")
     by_hand.update((name, rule) for name, (_, rule) in rules.pinned.items())
-    notes = [*calls.notes, *calls.kept_whole(graph, where, table, rules)]
+    notes = [*notes_on(devices), *calls.notes, *calls.kept_whole(graph, where, table, rules)]
     placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes)
     _check_forced(placement, table, rules, fixed)
     return placement

@@ -50,6 +50,12 @@ class CudaAccelerator(TvmAccelerator):
             return "this build of TVM generates no CUDA code: install TVM's own wheel, apache-tvm"
         return super().why_no_compiler()
 
+    def why_not_here(self, config: Mapping[str, Any]) -> str | None:
+        """There is no GPU, and ARCH does not ask for code for another machine's."""
+        if config["ARCH"] or gpu_arch() is not None:
+            return None
+        return "there is no GPU here; ARCH compiles for one elsewhere"
+
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
         return gpu_machine(config["ARCH"] or gpu_arch() or DEFAULT_ARCH)
