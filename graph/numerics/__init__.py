@@ -20,6 +20,7 @@ from . import (  # noqa: F401  importing a family fills the table
     normalization,
     optionals,
     pooling,
+    quantizing,
     randomness,
     recurrent,
     reductions,

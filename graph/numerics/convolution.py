@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -46,8 +47,8 @@ def correlate(padded: np.ndarray, w: np.ndarray, geometry: Window, group: int) -
     windows = windows.reshape(batch, group, w.shape[1], *windows.shape[2:])
     # Channels and taps in front, positions behind: each group is then one matrix product.
     order = (0, 1, 2, *range(3 + spatial, 3 + 2 * spatial), *range(3, 3 + spatial))
-    taps = w.shape[1] * int(np.prod(geometry.kernel, dtype=int))
-    columns = windows.transpose(order).reshape(batch, group, taps, -1)
+    taps = w.shape[1] * prod(geometry.kernel)
+    columns = windows.transpose(order).reshape(batch, group, taps, prod(geometry.outputs))
     weights = w.reshape(group, out_channels // group, taps)
     return np.matmul(weights, columns).reshape(batch, out_channels, *geometry.outputs)
 
@@ -149,8 +150,8 @@ def conv_transpose(
     batch, per_group, out_channels = x.shape[0], x.shape[1] // group, w.shape[1]
 
     # One product gives what every pixel adds through every tap; the taps are then laid over each other.
-    weights = w.reshape(group, per_group, -1).transpose(0, 2, 1)
-    parts = np.matmul(weights, x.reshape(batch, group, per_group, -1))
+    weights = w.reshape(group, per_group, out_channels * prod(kernel)).transpose(0, 2, 1)
+    parts = np.matmul(weights, x.reshape(batch, group, per_group, prod(sizes)))
     parts = parts.reshape(batch, group * out_channels, *kernel, *sizes)
     y = overlaid(parts, strides, dilations, [f + e for f, e in zip(full, extra, strict=True)])
     y = _cropped(y, before, after)

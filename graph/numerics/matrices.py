@@ -73,9 +73,9 @@ def qlinear_matmul(
 ) -> np.ndarray:
     """Product of quantized matrices, quantized again; vectors of A and of the result go by row, those of B by column."""
     product = matmul_integer(a, b, a_zero_point, b_zero_point)
-    scaled = product * (_by_row(a_scale) * b_scale / _by_row(y_scale)) + _by_row(y_zero_point)
+    scaled = product * (_by_row(a_scale) * b_scale / _by_row(y_scale))
     bounds = np.iinfo(y_zero_point.dtype)
-    return np.clip(np.rint(scaled), bounds.min, bounds.max).astype(y_zero_point.dtype)
+    return np.clip(np.rint(scaled) + _by_row(y_zero_point), bounds.min, bounds.max).astype(y_zero_point.dtype)
 
 
 def _by_row(values: np.ndarray) -> np.ndarray:

@@ -74,15 +74,14 @@ def average_pool(
 ) -> np.ndarray:
     """The mean of each window; stated padding counts if asked for, what ceil mode adds beyond it never does."""
     geometry = window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    counted = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    sizes = x.shape[2:]
     if count_include_pad:
-        counted = np.pad(
-            counted, [(0, 0), (0, 0), *zip(geometry.before, geometry.after, strict=True)], mode="edge"
-        )
+        padded = [sum(parts) for parts in zip(sizes, geometry.before, geometry.after, strict=True)]
+        counted = np.ones((1, 1, *padded), x.dtype)
         bare = replace(geometry, before=(0,) * len(kernel_shape), after=(0,) * len(kernel_shape))
         counts = _sum(bare, bare.pad(counted, 0))
     else:
-        counts = _sum(geometry, geometry.pad(counted, 0))
+        counts = _sum(geometry, geometry.pad(np.ones((1, 1, *sizes), x.dtype), 0))
     return _sum(geometry, geometry.pad(x, 0)) / np.maximum(counts, 1)
 
 

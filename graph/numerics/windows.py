@@ -37,7 +37,7 @@ class Window:
         """For each position in the kernel, the pixels of all windows there: a strided view of shape (N, C, *outputs)."""
         for tap in np.ndindex(*self.kernel):
             slices = [
-                slice(t * d, t * d + (o - 1) * s + 1, s)
+                slice(t * d, t * d + extent(o, s), s)
                 for t, d, o, s in zip(tap, self.dilations, self.outputs, self.strides)
             ]
             yield tap, padded[(slice(None), slice(None), *slices)]
@@ -47,14 +47,14 @@ class Window:
         n = len(self.kernel)
         spans = [extent(k, d) for k, d in zip(self.kernel, self.dilations)]
         windows = sliding_window_view(padded, spans, axis=tuple(range(2, 2 + n)))
-        starts = [slice(0, (o - 1) * s + 1, s) for o, s in zip(self.outputs, self.strides)]
+        starts = [slice(0, extent(o, s), s) for o, s in zip(self.outputs, self.strides)]
         taps = [slice(None, None, d) for d in self.dilations]
         return windows[(slice(None), slice(None), *starts, *taps)]
 
 
 def extent(kernel: int, dilation: int) -> int:
     """How many positions a dilated kernel covers."""
-    return (kernel - 1) * dilation + 1
+    return (kernel - 1) * dilation + 1 if kernel else 0
 
 
 def window(
@@ -119,7 +119,7 @@ def overlaid(
     y = np.zeros((*parts.shape[:2], *sizes), parts.dtype)
     for tap in np.ndindex(*kernel):
         slices = [
-            slice(t * d, t * d + (p - 1) * s + 1, s)
+            slice(t * d, t * d + extent(p, s), s)
             for t, d, p, s in zip(tap, dilations, positions, strides, strict=True)
         ]
         y[(slice(None), slice(None), *slices)] += parts[(slice(None), slice(None), *tap)]

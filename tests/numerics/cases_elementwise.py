@@ -69,16 +69,23 @@ REDUCTIONS = [
     Case("CumSum", [X, np.array(2)], {"exclusive": 1, "reverse": 1}, since=11),
     Case("CumSum", [X, np.array(-1)], {"reverse": 1}, since=11),
 ]
+HUGE = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e30, -1e30, 3e9, -3e9, 0.25, 0.75, -0.25, 200, -200, 1e-45], np.float32)
+"""Numbers that no integer is near, halves of a step, and the smallest one."""
 QUANTIZED = [
     Case("QuantizeLinear", [f32(3, 4) * 9, np.float32(0.1), np.uint8(120)]),
     Case("QuantizeLinear", [f32(3, 4) * 9, np.float32(0.1)]),
     Case("QuantizeLinear", [f32(3, 4) * 9, pos(4), i8(4)], {"axis": 1}, since=13),
+    *(Case("QuantizeLinear", [HUGE, np.float32(scale), point])
+      for scale in (0.5, -1e-20, 1e20) for point in (np.uint8(3), np.int8(-128), np.int8(127))),
+    *(Case("QuantizeLinear", [HUGE, np.float32(0.5), point], since=21) for point in (np.uint16(3), np.int16(-32768))),
     Case("DequantizeLinear", [u8(3, 4), np.float32(0.1), np.uint8(120)]),
     Case("DequantizeLinear", [i8(3, 4), pos(3), i8(3)], {"axis": 0}, since=13),
     Case("DequantizeLinear", [np.arange(5, dtype=np.int32), np.float32(0.1)]),
     Case("DynamicQuantizeLinear", [f32(3, 4)], outputs=3),
     Case("QLinearMatMul", [u8(3, 4), np.float32(0.01), np.uint8(7), u8(4, 2), np.float32(0.02), np.uint8(99),
                            np.float32(0.05), np.uint8(30)]),
+    Case("QLinearMatMul", [np.uint8([[1], [3]]), np.float32(0.5), np.uint8(0), np.uint8([[1]]), np.float32(1), np.uint8(0),
+                           np.float32(1), np.uint8(1)]),
     Case("QLinearConv", [u8(1, 2, 5, 5), np.float32(0.01), np.uint8(9), i8(3, 2, 3, 3), pos(3), i8(3) * 0,
                          np.float32(0.5), np.uint8(100), np.arange(3, dtype=np.int32) * 50], {"pads": [1, 1, 1, 1]}),
 ]

@@ -9,6 +9,10 @@ from tests.numerics.case import Case, f32, i64, u8
 X = f32(2, 4, 7, 6)
 ROIS = np.array([[0, 0, 5, 6], [1, 2, 4, 4]], np.float32)
 WINDOWED = [
+    Case("Conv", [f32(1, 0, 5, 4), f32(2, 0, 3, 3), f32(2)]),
+    Case("Conv", [f32(0, 2, 5, 4), f32(2, 2, 3, 3), f32(2)], {"strides": [2, 3]}),
+    Case("Conv", [f32(1, 2, 0, 4), f32(2, 2, 3, 3)], {"pads": [2, 1, 2, 1]}),
+    Case("ConvTranspose", [f32(0, 2, 5, 4), f32(2, 3, 3, 3)], {"strides": [3, 3]}),
     Case(
         "Conv", [X, f32(6, 4, 3, 2), f32(6)], {"pads": [1, 0, 2, 1], "strides": [2, 1], "dilations": [2, 1]}
     ),

@@ -169,3 +169,9 @@ def test_halves_are_summed_in_float32(dtype: str) -> None:
     (y,) = evaluate("Conv", [x, np.ones((1, 4096, 1, 1)).astype(kind)], {}, version=22, n_outputs=1)
     assert y.dtype == kind
     np.testing.assert_array_equal(y.astype(np.float32), 4096)
+
+
+def test_the_mean_of_padding_alone() -> None:
+    attrs = {"kernel_shape": [3, 3], "pads": [2, 1, 2, 1], "count_include_pad": 1}
+    (means,) = evaluate("AveragePool", [np.ones((1, 2, 0, 5), np.float32)], attrs, version=22, n_outputs=1)
+    assert np.array_equal(means, np.zeros((1, 2, 2, 5), np.float32))

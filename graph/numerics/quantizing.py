@@ -1,0 +1,54 @@
+"""QuantizeLinear."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from . import fallback
+from .registry import differs, numerics
+
+NEWEST = 25
+"""The last opset at which the op changed; its attributes include those of all before."""
+
+
+@numerics("QuantizeLinear", why=differs("where a quotient is infinite, no number, or too large for 32 bits, which wrap around"))
+def quantize_linear(
+    x: np.ndarray,
+    scale: np.ndarray,
+    zero_point: np.ndarray | None = None,
+    *,
+    axis: int = 1,
+    saturate: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+) -> np.ndarray:
+    """x / scale, rounded half to even, plus the zero point, saturated; what is no number becomes the smallest integer."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+    from onnx.reference.ops._quant_utils import reshape_input
+
+    dtype = tensor_dtype_to_np_dtype(output_dtype or 2) if zero_point is None else zero_point.dtype
+    limits = _limits(dtype)
+    if limits is None:
+        given = [x, scale] if zero_point is None else [x, scale, zero_point]
+        attrs = {"axis": axis, "saturate": saturate, "block_size": block_size, "output_dtype": output_dtype, "precision": precision}
+        return fallback.run("QuantizeLinear", given, attrs, "", NEWEST, 1)[0]
+    divisor = reshape_input(scale, x.shape, axis, block_size)
+    if precision:
+        kind = tensor_dtype_to_np_dtype(precision)
+        x, divisor = x.astype(kind), divisor.astype(kind)
+    whole = np.rint((x / divisor).astype(np.float64))
+    if zero_point is not None:
+        whole += reshape_input(zero_point, x.shape, axis, block_size).astype(np.float64)
+    low, high = limits
+    return np.clip(np.where(np.isnan(whole), low, whole), low, high).astype(dtype)
+
+
+def _limits(dtype: np.dtype) -> tuple[int, int] | None:
+    """The smallest and the largest integer of the type; None for a type of floats."""
+    try:
+        info = ml_dtypes.iinfo(dtype)
+    except ValueError:
+        return None
+    return int(info.min), int(info.max)
