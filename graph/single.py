@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from graph.build import variable
 from graph.graph import Graph
+from graph.names import unique
 from graph.node import Node, NodeEntry
 
 
@@ -14,16 +16,19 @@ def graph_of_node(
     """A graph of this op alone.
 
     For each value that the op reads, inputs first and then captures, `stand_in` gives the value that is read instead: a constant,
-    or a variable, which becomes an input of the graph. It is asked once about each value, and told how many variables came
-    before.
+    or a variable, which becomes an input of the graph, under another name if the op or a constant has its own. It is asked once
+    about each value, and told how many variables came before.
     """
     stand_ins: dict[NodeEntry, NodeEntry] = {}
     variables: list[Node] = []
+    taken = {node.name, *node.output_names, *(entry.node.name for entry in node.reads if entry.node.value is not None)}
     for entry in node.reads:
         if entry not in stand_ins:
-            stand_ins[entry] = stand_in(entry, len(variables))
-            if stand_ins[entry].node.value is None:
-                variables.append(stand_ins[entry].node)
+            stands = stand_in(entry, len(variables))
+            if stands.node.value is None:
+                stands = _under(unique(stands.node.name, taken), stands)
+                variables.append(stands.node)
+            stand_ins[entry] = stands
     inner = node.evolve(
         inputs=tuple(None if entry is None else stand_ins[entry] for entry in node.inputs),
         captures=tuple(stand_ins[entry] for entry in node.captures),
@@ -31,3 +36,8 @@ def graph_of_node(
         affinity=None,
     )
     return Graph([entry for entry in inner.outputs if entry.name], variables, name, opsets, nodes=[inner])
+
+
+def _under(name: str, entry: NodeEntry) -> NodeEntry:
+    """The variable under this name."""
+    return entry if entry.node.name == name else variable(name, type=entry.type)[0]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from accelerators.engines.conditions import condition_lengths
+from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.onnxruntime import windows
 from accelerators.onnxruntime.resizes import resize
 from graph.graph import Graph
@@ -23,7 +24,8 @@ def refused(node: Node, graph: Graph) -> str | None:
     if node.op == "EPContext":
         return "EPContext holds or names code that an engine compiled, which no graph may bring along"
     hazard = _HAZARDS.get(node.op or "") if not node.domain else None
-    return None if hazard is None else hazard(node)
+    known = None if hazard is None else hazard(node)
+    return known or sums_nothing(node) or may_be_empty(node, graph)
 
 
 def _attention(node: Node) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from accelerators.engines.conditions import condition_lengths
+from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -33,7 +34,8 @@ def refused(node: Node, graph: Graph) -> str | None:
     if node.domain:
         return None
     hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
-    known = _not_declared(node, graph) or unseen(node) or (None if hazard is None else hazard(node))
+    known = _not_declared(node, graph) or sums_nothing(node) or may_be_empty(node, graph) or unseen(node)
+    known = known or (None if hazard is None else hazard(node))
     return known or (None if versioned is None else versioned(node, graph.opsets.get("", 1)))
 
 

@@ -32,7 +32,8 @@ def quantize_linear(
     limits = _limits(dtype)
     if limits is None:
         given = [x, scale] if zero_point is None else [x, scale, zero_point]
-        attrs = {"axis": axis, "saturate": saturate, "block_size": block_size, "output_dtype": output_dtype, "precision": precision}
+        attrs = {"axis": axis, "saturate": saturate, "block_size": block_size}
+        attrs |= {"output_dtype": output_dtype, "precision": precision}
         return fallback.run("QuantizeLinear", given, attrs, "", NEWEST, 1)[0]
     divisor = reshape_input(scale, x.shape, axis, block_size)
     if precision:

@@ -32,3 +32,14 @@ def test_outputs_and_inputs_that_are_left_out_stay_so() -> None:
     alone = graph_of_node(lstm, {"": 21}, variable_or_constant)
     assert [entry.name for entry in alone.outputs] == ["y", "c"]
     assert [None if entry is None else entry.name for entry in alone["lstm"].inputs] == ["x0", "w", "r", None, "x1"]
+
+
+def test_names_of_the_inputs_are_those_of_nobody_else() -> None:
+    values = [pt.variable(name, "float32", (3,)) for name in ("a", "b")]
+    nodes = [
+        pt.op("Sum", *values, pt.constant(np.ones(3, np.float32), name="x1"), name="sum"),
+        pt.op("Sum", *values, name="x0"),
+        pt.op("Sum", *values, name="sum", output_names=["x1"]),
+    ]
+    inputs = [[node.name for node in graph_of_node(node, {"": 21}, variable_or_constant).inputs] for node in nodes]
+    assert inputs == [["x0", "x1_1"], ["x0_1", "x1"], ["x0", "x1_1"]]

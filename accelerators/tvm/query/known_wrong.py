@@ -10,6 +10,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
+from accelerators.interface.empties import has_no_elements, sums_nothing
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from graph.node import Node
 from graph.types import TensorType
@@ -97,6 +98,9 @@ def known_wrong(node: Node) -> str | None:
 
 def wrong_size(node: Node) -> str | None:
     """Why TVM's answer would be wrong for these sizes; None if nothing is known against them."""
+    nothing = None if all(has_no_elements(value_type) for value_type in node.output_types) else sums_nothing(node)
+    if nothing is not None:
+        return nothing
     if node.op not in ("Resize", "Upsample") or node.domain:
         return None
     given, result = (e.type if e is not None else None for e in (node.inputs[0], node[0]))

@@ -77,3 +77,12 @@ def test_a_weight_that_is_no_number(channels: int) -> None:
         placement = pt.query(pt.Graph([y]), "HETERO:cpu,reference")
         assert placement["y"] == device
     assert "one of them is NaN or infinite" in placement.why("y")
+
+
+@pytest.mark.parametrize(("constant", "name", "value"), [("x0", "clip", "y"), ("c", "x0", "y"), ("c", "clip", "x0")])
+def test_a_models_names_may_be_those_that_stand_for_inputs(constant: str, name: str, value: str) -> None:
+    bounds = pt.constant(np.float32(-1), name=constant), pt.constant(np.float32(1.5))
+    given = pt.variable("a", "float32", (3, 7))
+    graph = pt.Graph([pt.op("Clip", given, *bounds, name=name, output_names=[value])])
+    support.forget()
+    assert dict(pt.query(graph, "cpu")) == {name: "cpu"}

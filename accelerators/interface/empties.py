@@ -1,0 +1,81 @@
+"""Sums and maxima over arrays without elements: what few engines and kernels were ever tried with.
+
+Some return memory that nobody has written, some end the process. Where the sizes are known, such ops are refused; where they come
+while a model runs, `Empties` has numpy compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accelerators.arrays.owned import array_ids, owned
+from accelerators.errors import RunError
+from accelerators.interface.skeleton import is_skeleton
+from graph.graph import Graph
+from graph.interpret import interpret
+from graph.nested import graphs_in
+from graph.node import Node
+from graph.types import TensorType, Type
+
+SUMMING = frozenset(
+    "Attention AveragePool Col2Im Conv ConvInteger ConvTranspose DFT DeformConv DynamicQuantizeLinear Einsum GRU Gemm"
+    " GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization InstanceNormalization LSTM LayerNormalization"
+    " LpPool MatMul MatMulInteger MaxPool MaxRoiPool MaxUnpool NegativeLogLikelihoodLoss QLinearConv QLinearMatMul RNN"
+    " RMSNormalization RoiAlign STFT SoftmaxCrossEntropyLoss".split()
+)
+"""Ops whose numbers are each made of several: of all along a dimension, or in a window."""
+
+RECURRENT = frozenset("GRU LSTM RNN".split())
+"""Of these the ones that end the process in some engines."""
+
+
+def sums_nothing(node: Node) -> str | None:
+    """Why the op had better run on `reference`: an operand has no elements. None for other ops."""
+    if node.op not in SUMMING or node.domain:
+        return None
+    empty = next((entry for entry in node.reads if has_no_elements(entry.type)), None)
+    return None if empty is None else f"{node.op} reads {empty.name!r}, which has no elements ({empty.type})"
+
+
+def has_no_elements(value_type: Type | None) -> bool:
+    """Is it a tensor of a size that is known to be zero?"""
+    return isinstance(value_type, TensorType) and 0 in (value_type.shape or ())
+
+
+def may_be_empty(node: Node, graph: Graph) -> str | None:
+    """Why a recurrent op had better run on `reference`: nobody knows before it runs whether it is given anything."""
+    if node.op not in RECURRENT or node.domain or not node.reads:
+        return None
+    given = node.reads[0].type
+    sizes = given.shape if isinstance(given, TensorType) else None
+    named = {size for entry in graph.inputs for size in _sizes(entry[0].type)}
+    if sizes is not None and all(isinstance(size, int) or (size is not None and size in named) for size in sizes):
+        return None
+    return f"{node.op} may be given no elements, since the sizes of {node.reads[0].name!r} depend on values"
+
+
+def _sizes(value_type: Type | None) -> Sequence[Any]:
+    return (value_type.shape or ()) if isinstance(value_type, TensorType) else ()
+
+
+class Empties:
+    """Looks after the inputs of a compiled subgraph that may have no elements."""
+
+    def __init__(self, graph: Graph) -> None:
+        is_open = any(not isinstance(node[0].type, TensorType) or not node[0].type.is_static for node in graph.inputs)
+        nodes = (node for inner in graphs_in(graph) for node in inner.nodes)
+        sums = is_skeleton(graph) or any(node.op in SUMMING for node in nodes)
+        self._graph = graph if is_open and sums else None
+
+    def results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """The subgraph's outputs, by numpy, if an input has no elements; None if the device may compute them."""
+        if self._graph is None or all(getattr(value, "size", 1) for value in inputs):
+            return None
+        if is_skeleton(self._graph):
+            cause = "an input has no elements, which the device cannot be given"
+            raise RunError(cause, remedy="Export the model with its bodies, by which numpy computes it")
+        return owned(interpret(self._graph, inputs), array_ids(inputs) | _constants(self._graph))
+
+
+def _constants(graph: Graph) -> set[int]:
+    return array_ids(node.value for inner in graphs_in(graph) for node in inner.nodes if node.value is not None)

@@ -1,0 +1,77 @@
+"""Ops that sum over nothing, on each device: the reference's answer, never memory that nobody wrote, never the process's end."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.interface.empties import may_be_empty
+from graph.interpret import interpret
+
+DEVICES = ["cpu", "onnxruntime", "openvino"]
+
+
+def bytes_of(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.uint8)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+SCALE, POINT = np.float32(0.1), np.uint8(3)
+
+CASES: dict[str, tuple[str, list[np.ndarray | np.generic], int, dict[str, object]]] = {
+    "Gemm": ("Gemm", [floats(5, 0), floats(0, 3), floats(3)], 3, {}),
+    "Conv of no channels": ("Conv", [floats(1, 0, 5, 5), floats(2, 0, 3, 3), floats(2)], 3, {}),
+    "Conv of no images": ("Conv", [floats(0, 2, 5, 5), floats(2, 2, 3, 3), floats(2)], 3, {}),
+    "ConvTranspose": ("ConvTranspose", [floats(1, 0, 5, 5), floats(0, 2, 3, 3), floats(2)], 3, {}),
+    "MaxPool": ("MaxPool", [floats(1, 2, 0, 5)], 1, {"kernel_shape": [3, 3], "pads": [2, 1, 2, 1]}),
+    "Einsum": ("Einsum", [floats(3, 0), floats(0, 4), floats(4)], 3, {"equation": "ij,jk,k->ik"}),
+    "MatMulInteger": ("MatMulInteger", [bytes_of(3, 0), bytes_of(0, 4), POINT], 2, {}),
+    "QLinearMatMul": ("QLinearMatMul", [bytes_of(3, 0), SCALE, POINT, bytes_of(0, 4), SCALE, POINT, SCALE, np.uint8(77)], 1, {}),
+    "GRU of no steps": ("GRU", [floats(0, 2, 3), floats(1, 12, 3), floats(1, 12, 4)], 1, {"hidden_size": 4}),
+    "GRU of no sequences": ("GRU", [floats(3, 0, 3), floats(1, 12, 3), floats(1, 12, 4)], 1, {"hidden_size": 4}),
+    "LSTM": ("LSTM", [floats(0, 2, 3), floats(1, 16, 3), floats(1, 16, 4)], 1, {"hidden_size": 4}),
+}
+"""The op, its inputs, how many of them are variables, its attributes."""
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["fixed", "open"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_has_no_elements_is_the_references(device: str, case: str, is_open: bool) -> None:
+    pytest.importorskip("tvm" if device == "cpu" else device)
+    op, inputs, variables, attributes = CASES[case]
+    given = {f"x{i}": np.asarray(value) for i, value in enumerate(inputs[:variables])}
+    nodes = [pt.variable(n, str(a.dtype), [f"{n}_{d}" for d in range(a.ndim)] if is_open else a.shape) for n, a in given.items()]
+    outputs = 2 if op in ("GRU", "LSTM") else 1
+    node = pt.op(op, *nodes, *map(pt.constant, inputs[variables:]), n_outputs=outputs, **attributes)
+    graph = pt.Graph([node[i] for i in range(outputs)], nodes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        results = pt.compile(graph, f"HETERO:{device},reference")(given)
+    for result, wanted in zip(results, interpret(graph, list(given.values())), strict=True):
+        np.testing.assert_array_equal(result, wanted, strict=True)
+
+
+def gated(x: pt.Node) -> pt.Node:
+    return pt.op("GRU", x, pt.constant(floats(1, 12, 3)), pt.constant(floats(1, 12, 4)), n_outputs=2, hidden_size=4)
+
+
+def kept(x: pt.Node) -> pt.Node:
+    """The steps that a condition keeps."""
+    return pt.op("Compress", x, pt.variable("keep", "bool", ("n",)), axis=0)
+
+
+@pytest.mark.parametrize(("before", "refused"), [(kept, True), (lambda x: x, False), (lambda x: pt.op("Relu", x), False)])
+def test_a_recurrent_op_whose_sizes_depend_on_values_is_refused(before: Callable[[pt.Node], pt.Node], refused: bool) -> None:
+    graph = pt.apply_pass(pt.Graph([gated(before(pt.variable("x", "float32", ("n", 2, 3))))[0]]), "InferShape")
+    node = next(node for node in graph.nodes if node.op == "GRU")
+    reason = may_be_empty(node, graph)
+    assert (reason is not None) == refused
+    assert reason is None or reason.startswith("GRU may be given no elements, since the sizes of 'compress")
