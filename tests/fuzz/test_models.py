@@ -114,6 +114,16 @@ def test_a_comparison_of_rounding_errors_says_nothing() -> None:
     assert difference(~sure.value, sure) is not None
 
 
+def test_denormal_numbers_have_few_digits_on_the_way() -> None:
+    x, scale = pt.variable("x", "float32", (1, 1, 4)), pt.variable("s", "float32", (1,))
+    graph = pt.Graph([pt.op("InstanceNormalization", x, scale, scale, name="n")], inputs=[x, scale])
+    numbers = np.array([[[8, -9, 7, 30]]], "float32")
+    for size, allowed in ((1e-40, True), (1e-30, False)):
+        (right,) = expected(graph, [numbers, np.array([size], "float32")])
+        near = right.value * np.float32(1 + 6e-5)
+        assert (difference(near, right) is None) is allowed
+
+
 def test_nothing_is_compared_loosely_by_accident() -> None:
     checked = exact = 0
     for seed in range(40):

@@ -148,7 +148,12 @@ def _moved(value: Any, noise: Noise) -> Any:
         return value
     with np.errstate(all="ignore"):
         wide = value.astype(np.float64)
-        return (wide * (1 + step_of(value.dtype) * noise.drawn((-1.0, 1.0), wide.shape))).astype(value.dtype)
+        limits = ml_dtypes.finfo(value.dtype)
+        errors = noise.drawn((-1.0, 1.0), wide.shape)
+        # What is computed of denormal numbers has few digits on its way.
+        denormal = (wide != 0) & (np.abs(wide) < float(limits.smallest_normal))
+        lost = np.where(denormal, STEPS * float(limits.smallest_subnormal), 0.0)
+        return (wide * (1 + step_of(value.dtype) * errors) + lost * errors).astype(value.dtype)
 
 
 def _noisy(value: Any, noise: Noise, op: str, terms: float) -> Any:
