@@ -9,6 +9,7 @@
 
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
 from accelerators.tvm.kernels.language.emit import emit
+from accelerators.tvm.kernels.language.expressions import if_inside, maximum, minimum, named, select
 from accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
     Intrinsic,
@@ -50,16 +51,7 @@ from accelerators.tvm.kernels.language.types import (
     uint32,
     uint64,
 )
-from accelerators.tvm.kernels.language.values import (
-    Operand,
-    Value,
-    constant,
-    if_inside,
-    maximum,
-    minimum,
-    named,
-    select,
-)
+from accelerators.tvm.kernels.language.values import Operand, Value, constant
 
 __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",

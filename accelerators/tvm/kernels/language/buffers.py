@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.expressions import Load
 from accelerators.tvm.kernels.language.types import Element, type_of
-from accelerators.tvm.kernels.language.values import Load, Operand, Value, as_index, typed
+from accelerators.tvm.kernels.language.values import Operand, Value, as_index, typed
 
 if TYPE_CHECKING:
     from accelerators.tvm.kernels.language.statements import Statement

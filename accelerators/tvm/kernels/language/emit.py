@@ -7,33 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.statements import (
-    Allocate,
-    Bind,
-    Do,
-    Loop,
-    Require,
-    Statement,
-    Store,
-    When,
-)
 from accelerators.tvm.kernels.language.types import Type, bfloat16, float32, type_of, uint16, uint32
-from accelerators.tvm.kernels.language.values import (
-    Binary,
-    Bits,
-    Call,
-    Cast,
-    Choice,
-    Constant,
-    Load,
-    Named,
-    Not,
-    Spread,
-    Value,
-    Variable,
-)
 from accelerators.tvm.machine.library import part
 
 WRITTEN = "partita.written"
@@ -71,7 +48,7 @@ class _Emitter:
         self.words = part("script.tirx")
         self.tirx = part("tirx")
         self.call_name = part("script.ir_builder").IRBuilder.name
-        self.known: dict[Variable | Buffer, Any] = {}
+        self.known: dict[values.Variable | Buffer, Any] = {}
         self.seen: dict[Buffer, tuple[Any, ...]] = {}
 
     # -- statements ----------------------------------------------------------------------------------------
@@ -91,24 +68,24 @@ class _Emitter:
             self.call_name(f"{buffer.name}_", seen)
             self.known[buffer] = seen
 
-    def _size(self, size: Value) -> Any:
+    def _size(self, size: values.Value) -> Any:
         """A size that is known while the kernel runs; TVM takes it from the shapes of the arguments that it is given."""
         for value in (part_ for part_ in _variables(size) if part_ not in self.known):
             self.known[value] = self.tirx.Var(value.name, value.type.element.name)
         return self.value(size)
 
-    def block(self, statements: Sequence[Statement]) -> None:
+    def block(self, body: Sequence[statements.Statement]) -> None:
         """Emit the statements in order."""
-        for statement in statements:
+        for statement in body:
             _STATEMENTS[type(statement)](self, statement)
 
-    def store(self, statement: Store) -> None:
+    def store(self, statement: statements.Store) -> None:
         value = statement.value
         self.script.buffer_store(
             self.known[statement.buffer], self.value(value), self.index(statement.position, value.type.lanes)
         )
 
-    def bind(self, statement: Bind) -> None:
+    def bind(self, statement: statements.Bind) -> None:
         value = self.value(statement.value)
         value = self.tirx.const(value) if isinstance(value, (int, float)) else value
         variable = self.words.let.as_var(rhs_dtype=value.ty)
@@ -116,28 +93,28 @@ class _Emitter:
         self.script.Bind(value, var=variable)
         self.known[statement.variable] = variable
 
-    def allocate(self, statement: Allocate) -> None:
+    def allocate(self, statement: statements.Allocate) -> None:
         buffer = statement.buffer
         options = STACK if buffer.role == "stack" else {}
         memory = self.words.alloc_buffer(buffer.shape, buffer.element.name, **options)
         self.call_name(buffer.name, memory)
         self.known[buffer] = memory
 
-    def do(self, statement: Do) -> None:
+    def do(self, statement: statements.Do) -> None:
         self.script.evaluate(self.value(statement.call))
 
-    def require(self, statement: Require) -> None:
+    def require(self, statement: statements.Require) -> None:
         with self.script.Assert(self.value(statement.condition), statement.message):
             return
 
-    def loop(self, statement: Loop) -> None:
+    def loop(self, statement: statements.Loop) -> None:
         kind = getattr(self.words, statement.kind)
         with kind(self.value(statement.count)) as variable:
             self.call_name(statement.variable.name, variable)
             self.known[statement.variable] = variable
             self.block(statement.body)
 
-    def when(self, statement: When) -> None:
+    def when(self, statement: statements.When) -> None:
         condition = self.value(statement.condition)
         if isinstance(condition, bool):
             self.block(statement.yes if condition else statement.no)
@@ -151,26 +128,26 @@ class _Emitter:
 
     # -- expressions ---------------------------------------------------------------------------------------
 
-    def value(self, value: Value) -> Any:
+    def value(self, value: values.Value) -> Any:
         """The expression as TVM's; a plain index stays a number of Python, to which TVM gives the type that fits."""
         return _VALUES[type(value)](self, value)
 
-    def constant(self, value: Constant) -> Any:
+    def constant(self, value: values.Constant) -> Any:
         if value.type.element.kind == "index":
             return value.number
         number = self.tirx.const(value.number, value.type.element.name)
         return number if value.type.lanes == 1 else self.words.Broadcast(number, value.type.lanes)
 
-    def variable(self, value: Variable) -> Any:
+    def variable(self, value: values.Variable) -> Any:
         return self.known[value]
 
-    def binary(self, value: Binary) -> Any:
+    def binary(self, value: values.Binary) -> Any:
         return _OPERATORS[value.operator](self.tirx, self.value(value.left), self.value(value.right))
 
-    def negation(self, value: Not) -> Any:
+    def negation(self, value: values.Not) -> Any:
         return self.tirx.Not(self.value(value.value))
 
-    def cast(self, value: Cast) -> Any:
+    def cast(self, value: values.Cast) -> Any:
         given = self.value(value.value)
         wanted = tvm_type(value.type)
         if value.value.type.element is bfloat16:
@@ -201,30 +178,30 @@ class _Emitter:
         number = self.tirx.const(pattern, "uint32")
         return number if lanes == 1 else self.words.Broadcast(number, lanes)
 
-    def bits(self, value: Bits) -> Any:
+    def bits(self, value: values.Bits) -> Any:
         return self.tirx.reinterpret(tvm_type(value.type), self.value(value.value))
 
-    def spread(self, value: Spread) -> Any:
+    def spread(self, value: values.Spread) -> Any:
         return self.words.Broadcast(self.value(value.value), value.type.lanes)
 
-    def choice(self, value: Choice) -> Any:
+    def choice(self, value: expressions.Choice) -> Any:
         choose = self.words.if_then_else if value.guards else self.words.Select
         return choose(self.value(value.condition), self.value(value.yes), self.value(value.no))
 
-    def load(self, value: Load) -> Any:
+    def load(self, value: expressions.Load) -> Any:
         return self.known[value.buffer][self.index(value.position, value.type.lanes)]
 
-    def call(self, value: Call) -> Any:
+    def call(self, value: expressions.Call) -> Any:
         given = [self.value(argument) for argument in value.arguments]
         return value.intrinsic.emit(self.words, tvm_type(value.type), given)
 
-    def named(self, value: Named) -> Any:
+    def named(self, value: expressions.Named) -> Any:
         variable = self.tirx.Var(value.variable.name, tvm_type(value.type if value.value is None else value.value.type))
         self.known[value.variable] = variable
         given = self.value(value.value)
         return self.tirx.Let(variable, given, self.value(value.body))
 
-    def index(self, position: Sequence[Value], lanes: int) -> tuple[Any, ...]:
+    def index(self, position: Sequence[values.Value], lanes: int) -> tuple[Any, ...]:
         """The indices; the last one runs along the lanes of a vector."""
         indices = [self.value(index) for index in position]
         if lanes > 1:
@@ -237,21 +214,32 @@ def tvm_type(type: Type) -> str:
     return type.element.name if type.lanes == 1 else f"{type.element.name}x{type.lanes}"
 
 
-def _variables(value: Value) -> list[Variable]:
-    from accelerators.tvm.kernels.language.values import walk
-
-    return [part_ for part_ in walk([value]) if isinstance(part_, Variable)]
+def _variables(value: values.Value) -> list[values.Variable]:
+    return [part_ for part_ in expressions.walk([value]) if isinstance(part_, values.Variable)]
 
 
-_STATEMENTS: Mapping[type[Statement], Callable[[Any, Any], None]] = {
-    Store: _Emitter.store, Bind: _Emitter.bind, Allocate: _Emitter.allocate, Do: _Emitter.do, Require: _Emitter.require,
-    Loop: _Emitter.loop, When: _Emitter.when,
+_STATEMENTS: Mapping[type[statements.Statement], Callable[[Any, Any], None]] = {
+    statements.Store: _Emitter.store,
+    statements.Bind: _Emitter.bind,
+    statements.Allocate: _Emitter.allocate,
+    statements.Do: _Emitter.do,
+    statements.Require: _Emitter.require,
+    statements.Loop: _Emitter.loop,
+    statements.When: _Emitter.when,
 }
 
-_VALUES: Mapping[type[Value], Callable[[Any, Any], Any]] = {
-    Constant: _Emitter.constant, Variable: _Emitter.variable, Binary: _Emitter.binary, Not: _Emitter.negation,
-    Cast: _Emitter.cast, Bits: _Emitter.bits, Spread: _Emitter.spread, Choice: _Emitter.choice, Load: _Emitter.load,
-    Call: _Emitter.call, Named: _Emitter.named,
+_VALUES: Mapping[type[values.Value], Callable[[Any, Any], Any]] = {
+    values.Constant: _Emitter.constant,
+    values.Variable: _Emitter.variable,
+    values.Binary: _Emitter.binary,
+    values.Not: _Emitter.negation,
+    values.Cast: _Emitter.cast,
+    values.Bits: _Emitter.bits,
+    values.Spread: _Emitter.spread,
+    expressions.Choice: _Emitter.choice,
+    expressions.Load: _Emitter.load,
+    expressions.Call: _Emitter.call,
+    expressions.Named: _Emitter.named,
 }
 
 

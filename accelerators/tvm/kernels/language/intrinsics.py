@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 
 from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.expressions import Call, Load
 from accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, type_of, uint8
-from accelerators.tvm.kernels.language.values import Call, Load, Value
+from accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
 """From TVM's script module, the result's TVM type and the arguments to TVM's expression."""

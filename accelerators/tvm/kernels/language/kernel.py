@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
+from accelerators.tvm.kernels.language.expressions import Call, Load, Named, walk
 from accelerators.tvm.kernels.language.intrinsics import prefetch_of
 from accelerators.tvm.kernels.language.statements import (
     Allocate,
@@ -20,16 +21,7 @@ from accelerators.tvm.kernels.language.statements import (
     When,
 )
 from accelerators.tvm.kernels.language.types import Element, boolean, index, type_of
-from accelerators.tvm.kernels.language.values import (
-    Call,
-    Load,
-    Named,
-    Operand,
-    Value,
-    Variable,
-    as_index,
-    walk,
-)
+from accelerators.tvm.kernels.language.values import Operand, Value, Variable, as_index
 
 Shape = tuple[int, ...]
 

@@ -7,7 +7,8 @@ from typing import Literal
 import attrs
 
 from accelerators.tvm.kernels.language.buffers import Buffer
-from accelerators.tvm.kernels.language.values import Call, Value, Variable
+from accelerators.tvm.kernels.language.expressions import Call
+from accelerators.tvm.kernels.language.values import Value, Variable
 
 LoopKind = Literal["serial", "unroll", "vectorized", "parallel"]
 

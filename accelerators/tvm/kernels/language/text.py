@@ -5,33 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.statements import (
-    Allocate,
-    Bind,
-    Do,
-    Loop,
-    Require,
-    Statement,
-    Store,
-    When,
-)
 from accelerators.tvm.kernels.language.types import Type
-from accelerators.tvm.kernels.language.values import (
-    Binary,
-    Bits,
-    Call,
-    Cast,
-    Choice,
-    Constant,
-    Load,
-    Named,
-    Not,
-    Spread,
-    Value,
-    Variable,
-)
 
 _STRENGTH = {
     "|": 1, "&": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "^": 5, "<<": 6, ">>": 6, "+": 7, "-": 7, "*": 8, "/": 8,
@@ -42,7 +19,7 @@ _STRENGTH = {
 _WORDS = {"&": "and", "|": "or"}
 """How operators of truth values are written."""
 
-Names = Mapping[Variable, str]
+Names = Mapping[values.Variable, str]
 """How the values are called that expressions around this one have named."""
 
 _LOOPS = {"serial": "for", "unroll": "unrolled", "vectorized": "lanes", "parallel": "parallel"}
@@ -55,7 +32,7 @@ def kernel_text(kernel: Kernel) -> str:
     return "\n".join([f"kernel {kernel.name}({given}) -> ({outputs})", *_block(kernel.statements, 1)])
 
 
-def value_text(value: Value) -> str:
+def value_text(value: values.Value) -> str:
     """An expression, with parentheses where it needs them."""
     return _value(value, 0, {})
 
@@ -69,24 +46,24 @@ def _tensor(buffer: Buffer) -> str:
     return f"{buffer.element}[{sizes}]"
 
 
-def _block(statements: Sequence[Statement], depth: int) -> Iterator[str]:
+def _block(body: Sequence[statements.Statement], depth: int) -> Iterator[str]:
     before = "  " * depth
-    for statement in statements:
-        if isinstance(statement, Store):
+    for statement in body:
+        if isinstance(statement, statements.Store):
             yield f"{before}{_at(statement.buffer, statement.position, statement.value.type)} = {value_text(statement.value)}"
-        elif isinstance(statement, Bind):
+        elif isinstance(statement, statements.Bind):
             yield f"{before}{statement.variable.name} := {value_text(statement.value)}"
-        elif isinstance(statement, Allocate):
+        elif isinstance(statement, statements.Allocate):
             where = "on the stack" if statement.buffer.role == "stack" else "in memory"
             yield f"{before}{statement.buffer.name}: {_tensor(statement.buffer)} {where}"
-        elif isinstance(statement, Do):
+        elif isinstance(statement, statements.Do):
             yield f"{before}{value_text(statement.call)}"
-        elif isinstance(statement, Require):
+        elif isinstance(statement, statements.Require):
             yield f"{before}require {value_text(statement.condition)}, {statement.message!r}"
-        elif isinstance(statement, Loop):
+        elif isinstance(statement, statements.Loop):
             yield f"{before}{_LOOPS[statement.kind]} {statement.variable.name} < {value_text(statement.count)}:"
             yield from _block(statement.body, depth + 1)
-        elif isinstance(statement, When):
+        elif isinstance(statement, statements.When):
             yield f"{before}if {value_text(statement.condition)}:"
             yield from _block(statement.yes, depth + 1)
             if statement.no:
@@ -94,30 +71,30 @@ def _block(statements: Sequence[Statement], depth: int) -> Iterator[str]:
                 yield from _block(statement.no, depth + 1)
 
 
-def _at(buffer: Buffer, position: Sequence[Value], type: Type, names: Names = MappingProxyType({})) -> str:
+def _at(buffer: Buffer, position: Sequence[values.Value], type: Type, names: Names = MappingProxyType({})) -> str:
     indices = [_value(index, 0, names) for index in position]
     if type.lanes > 1:
         indices[-1] += f" ..{type.lanes}"
     return f"{buffer.name}[{', '.join(indices)}]"
 
 
-def _value(value: Value, strength: int, names: Names) -> str:
+def _value(value: values.Value, strength: int, names: Names) -> str:
     """The text, in parentheses if the operator around it binds more tightly than `strength` allows."""
-    if isinstance(value, Binary) and value.operator in _STRENGTH:
+    if isinstance(value, values.Binary) and value.operator in _STRENGTH:
         own = _STRENGTH[value.operator]
         sign = _WORDS.get(value.operator, "") if value.type.element.kind == "bool" else ""
         left, right = _value(value.left, own, names), _value(value.right, own + 1, names)
         text = f"{left} {sign or value.operator} {right}"
         return f"({text})" if own < strength else text
-    if isinstance(value, Constant):
+    if isinstance(value, values.Constant):
         return str(value.number) if value.type.lanes == 1 else f"all({value.number})"
-    if isinstance(value, Variable):
+    if isinstance(value, values.Variable):
         return names.get(value, value.name)
-    if isinstance(value, Load):
+    if isinstance(value, expressions.Load):
         return _at(value.buffer, value.position, value.type, names)
-    if isinstance(value, Not):
+    if isinstance(value, values.Not):
         return f"not {_value(value.value, 9, names)}"
-    if isinstance(value, Named):
+    if isinstance(value, expressions.Named):
         name = f"{value.variable.name}{len(names) or ''}"
         body = _value(value.body, 0, {**names, value.variable: name})
         text = f"let {name} = {_value(value.value, 0, names)} in {body}"
@@ -125,17 +102,17 @@ def _value(value: Value, strength: int, names: Names) -> str:
     return f"{_function(value)}({', '.join(_value(part, 0, names) for part in value.parts)})"
 
 
-def _function(value: Value) -> str:
+def _function(value: values.Value) -> str:
     """What stands before the parentheses."""
-    if isinstance(value, Binary):
+    if isinstance(value, values.Binary):
         return value.operator
-    if isinstance(value, Spread):
+    if isinstance(value, values.Spread):
         return "all"
-    if isinstance(value, Cast):
+    if isinstance(value, values.Cast):
         return value.type.element.short
-    if isinstance(value, Bits):
+    if isinstance(value, values.Bits):
         return f"bits_as_{value.type.element}"
-    if isinstance(value, Choice):
+    if isinstance(value, expressions.Choice):
         return "if_inside" if value.guards else "select"
-    assert isinstance(value, Call)
+    assert isinstance(value, expressions.Call)
     return value.intrinsic.name

@@ -1,18 +1,15 @@
-"""Expressions of a kernel. Each knows its type; one that does not fit is an error where it is written."""
+"""Values of a kernel and the operators that join them. Each knows its type; a wrong one is an error where it is written.
+
+`expressions.py` has those that take more than an operator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.types import Element, Type, boolean, index, type_of
-
-if TYPE_CHECKING:
-    from accelerators.tvm.kernels.language.buffers import Buffer
-    from accelerators.tvm.kernels.language.intrinsics import Intrinsic
 
 
 class Value:
@@ -223,64 +220,6 @@ class Spread(Changed):
     __slots__ = ()
 
 
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Choice(Value):
-    """A choice of one of two values."""
-
-    type: Type
-    condition: Value
-    yes: Value
-    no: Value
-    guards: bool
-    """Is only the chosen one computed? Then the other may read where nothing stands."""
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return self.condition, self.yes, self.no
-
-
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Load(Value):
-    """Numbers of a buffer: as many neighbours as the type has lanes."""
-
-    type: Type
-    buffer: Buffer
-    position: tuple[Value, ...]
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return self.position
-
-
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Call(Value):
-    """An intrinsic of the processor or of TVM."""
-
-    type: Type
-    intrinsic: Intrinsic
-    arguments: tuple[Value, ...]
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return self.arguments
-
-
-@attrs.frozen(slots=True, eq=False, repr=False, str=False)
-class Named(Value):
-    """An expression that uses a value several times and computes it once."""
-
-    type: Type
-    variable: Variable
-    value: Value
-    body: Value
-
-    @property
-    def parts(self) -> tuple[Value, ...]:
-        return self.value, self.body
-
-
-# -- making them -------------------------------------------------------------------------------------------
-
 def _is_number(element: Element) -> bool:
     return element is not boolean
 
@@ -320,7 +259,7 @@ def as_index(value: Operand) -> Value:
 
 def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
     """Both sides joined; they have one type."""
-    a, b = _same(operator, left, right)
+    a, b = same_type(operator, left, right)
     element = a.type.element
     if not _TAKES[operator](element):
         raise CompileError(f"{element} has no operator {operator}: {a} {operator} {b}")
@@ -329,44 +268,8 @@ def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
 
 def compare(operator: str, left: Operand, right: Operand) -> Value:
     """Truth values, lane by lane."""
-    a, b = _same(operator, left, right)
+    a, b = same_type(operator, left, right)
     return Binary(type_of(boolean, a.type.lanes), operator, a, b)
-
-
-def maximum(left: Operand, right: Operand) -> Value:
-    """The larger one, lane by lane. TVM drops what is no number here; `at_least` of the functions keeps it."""
-    a, b = _same("max", left, right)
-    return Binary(a.type, "max", a, b)
-
-
-def minimum(left: Operand, right: Operand) -> Value:
-    """The smaller one, lane by lane; see `maximum`."""
-    a, b = _same("min", left, right)
-    return Binary(a.type, "min", a, b)
-
-
-def select(condition: Value, yes: Operand, no: Operand) -> Value:
-    """Lane by lane the one or the other; both are computed."""
-    return _choice(condition, yes, no, guards=False)
-
-
-def if_inside(condition: Value, yes: Operand, no: Operand) -> Value:
-    """The one or the other; only that one is computed, so that the other may read outside of its buffer."""
-    return _choice(condition, yes, no, guards=True)
-
-
-def _choice(condition: Value, yes: Operand, no: Operand, guards: bool) -> Value:
-    a, b = _same("select", yes, no)
-    if condition.type.element is not boolean or condition.type.lanes not in (1, a.type.lanes):
-        raise CompileError(f"{condition} is {condition.type}, which cannot choose between values of type {a.type}")
-    return Choice(a.type, condition, a, b, guards)
-
-
-def named(value: Value, body: Callable[[Value], Value]) -> Value:
-    """An expression that uses the value several times and computes it once."""
-    variable = Variable(value.type, "t")
-    inner = body(variable)
-    return Named(inner.type, variable, value, inner)
 
 
 def typed(value: Operand, wanted: Type) -> Value:
@@ -378,7 +281,8 @@ def typed(value: Operand, wanted: Type) -> Value:
     return constant(value, wanted.element, wanted.lanes)
 
 
-def _same(operator: str, left: Operand, right: Operand) -> tuple[Value, Value]:
+def same_type(operator: str, left: Operand, right: Operand) -> tuple[Value, Value]:
+    """Both operands as values of one type; a plain number takes the type of the other."""
     if not isinstance(left, Value):
         if not isinstance(right, Value):
             raise CompileError(f"{left!r} {operator} {right!r}: one of both has to be a value of a kernel")
@@ -391,16 +295,3 @@ def _same(operator: str, left: Operand, right: Operand) -> tuple[Value, Value]:
             remedy="Write .cast(element) or .spread(lanes) where that is meant",
         )
     return left, right
-
-
-def walk(values: Sequence[Value]) -> Iterator[Value]:
-    """All expressions in these, each object once."""
-    waiting: list[Value] = list(values)
-    seen: set[int] = set()
-    while waiting:
-        value = waiting.pop()
-        if id(value) not in seen:
-            seen.add(id(value))
-            yield value
-            waiting += value.parts
-

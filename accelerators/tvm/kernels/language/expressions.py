@@ -1,0 +1,120 @@
+"""Expressions of a kernel that are no operators: choices, reads of buffers, intrinsics and values with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language.types import Type, boolean
+from accelerators.tvm.kernels.language.values import Binary, Operand, Value, Variable, same_type
+
+if TYPE_CHECKING:
+    from accelerators.tvm.kernels.language.buffers import Buffer
+    from accelerators.tvm.kernels.language.intrinsics import Intrinsic
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Choice(Value):
+    """A choice of one of two values."""
+
+    type: Type
+    condition: Value
+    yes: Value
+    no: Value
+    guards: bool
+    """Is only the chosen one computed? Then the other may read where nothing stands."""
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.condition, self.yes, self.no
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Load(Value):
+    """Numbers of a buffer: as many neighbours as the type has lanes."""
+
+    type: Type
+    buffer: Buffer
+    position: tuple[Value, ...]
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.position
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Call(Value):
+    """An intrinsic of the processor or of TVM."""
+
+    type: Type
+    intrinsic: Intrinsic
+    arguments: tuple[Value, ...]
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.arguments
+
+
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Named(Value):
+    """An expression that uses a value several times and computes it once."""
+
+    type: Type
+    variable: Variable
+    value: Value
+    body: Value
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.value, self.body
+
+
+def maximum(left: Operand, right: Operand) -> Value:
+    """Lane by lane the larger number. A NaN may get lost: `at_least` in `shared/functions.py` keeps it."""
+    a, b = same_type("max", left, right)
+    return Binary(a.type, "max", a, b)
+
+
+def minimum(left: Operand, right: Operand) -> Value:
+    """Lane by lane the smaller number. A NaN may get lost, as in `maximum`."""
+    a, b = same_type("min", left, right)
+    return Binary(a.type, "min", a, b)
+
+
+def select(condition: Value, yes: Operand, no: Operand) -> Value:
+    """Lane by lane one of two values; both are computed."""
+    return _choice(condition, yes, no, guards=False)
+
+
+def if_inside(condition: Value, yes: Operand, no: Operand) -> Value:
+    """One of two values. Only that one is computed, so the other may read outside of its buffer."""
+    return _choice(condition, yes, no, guards=True)
+
+
+def _choice(condition: Value, yes: Operand, no: Operand, guards: bool) -> Value:
+    a, b = same_type("select", yes, no)
+    if condition.type.element is not boolean or condition.type.lanes not in (1, a.type.lanes):
+        raise CompileError(f"{condition} is {condition.type}, which cannot choose between values of type {a.type}")
+    return Choice(a.type, condition, a, b, guards)
+
+
+def named(value: Value, body: Callable[[Value], Value]) -> Value:
+    """An expression that uses the value several times and computes it once."""
+    variable = Variable(value.type, "t")
+    inner = body(variable)
+    return Named(inner.type, variable, value, inner)
+
+
+def walk(values: Sequence[Value]) -> Iterator[Value]:
+    """All expressions in these, each object once."""
+    waiting: list[Value] = list(values)
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            waiting += value.parts
