@@ -15,7 +15,8 @@ from partition.backend import make_properties
 from partition.errors import PartitionError, not_a
 from partition.inside import partition_inside
 from partition.names import names_in
-from partition.planner import PartitionOptions, Planner
+from partition.options import PartitionOptions, with_options
+from partition.planner import Planner
 from partition.plans import Plan
 from partition.property import AffinityProperty, SubgraphProperty
 from partition.with_types import Typed, TypedBodies, with_types
@@ -30,6 +31,7 @@ Properties = SubgraphProperty | Sequence[SubgraphProperty]
 
 
 @register_pass("PartitionGraph", keeps=("shape", "dtype", *(r for r in REQUESTS if r != PROPERTY)))
+@with_options
 def partition_graph(
     g: Graph,
     *,
@@ -41,10 +43,9 @@ def partition_graph(
     """The graph with each subgraph replaced by one call.
 
     The groups are chosen by the property given (or several, in order), else by the backend's, else
-    `g.attrs["subgraph_property"]`, which is consumed, else the affinities of the nodes. `options` are the fields of
-    `PartitionOptions` (`growth`, `min_subgraph_size` and the like), which override the properties' own; others go to
-    their `pre_partition`. `inside` partitions bodies instead, at any depth: those of the calls that a partition made,
-    and of If, Loop and Scan (or of the nodes that it says yes to).
+    `g.attrs["subgraph_property"]`, which is consumed, else the affinities of the nodes. `inside` partitions bodies
+    instead, at any depth: those of the calls that a partition made, and of If, Loop and Scan (or of the nodes for which
+    it returns True).
     """
     chosen = PartitionOptions.of(options)
     if not (isinstance(inside, bool) or callable(inside)):
@@ -80,6 +81,7 @@ def _choose_inside(g: Graph, given: Properties | None, backend: str | None) -> l
     return choose_properties(g, given, backend)
 
 
+@with_options
 def plan(
     g: Graph,
     *,
@@ -103,6 +105,7 @@ def plan(
             return plan_of(planner.run(properties, make_calls=False), properties)
 
 
+@with_options
 def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:
     """The graph partitioned for a backend."""
     return apply_pass(g, "PartitionGraph", backend=backend, **options)

@@ -5,7 +5,7 @@ Every result is checked before anything is rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -23,42 +23,9 @@ from partition.evidence import Evidence
 from partition.hooks import Hooks, Witness
 from partition.names import names_in
 from partition.op_index import OpIndex, build_op_index
+from partition.options import PartitionOptions
 from partition.property import SubgraphProperty
 from partition.with_types import Typed
-
-
-@attrs.frozen(slots=True, kw_only=True)
-class PartitionOptions:
-    """Options that hold for every property of a run; None leaves the choice to the property."""
-
-    growth: str | None = None
-    """How subgraphs grow."""
-    min_subgraph_size: int | None = None
-    """Subgraphs of fewer ops stay in the graph."""
-    max_subgraphs: int | None = None
-    """At most so many subgraphs for each property."""
-    dedup_inputs: bool | None = None
-    """Does each outer value enter a subgraph once?"""
-    infer_types: bool = True
-    """Do selectors and hooks see types in a graph that has none, as InferType finds them?"""
-    extra: Mapping[str, Any] = attrs.Factory(dict)
-    """Options of the properties' own, for `pre_partition`."""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> PartitionOptions:
-        """The options by name; those that are not listed here are the properties' own."""
-        known = {name: value for name, value in options.items() if name in cls.names()}
-        extra = {name: value for name, value in options.items() if name not in known}
-        chosen = cls(**known, extra=extra)
-        if chosen.dedup_inputs is not None:
-            check_flag(chosen.dedup_inputs, "option dedup_inputs", PartitionError)
-        check_flag(chosen.infer_types, "option infer_types", PartitionError)
-        return chosen
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of the options that are listed here."""
-        return tuple(field.name for field in attrs.fields(cls) if field.name != "extra")
 
 
 @attrs.define(slots=True, eq=False)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+import partita as pt
 from graph import Graph, GraphError, Node, call, constant, op, variable
 from partition import Pattern, PatternProperty, Plan, SubgraphProperty, SubgraphSelector, plan
+from partition.options import PartitionOptions
 from passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain
 
@@ -177,3 +181,12 @@ def test_what_only_comes_after_a_node_is_no_consumer() -> None:
     a = op("Relu", x, name="a")
     b = op("Neg", x, name="b").evolve(after=(a,))
     assert Graph([a, b]).consumers(a) == ()
+
+
+@pytest.mark.parametrize("function", [plan, pt.optimize_for])
+def test_help_lists_the_options(function: Any) -> None:
+    parameters = inspect.signature(function).parameters
+    assert list(parameters)[-6:] == [*PartitionOptions.names(), "options"]
+    assert parameters["infer_types"].default is True and parameters["growth"].default is None
+    text = pydoc.plain(pydoc.render_doc(function))
+    assert "min_subgraph_size: 'int | None' = None" in text and "min_subgraph_size: subgraphs of fewer ops stay" in text

@@ -1,0 +1,63 @@
+"""The options that PartitionGraph, `plan` and `optimize_for` share: one list, which their signatures and help show."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from graph.errors import check_flag
+from partition.errors import PartitionError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _option(default: Any, meaning: str) -> Any:
+    return attrs.field(default=default, metadata={"meaning": meaning})
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PartitionOptions:
+    """Options that hold for every property of a run; None leaves the choice to the property."""
+
+    growth: str | None = _option(None, 'how subgraphs grow: "walk", "largest", "seed" or "waves"')
+    min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
+    max_subgraphs: int | None = _option(None, "at most so many subgraphs for each property")
+    dedup_inputs: bool | None = _option(None, "does each outer value enter a subgraph once?")
+    infer_types: bool = _option(True, "do selectors and hooks see types in a graph that has none, as InferType infers them?")
+    extra: Mapping[str, Any] = attrs.Factory(dict)
+    """Options of the properties' own, for `pre_partition`."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> PartitionOptions:
+        """The options by name; those that are not listed here are the properties' own."""
+        known = {name: value for name, value in options.items() if name in cls.names()}
+        extra = {name: value for name, value in options.items() if name not in known}
+        chosen = cls(**known, extra=extra)
+        if chosen.dedup_inputs is not None:
+            check_flag(chosen.dedup_inputs, "option dedup_inputs", PartitionError)
+        check_flag(chosen.infer_types, "option infer_types", PartitionError)
+        return chosen
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the options that are listed here."""
+        return tuple(field.name for field in attrs.fields(cls) if "meaning" in field.metadata)
+
+
+def with_options(function: Function) -> Function:
+    """The function, whose signature and docstring list the options that its `**options` takes."""
+    signature = inspect.signature(function)
+    *named, rest = signature.parameters.values()
+    fields = [field for field in attrs.fields(PartitionOptions) if "meaning" in field.metadata]
+    listed = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=str(field.type))
+        for field in fields
+    ]
+    function.__signature__ = signature.replace(parameters=[*named, *listed, rest])  # type: ignore[attr-defined]
+    lines = "\n".join(f"        {field.name}: {field.metadata['meaning']}" for field in fields)
+    text = f"{(function.__doc__ or '').rstrip()}\n\n    Options, which override those of the properties:\n\n{lines}\n"
+    function.__doc__ = f"{text}        {rest.name}: options of the properties' own, for their `pre_partition`\n    "
+    return function
