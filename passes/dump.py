@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
+from graph.aside import open_aside
 from graph.errors import PassError
 from graph.graph import Graph
 
@@ -39,16 +39,14 @@ def folder_target(folder: Path) -> DumpTarget:
 
     def write(title: str, text: str) -> None:
         path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', title)}.txt"
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=folder, suffix=".part", delete=False
-        ) as aside:
-            try:
-                aside.write(text)
-                aside.close()
-                os.replace(aside.name, path)
-            except BaseException:
-                os.unlink(aside.name)
-                raise
+        number, aside = open_aside(folder)
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(aside, path)
+        except BaseException:
+            os.unlink(aside)
+            raise
 
     return write
 

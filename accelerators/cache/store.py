@@ -18,7 +18,8 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
 from accelerators.cache.waiting import locked
 from accelerators.cache.weight_files import read_weights, write_weights
-from accelerators.process.atomic import PREFIX, replacing
+from accelerators.process.atomic import replacing
+from graph.aside import PREFIX
 
 Array = np.ndarray[Any, Any]
 

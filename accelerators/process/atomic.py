@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from accelerators.errors import AcceleratorError
-
-PREFIX = ".partita-"
-"""The beginning of the names of files that are being written."""
+from graph.aside import open_aside
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -28,9 +25,8 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
 
     A file that need not be `lasting` may be lost when the power fails, and is written faster."""
     target = _target(path)
-    aside = target.with_name(f"{PREFIX}{secrets.token_hex(6)}.part")
     try:
-        number = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        number, aside = open_aside(target.parent, mode)
         try:
             with os.fdopen(number, "w+b") as file:
                 yield file
@@ -39,7 +35,8 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
                     os.fsync(number)
             os.replace(aside, target)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(aside)
             raise
     except OSError as error:
         raise AcceleratorError(f"the file cannot be written: {error.strerror or error}", where=str(target)) from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from graph.aside import open_aside
 from graph.errors import WriteError
 from graph.graph import Graph, require_graph
 from graph.pauses import collector_paused
@@ -144,7 +144,7 @@ def _replace(path: str, folder: str, data: bytes) -> None:
 @contextmanager
 def _temporary(folder: str) -> Iterator[tuple[BinaryIO, str]]:
     """A new file in the folder, which is gone afterwards unless it was renamed."""
-    number, path = tempfile.mkstemp(prefix=".partita-", dir=folder)
+    number, path = open_aside(folder)
     try:
         with os.fdopen(number, "wb") as file:
             yield file, path
