@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import partita as pt
 from partita.cli import exits
+from partita.cli.completion import add_completion
 from partita.cli.screen import DEBUG, Screen
 
 if TYPE_CHECKING:
@@ -95,8 +96,10 @@ def _needed(first: str) -> Sequence[str]:
     """The verbs whose files have to be imported for a command line that begins so."""
     if first in VERBS:
         return (first,)
-    if first in ("-h", "--help", "--version"):
-        return VERBS if first != "--version" else ()
+    if first in ("-h", "--help") or first.partition("=")[0] == "--completion":
+        return VERBS
+    if first == "--version":
+        return ()
     from graph.errors import did_you_mean
     from partita.cli.arguments import Usage
 
@@ -128,6 +131,7 @@ def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"partita {pt.__version__}")
+    add_completion(parser)
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     for verb in wanted:
         module = importlib.import_module(f"partita.cli.{verb}")
