@@ -80,7 +80,8 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
         "print(pt.__file__); print(pt.compile(g, 'reference')([-1, 2])[0].tolist())"
     )
     environment = {**os.environ, "PYTHONPATH": str(wheel)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(wheel / "partita" / "__init__.py"), "[0.0, 2.0]"]
 

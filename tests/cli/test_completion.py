@@ -44,7 +44,8 @@ def test_bash_completes_verbs_options_and_files(partita: Command, tmp_path: Path
 
     def completed(*words: str) -> list[str]:
         """What bash offers for the last word."""
-        script = f'. ./partita.bash; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; _shtab_partita; echo "${{COMPREPLY[@]}}"'
+        asked = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+        script = f'. ./partita.bash; {asked}; _shtab_partita; echo "${{COMPREPLY[@]}}"'
         return subprocess.check_output(["bash", "-c", script], cwd=tmp_path, text=True, timeout=60).split()
 
     assert completed("partita", "ben") == ["bench"]
