@@ -70,8 +70,8 @@ def metadata(wheel: Path) -> Message:
 def test_the_source_distribution_holds_every_file(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         files = {name.partition("/")[2] for name in (item.name for item in archive if item.isfile())}
-    made = {name for name in files if name == "PKG-INFO" or ".egg-info/" in name}
-    assert files - made == {path.relative_to(ROOT).as_posix() for path in tracked()}
+    generated = {name for name in files if name == "PKG-INFO" or ".egg-info/" in name}
+    assert files - generated == {path.relative_to(ROOT).as_posix() for path in tracked()}
 
 
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
