@@ -10,12 +10,12 @@ import attrs
 from accelerators.building.report import CompileReport, SubgraphRow
 from accelerators.building.subgraphs import Builder, Built
 from accelerators.building.task import Task
-from accelerators.building.units import Unit, compile_unit
+from accelerators.building.units import Unit, compile_unit, measured_units
 from accelerators.cache.answers import remembering
 from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.absent import Absent, present
 from accelerators.interface.device_list import MULTI, Device, find_device, parse_devices, parse_multi
-from accelerators.interface.settings import Config, read_config
+from accelerators.interface.settings import read_config
 from accelerators.placement.placement import Placement
 from accelerators.placement.placing import checked_graph, live_part, place
 from accelerators.placement.rules import Forbid, Pin, resolve_rules
@@ -113,7 +113,7 @@ def _compiled(task: Task) -> CompiledModel:
     dead = [node for node in whole.nodes if node.is_op and node not in needed]
     measured = any(values["PERF_COUNT"] for values in settings.by_device.values())
     return CompiledModel(
-        built.graph, built.units, report, settings.hetero, dead, measured, lambda: _measuring(built, settings)
+        built.graph, built.units, report, settings.hetero, dead, measured, lambda: measured_units(built.units, _compiled_again)
     )
 
 
@@ -176,13 +176,5 @@ def _unheard(placement: Placement) -> list[str]:
     return notes
 
 
-def _measuring(built: Built, settings: Config) -> dict[str, Unit]:
-    """The same subgraphs compiled once more, to be measured: the model itself stays as fast as it is."""
-
-    def again(unit: Unit) -> Unit:
-        values = {**settings.by_device[unit.device.label], "PERF_COUNT": True}
-        return compile_unit(unit.name, unit.device, unit.body, values)
-
-    shared: dict[tuple[int, str], Unit] = {(id(u.body), u.device.label): u for u in built.units.values()}
-    measured = {key: again(unit) for key, unit in shared.items()}
-    return {name: attrs.evolve(measured[id(u.body), u.device.label], name=name) for name, u in built.units.items()}
+def _compiled_again(unit: Unit, config: Mapping[str, Any]) -> Unit:
+    return compile_unit(unit.name, unit.device, unit.body, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -127,6 +127,20 @@ def compile_unit(
         where = f"subgraph {name!r} on {device.label!r}{inner}"
         raise CompileError(mine.cause, where=where, remedy=mine.remedy) from error
     return Unit(name, device, body, compiled, time.perf_counter() - start, config)
+
+
+def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str, Any]], Unit]) -> dict[str, Unit]:
+    """The same subgraphs, to be measured beside the model, which stays as fast as it is: with the same compiled code where the
+    device can run it so. Where it cannot, `again` makes the unit once more, with this configuration."""
+    measured: dict[int, Unit] = {}
+    for unit in units.values():
+        if id(unit.compiled) not in measured:
+            values = {**unit.config, "PERF_COUNT": True}
+            same = unit.compiled.measured()
+            measured[id(unit.compiled)] = (
+                again(unit, values) if same is None else Unit(unit.name, unit.device, unit.body, same, unit.seconds, values)
+            )
+    return {name: attrs.evolve(measured[id(unit.compiled)], name=name) for name, unit in units.items()}
 
 
 def _compiled(

@@ -81,6 +81,11 @@ class CompiledSubgraph:
         """The rows of the last run, where the device was compiled with PERF_COUNT; empty if it cannot tell."""
         return ()
 
+    def measured(self) -> CompiledSubgraph | None:
+        """The same compiled code once more, which tells its rows after each run as with PERF_COUNT; None if the device has to
+        compile the subgraph for that."""
+        return None
+
     def kernels(self) -> Sequence[Any]:
         """The kernels, to look at; empty if the device does not show them."""
         return ()

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.building.units import Unit, compile_unit
+from accelerators.building.units import Unit, compile_unit, measured_units
 from accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.interface.device_list import Device, parse_devices
@@ -78,15 +78,15 @@ class _Importing:
         report = ImportedReport(self.report, tuple(self.notes))
         measured = any(unit.config["PERF_COUNT"] for unit in units.values())
         settings = settings_of_file(self.package.manifest["settings"], f"{self.package.where}, settings")
-        return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(numbers, by_number))
+        return CompiledModel(graph, units, report, settings, (), measured, lambda: self.measuring(units, numbers))
 
-    def measuring(self, numbers: Mapping[str, int], units: Mapping[int, Unit]) -> dict[str, Unit]:
-        """The same subgraphs once more, to be measured."""
-        measured = {}
-        for number, unit in units.items():
-            values = {**unit.config, "PERF_COUNT": True}
-            measured[number] = self.imported(self.rows[number], unit.device, unit.body, values, recompiled=unit.recompiled)
-        return {name: attrs.evolve(measured[number], name=name) for name, number in numbers.items()}
+    def measuring(self, units: Mapping[str, Unit], numbers: Mapping[str, int]) -> dict[str, Unit]:
+        """The same subgraphs, to be measured; those that the device cannot measure as they are, imported once more."""
+
+        def again(unit: Unit, config: Mapping[str, Any]) -> Unit:
+            return self.imported(self.rows[numbers[unit.name]], unit.device, unit.body, config, recompiled=unit.recompiled)
+
+        return measured_units(units, again)
 
     def devices(self) -> list[Device | None]:
         """The device of each subgraph; None where this machine does not have it."""

@@ -20,7 +20,8 @@ from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.bodies.indices import check_indices
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.workers import Workers
-from accelerators.tvm.compiled.assembling import assemble
+from accelerators.tvm.compiled.assembling import Assembled, assemble
+from accelerators.tvm.compiled.shown import Origin
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
@@ -120,9 +121,8 @@ class TvmAccelerator(Accelerator):
                 with _blamed_on(node, machine):
                     built[node] = body, running[node].result()
         assembled = assemble(fused, built, machine)
-        named = {node.name: (attrs.evolve(body, weights=()), compiled, _ops(node)) for node, (body, compiled) in built.items()}
-        launches = [Launch(step.runs, named[step.call][2], _layer(named[step.call][0])) for step in assembled.steps]
-        compiled = CompiledTvm(assembled, launches, named, self.runs_on(config), bool(config["PERF_COUNT"]))
+        launches, origins = _launches(assembled, built)
+        compiled = CompiledTvm(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
         compiled.check_code()
         return compiled
 
@@ -191,8 +191,18 @@ class TvmAccelerator(Accelerator):
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 
 
-def _layer(body: Body) -> str:
-    return "+".join(str(node.op) for node in body.ops)
+def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) -> tuple[list[Launch], list[Origin]]:
+    """What is known of each launch, and what its kernel was made from."""
+    calls = {node.name: node for node in built}
+    bodies = {node.name: attrs.evolve(body, weights=()) for node, (body, _) in built.items()}
+    launches, origins = [], []
+    for step in assembled.steps:
+        body, lowered = bodies[step.call], built[calls[step.call]][1].lowered
+        layer = "+".join(str(node.op) for node in body.ops)
+        schedule = lowered.schedules[step.symbol]
+        launches.append(Launch(step.call, step.symbol, step.runs, schedule, _ops(calls[step.call]), layer))
+        origins.append(Origin(body, built[calls[step.call]][1], step.symbol))
+    return launches, origins
 
 
 @contextlib.contextmanager

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.nvcc import ptx
-from accelerators.tvm.compiled.assembling import Step
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
+
+
+@attrs.frozen(slots=True, eq=False)
+class Origin:
+    """What a kernel was made from."""
+
+    body: Body
+    """The body of its second-level call, without the weights."""
+    built: Built
+    """The loops and the machine code of the body."""
+    symbol: str
+    """The kernel's name among those of the body."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -24,33 +35,35 @@ class Kernel:
     """The kernel's own name; calls of one structure share it."""
     nodes: tuple[str, ...]
     """The ops that it computes."""
-    body: Graph
-    """The same as a graph; `str(body)` is the text form."""
     schedule: str
     """The kernel of ours, or the rule, that made its loops."""
     machine: Machine
     """The target that it was compiled for."""
-    _lowered_body: Body
-    _function: Any
-    _built: Built
+    _origin: Callable[[], Origin]
+
+    @property
+    def body(self) -> Graph:
+        """The ops that it computes as a graph; `str(body)` is the text form."""
+        return self._origin().body.graph
 
     @property
     def text(self) -> str:
         """The loops as they were written; of a kernel that TVM scheduled, its own text."""
         from accelerators.tvm.kernels.catalogue import draft_kernel
 
-        draft = draft_kernel(self._lowered_body, self.machine)
+        draft = draft_kernel(self._origin().body, self.machine)
         return self.tir if draft is None or draft.kernel is None else str(draft.kernel)
 
     @property
     def tir(self) -> str:
         """The scheduled loops as TVM's text."""
-        return str(self._function.script())
+        origin = self._origin()
+        return str(origin.built.lowered.kernels()[origin.symbol].script())
 
     @property
     def source(self) -> str:
         """The code that TVM generated: assembly for a processor, CUDA source for a GPU."""
-        library = self._built.library
+        library = self._origin().built.library
         device = next(iter(library.imports), None)
         return str(library.inspect_source("asm") if device is None else device.inspect_source("cuda"))
 
@@ -58,10 +71,3 @@ class Kernel:
     def assembly(self) -> str:
         """The machine's own language: assembly, or PTX."""
         return self.source if self.machine.kind == "cpu" else ptx(self.source, self.machine.arch)
-
-
-def make_kernel(step: Step, machine: Machine, body: Body, built: Built, nodes: tuple[str, ...]) -> Kernel:
-    """The kernel of one step."""
-    lowered, symbol = built.lowered, step.symbol
-    function, schedule = lowered.kernels()[symbol], lowered.schedules[symbol]
-    return Kernel(step.call, symbol, nodes, body.graph, schedule, machine, body, function, built)

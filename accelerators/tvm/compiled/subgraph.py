@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -13,15 +13,13 @@ import numpy as np
 
 from accelerators.arrays.layout import is_laid_out
 from accelerators.arrays.sharing import held_once
-from accelerators.errors import AcceleratorUnavailable, RunError
+from accelerators.errors import AcceleratorUnavailable, NotSupported, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.process.forking import renewed_in_children
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.codegen import ALIGNMENT
 from accelerators.tvm.code.nvcc import cubins_of_all
 from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.shown import Kernel, make_kernel
+from accelerators.tvm.compiled.shown import Kernel, Origin
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.runtime import (
@@ -54,18 +52,20 @@ class RunsOn:
 
 @attrs.frozen(slots=True)
 class Launch:
-    """The names that a profile gives to one kernel launch."""
+    """One launch of a kernel, in words that travel with the machine code."""
 
+    call: str
+    """The name of the second-level call that it belongs to."""
     symbol: str
     """The kernel."""
+    runs: str
+    """The kernel that TVM runs for it: the first of those that are the same to the letter."""
+    schedule: str
+    """The kernel of ours, or the rule, that made its loops."""
     nodes: tuple[str, ...]
     """The ops that it computes, by name."""
     layer_type: str
     """The op types of these ops, as a profile shows them."""
-
-
-Bodies = Mapping[str, tuple[Body, Built, tuple[str, ...]]]
-"""For each second-level call: its body, the machine code of the body, and the names of its ops."""
 
 
 class CompiledTvm(CompiledSubgraph):
@@ -78,7 +78,7 @@ class CompiledTvm(CompiledSubgraph):
         self,
         assembled: Assembled,
         launches: Sequence[Launch],
-        bodies: Bodies | Callable[[], CompiledTvm],
+        origins: Sequence[Origin] | Callable[[], CompiledTvm],
         runs_on: RunsOn,
         perf_count: bool,
     ) -> None:
@@ -89,8 +89,7 @@ class CompiledTvm(CompiledSubgraph):
         """The shared library that it was read from."""
         self.cubins: Mapping[str, bytes] = {}
         """The code for a GPU that came with it: by digest of its source."""
-        self._bodies = None if callable(bodies) else bodies
-        self._compile_again = bodies if callable(bodies) else None
+        self._origins = origins
         self.runs_on = runs_on
         """The machine that it was compiled for, and the device that runs it."""
         self._threads = runs_on.machine.threads
@@ -153,13 +152,30 @@ class CompiledTvm(CompiledSubgraph):
     def kernels(self) -> list[Kernel]:
         """The kernels in the order in which they run, to look at.
 
-        If the subgraph was not compiled in this process, only its machine code is here. It is then compiled once more,
-        which is an error if its body was left behind.
+        If the subgraph was not compiled in this process, only its machine code is here, and what is known of each launch. Once
+        a kernel is asked for its code, the subgraph is compiled once more, which is an error if its body was left behind.
         """
-        if self._bodies is None:
-            assert self._compile_again is not None
-            return self._compile_again().kernels()
-        return [make_kernel(step, self.runs_on.machine, *self._bodies[step.call]) for step in self._assembled.steps]
+        machine = self.runs_on.machine
+        return [
+            Kernel(launch.call, launch.symbol, launch.nodes, launch.schedule, machine, partial(self._origin, i))
+            for i, launch in enumerate(self.launches)
+        ]
+
+    def _origin(self, number: int) -> Origin:
+        """The origin of the kernel of this launch."""
+        if callable(self._origins):
+            again = self._origins()
+            if [launch.symbol for launch in again.launches] != [launch.symbol for launch in self.launches]:
+                cause = "the code of its kernels cannot be shown: compiled here, it becomes other kernels"
+                raise NotSupported(cause, remedy="Compile the model again")
+            self._origins = [again._origin(i) for i in range(len(again.launches))]
+        return self._origins[number]
+
+    def measured(self) -> CompiledTvm:
+        """The same machine code on a virtual machine of its own, which takes the time of each launch."""
+        measured = CompiledTvm(self._assembled, self.launches, self._origins, self.runs_on, True)
+        measured.library, measured.cubins = self.library, self.cubins
+        return measured
 
     def check_code(self) -> None:
         """For a GPU, compile all sources with the CUDA compiler, so that it complains now and not where the model
@@ -184,7 +200,7 @@ class CompiledTvm(CompiledSubgraph):
                 return 0
             real, cpu = time.perf_counter_ns() - state["real"], time.thread_time_ns() - state["cpu"]
             position = state["next"] % len(launches) if launches else 0
-            if launches and symbol == launches[position].symbol:
+            if launches and symbol == launches[position].runs:
                 if position == 0:
                     self._rows = []
                 self._rows.append(self._row(position, real, cpu))
@@ -195,7 +211,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def _row(self, position: int, real: int, cpu: int) -> ProfileRow:
         launch = self.launches[position]
-        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.symbol)
+        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.runs)
 
     def export(self) -> bytes:
         """The code without the weights."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported
@@ -35,7 +36,7 @@ def export(compiled: CompiledTvm) -> bytes:
     for origin in assembled.outputs:
         outputs.append("constant" if isinstance(origin, np.ndarray) else origin)
         constants += isinstance(origin, np.ndarray)
-    launches = [[launch.symbol, launch.nodes, launch.layer_type] for launch in compiled.launches]
+    launches = [attrs.astuple(launch) for launch in compiled.launches]
     code = compiled.cubins
     if compiled.library is None and compiled.runs_on.machine.kind == "cuda":
         code = cubins(assembled.executable, compiled.runs_on.machine.arch)
@@ -81,17 +82,27 @@ def read(
         cause = "TVM's runtime for GPUs does not load: there is no driver for one, or libtvm_runtime_cuda.so is missing"
         raise AcceleratorUnavailable(cause, where=where)
     assembled = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
-    launches = [Launch(symbol, tuple(nodes), layer) for symbol, nodes, layer in head["launches"]]
+    launches = _launches(head["launches"], where)
 
     def again() -> CompiledTvm:
         if is_skeleton(graph):
-            cause = "its kernels cannot be shown: it was exported without its body, and only machine code is here"
+            cause = "the code of its kernels cannot be shown: it was exported without its body, and only machine code is here"
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
     compiled = CompiledTvm(assembled, launches, again, runs_on, perf_count)
     compiled.library, compiled.cubins = bytes(library), code
     return compiled
+
+
+def _launches(rows: Sequence[Any], where: str) -> list[Launch]:
+    try:
+        return [
+            Launch(call, symbol, runs, schedule, tuple(nodes), layer) for call, symbol, runs, schedule, nodes, layer in rows
+        ]
+    except (TypeError, ValueError):
+        cause = "its list of kernels is not what this version of Partita writes"
+        raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
 
 
 def _loads_for_gpus() -> bool:

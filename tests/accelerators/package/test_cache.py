@@ -17,7 +17,9 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import Store
 from accelerators.interface.registry import accelerator
+from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process
+from tests.graphs import pages
 from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 
@@ -77,6 +79,43 @@ def test_names_play_no_part_and_profiles_have_the_new_ones(compiles):
     np.testing.assert_array_equal(model(x)[0], run(small_net()))
     assert len(compiles) == 1
     assert {row.node.rstrip("0123456789") for row in model.profile(x).rows if row.status == "EXECUTED"} <= {"node_"}
+
+
+def test_a_report_with_a_run_compiles_nothing(tmp_path, compiles):
+    """Which ops a kernel holds, and its schedule, is in the cache and in an export; a run is measured by the same code."""
+    off = {"CACHE_DIR": "off"}
+    graph = pt.apply_pass(pages.small(), "InlineSubgraphs")
+    fresh = pt.compile(graph, "cpu", config=off)
+    fresh.export(tmp_path / "net.partita")
+    pt.compile(graph, "cpu")
+    del compiles[:]
+    cached, imported = pt.compile(renamed(graph), "cpu"), pt.import_model(tmp_path / "net.partita", config={"cpu": off})
+    shown = [shown_kernels(model) for model in (fresh, cached, imported)]
+    assert compiles == []
+    assert shown[0] and shown[0] == shown[2]
+    assert [line.split("(")[0] for line in shown[1]] == [line.split("(")[0] for line in shown[0]]
+    assert "node_" in shown[1][0]
+
+
+def shown_kernels(model):
+    """The kernels on a page with a run, each with its schedule and its ops."""
+    scene = collect(model, model.profile(inputs_of(model.graph)))
+    assert any(item.us > 0 for item in scene.items if item.kind == "call")
+    assert any(bar.depth == 1 for bar in scene.bars)
+    kernels = {i: item for i, item in enumerate(scene.items) if item.kind == "kernel"}
+    ops = {i: [item.name for item in scene.items if item.parent == i] for i in kernels}
+    return [f"{item.name} {item.label} {item.details} ({', '.join(ops[i])})" for i, item in kernels.items()]
+
+
+def test_a_kernel_that_came_from_the_cache_shows_its_code_when_asked(compiles):
+    fresh = pt.compile(small_net(), "cpu", config={"CACHE_DIR": "off"})
+    pt.compile(small_net(), "cpu")
+    del compiles[:]
+    kernels = pt.compile(small_net(), "cpu").kernels()
+    assert compiles == [] and len(kernels) > 1
+    assert [kernel.text for kernel in kernels] == [kernel.text for kernel in fresh.kernels()]
+    assert [str(kernel.body) for kernel in kernels] == [str(kernel.body) for kernel in fresh.kernels()]
+    assert len(compiles) == 1
 
 
 def renamed(graph):

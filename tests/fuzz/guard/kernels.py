@@ -20,7 +20,7 @@ class GuardedRun:
     """Stands between TVM's virtual machine and the kernels."""
 
     def __init__(self, compiled: CompiledTvm, tell: Callable[[str], None]) -> None:
-        self._kernels = {launch.symbol for launch in compiled.launches}
+        self._kernels = {launch.runs for launch in compiled.launches}
         self._tell = tell
         self.at_end = True
         """Do the arrays end where a page ends? Else they begin where one begins."""
