@@ -30,6 +30,9 @@ from accelerators.tvm.kernels.moves.index_check import indices
 from accelerators.tvm.kernels.moves.packed_rows import packed_rows
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
+from accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
+from accelerators.tvm.kernels.quantized.byte_enlarging import mix
+from accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.pairs import pair_product
@@ -84,6 +87,9 @@ CATALOGUE = (
     _entry(largest, "MaxPool", QUANTIZED),
     _entry(mean, "Mean", QUANTIZED),
     _entry(joined, "Concat", QUANTIZED),
+    _entry(interleave_bytes, "Interleave", QUANTIZED),
+    _entry(resize_bytes, "Resize", QUANTIZED),
+    _entry(mix, "Mix", QUANTIZED),
     _entry(blocked_convolution, "Conv", DOMAIN),
     _entry(blocked_pool, "MaxPool AveragePool GlobalAveragePool", DOMAIN),
     _entry(depthwise, "DepthwiseConv", DOMAIN),

@@ -122,20 +122,15 @@ def _product(
     None if 32 bits might not hold a sum, or single precision not the two scales' product.
     """
     name, point = node.name, scaling.unsigned_point
-    factor = np.multiply(scaling.scale, scales, dtype=np.float64)
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    whole = _whole_bias(bias, factor, len(weight))
-    products = weight.astype(np.int64)
-    beginning = -point * products.sum((1, 2, 3))
-    beginning = beginning if whole is None else beginning + whole
-    most = np.abs(beginning) + BYTE * np.abs(products).sum((1, 2, 3))
-    if not is_lossless(scaling.scale, scales, factor) or not weight.size or most.max() > LARGEST_SUM:
+    sums = sums_of(scaling, weight, scales, bias)
+    if sums is None:
         return None
-    factor, added = factor.astype(np.float32), bias if whole is None else None
+    beginning, factor, added = sums
     if added is None:
         factor = divide(walk, node, factor)
     new = walk.sides.new_constant
-    inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"),
+    inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning, f"{name}_beginning"),
               new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
     quantized = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
     if added is None:
@@ -146,6 +141,25 @@ def _product(
     number = walk.sides.low(walk.rewriter.value(added), f"{name}_bias")
     walk.sides.keep(node, node.evolve(op="Add", inputs=(first[0], number), attrs=frozen_attrs({})), is_beside)
     return True
+
+
+def sums_of(
+    scaling: Scaling, weight: Array, scales: Array, bias: NodeEntry | None, times: int = 1
+) -> tuple[Array, Array, NodeEntry | None] | None:
+    """What the sums of products by a weight [outs, channels, taps down, taps across] begin with, the factor that makes numbers of
+    them, and the bias if it is added to the numbers; None if 32 bits might not hold a sum, or a scale is lost.
+
+    The scales and the bias are those of the outputs, which the weight has so many times."""
+    factor = np.multiply(scaling.scale, scales, dtype=np.float64)
+    whole = _whole_bias(bias, factor, len(weight) // times)
+    products = weight.astype(np.int64)
+    beginning = -scaling.unsigned_point * products.sum((1, 2, 3))
+    beginning = beginning if whole is None else beginning + (np.tile(whole, times) if whole.size > 1 else whole)
+    factor = np.tile(factor.reshape(-1), times) if factor.size > 1 else factor
+    most = np.abs(beginning) + BYTE * np.abs(products).sum((1, 2, 3))
+    if not is_lossless(scaling.scale, scales, factor) or not weight.size or most.max() > LARGEST_SUM:
+        return None
+    return beginning.astype(np.int32), factor.astype(np.float32), bias if whole is None else None
 
 
 def _geometry(rows: int, outs: int, depth: int) -> dict[str, Any]:

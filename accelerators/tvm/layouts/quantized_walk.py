@@ -25,7 +25,7 @@ from graph.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
-READERS = frozenset("QuantizeLinear Conv ConvTranspose Gemm MatMul".split())
+READERS = frozenset("QuantizeLinear Conv ConvTranspose Gemm MatMul Resize".split())
 """Ops that read integers, where their inputs are dequantized."""
 
 MOVES = VIEWED | frozenset("Tile Pad Concat DepthToSpace SpaceToDepth".split())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.layouts.quantized_enlarging import resized, transposed
 from accelerators.tvm.layouts.quantized_images import join, largest, mean, response
 from accelerators.tvm.layouts.quantized_moves import move, pad
 from accelerators.tvm.layouts.quantized_numbers import elementwise, rounding
@@ -28,6 +29,9 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(MOVES, move),
     "Pad": pad,
     "Conv": convolution,
+    "ConvTranspose": transposed,
+    "Resize": resized,
+    "Upsample": resized,
     "MaxPool": largest,
     "AveragePool": mean,
     "GlobalAveragePool": mean,

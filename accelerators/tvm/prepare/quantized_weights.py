@@ -13,7 +13,7 @@ from graph.interpret import evaluate_node
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 
-PRODUCTS = frozenset("Conv Gemm MatMul".split())
+PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul".split())
 """Ops that have kernels for integers."""
 
 

@@ -34,10 +34,11 @@ def mixtures(node: Node, graph: Graph, sizes: tuple[int, ...], new_sizes: tuple[
         shares = matrix(node, graph, axis)
         if shares is None or (np.count_nonzero(shares, axis=1) > 2).any():
             return None
-        positions = np.sort(np.argsort(-np.abs(shares), axis=1, kind="stable")[:, :2], axis=1)
-        if positions.shape[1] == 1:
-            positions = np.repeat(positions, 2, axis=1)
-            shares = np.stack([shares[:, 0], np.zeros(len(shares))], 1)
+        largest = np.argsort(-np.abs(shares), axis=1, kind="stable")
+        positions = np.sort(largest[:, :2], axis=1)
+        if (np.count_nonzero(shares, axis=1) == 1).all():
+            positions = np.repeat(largest[:, :1], 2, axis=1)
+            shares = np.stack([np.take_along_axis(shares, largest[:, :1], 1)[:, 0], np.zeros(len(shares))], 1)
         else:
             shares = np.take_along_axis(shares, positions, 1)
         by_axis.append((positions.astype(np.int32), shares.astype(np.float32)))

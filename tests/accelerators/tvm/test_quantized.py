@@ -70,7 +70,7 @@ def test_a_weight_of_any_size_stays_packed_for_its_kernel() -> None:
 
 
 def test_a_weight_that_nobody_multiplies_as_integers_is_dequantized_when_it_is_compiled(avx2: Machine) -> None:
-    weight = dequantized(integers(0, (512, 512, 2, 2), "int8"), 0.01)
+    weight = dequantized(integers(0, (512, 512, 2, 2), "uint8"), 0.01, 7)
     x = again(pt.variable("x", "float32", (1, 512, 3, 3)))
     model = compiled(typed(pt.op("ConvTranspose", x, weight, strides=[2, 2])))
     assert layer_types(model) == ["QuantizeLinear+DequantizeLinear", "ToBlocked", "Conv", "Interleave", "FromBlocked"]

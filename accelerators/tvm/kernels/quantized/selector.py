@@ -12,7 +12,7 @@ from graph.node import Node
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
 
-ROOTS = frozenset("Product Depthwise Mean".split())
+ROOTS = frozenset("Product Depthwise Mean Mix".split())
 """Ops whose kernels have an epilogue."""
 
 LONGEST = 24

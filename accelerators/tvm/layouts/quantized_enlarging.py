@@ -1,0 +1,89 @@
+"""Rules for ops that make images larger: transposed convolutions and resizes, on integers whose channels stand side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.kernels.shared.window import window_attributes
+from accelerators.tvm.layouts.quantized_moves import wanted_after
+from accelerators.tvm.layouts.quantized_products import sums_of
+from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
+from accelerators.tvm.layouts.transposing import Phases
+from accelerators.tvm.prepare.resizing import mixtures
+from graph.node import Node, NodeEntry, frozen_attrs
+
+
+def transposed(walk: Walk, node: Node) -> bool | None:
+    """ConvTranspose: a convolution that makes all phases, and the phases dealt out, after they are rounded if they are."""
+    given, weight, shape = walk.dequantized(node.inputs[0]), weight_of(node.inputs[1], 1), any_shape(node[0]) or ()
+    image = any_shape(node.inputs[0]) or ()
+    if given is None or weight is None or len(shape) != 4 or not _is_plain(node):
+        return None
+    (source, scaling), (array, scales) = given, weight
+    strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))
+    phases = Phases(image[2:], shape[2:], array.shape[2:], strides, pads[:2], shape[1])  # type: ignore[arg-type]
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    packed, times = phases.weights(array), phases.outs // shape[1]
+    sums = sums_of(scaling, packed, scales, bias, times)
+    if sums is None or (sums[2] is not None and sums[2].node.value is None):
+        return None
+    beginning, factor, added = sums
+    wanted = wanted_after(walk, node)
+    rounding = wanted
+    if wanted is not None and added is None and is_lossless(factor / np.float64(wanted.scale)):
+        factor = (factor / np.float64(wanted.scale)).astype(np.float32)
+        rounding = Scaling(np.float32(1.0), wanted.point, None)  # type: ignore[arg-type]
+    window, new = phases.window, walk.sides.new_constant
+    more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "batch": shape[0], "zero": scaling.unsigned_point}
+    read = walk.sides.unsigned(source, True)
+    inputs = (read, new(packed, f"{node.name}_weight"), new(beginning, f"{node.name}_beginning"),
+              new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{node.name}_scale"))
+    size = (shape[0], *window.out, phases.outs)
+    number = walk.helper(node, "Product", inputs, size, {**window_attributes(window), **more}, "float32", DOMAIN)
+    if added is not None and added.node.value is not None:
+        spread = new(np.tile(added.node.value.reshape(-1), times), f"{node.name}_bias")
+        number = walk.helper(node, "Add", (number, spread), size, {}, "float32")
+    if rounding is not None:
+        number = walk.quantize(node, number, rounding, f"{node.name}_rounded")
+    dealt = {"strides": list(strides), "pads": list(pads[:2])}
+    walk.keep_moved(node, node.evolve(op="Interleave", domain=DOMAIN, inputs=(number,), attrs=frozen_attrs(dealt)), wanted)
+    return True
+
+
+def _is_plain(node: Node) -> bool:
+    """Is it a transposed convolution whose geometry its pads and strides say?"""
+    automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    dilated = tuple(node.attrs.get("dilations") or (1, 1)) != (1, 1)
+    return not (automatic or dilated or node.attrs.get("output_shape")) and int(node.attrs.get("group", 1)) == 1
+
+
+def resized(walk: Walk, node: Node) -> bool | None:
+    """Resize: integers that are taken as they are stay integers; mixtures of two in each dimension are numbers."""
+    source, shape = node.inputs[0], any_shape(node[0]) or ()
+    if source not in walk.sides.beside or len(shape) != 4 or any(e is not None and e.node.value is None for e in node.inputs[1:]):
+        return None
+    image, integers = any_shape(source) or (), walk.integers(source)
+    axes = mixtures(node, walk.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
+    if axes is None or integers is None:
+        return None
+    nearest = all((shares == np.array([1, 0])).all() for _, shares in axes)
+    read, scaling = integers
+    scale: list[NodeEntry] = [] if nearest else [walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")]
+    arrays = [array for positions, shares in axes for array in ((positions[:, :1],) if nearest else (positions, shares))]
+    inputs = (read, *scale, *_constants(walk, node, arrays))
+    attributes: dict[str, Any] = {"image": list(image[2:]), "result": list(shape[2:])}
+    if nearest:
+        walk.keep_moved(node, node.evolve(op="Resize", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(attributes)), scaling)
+        return True
+    attributes["zero"] = int(scaling.point)
+    walk.sides.keep(node, node.evolve(op="Mix", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(attributes)), True)
+    return True
+
+
+def _constants(walk: Walk, node: Node, arrays: list[Array]) -> list[NodeEntry]:
+    return [walk.sides.new_constant(np.ascontiguousarray(array), f"{node.name}_mixture_{i}") for i, array in enumerate(arrays)]

@@ -1,0 +1,160 @@
+"""Transposed convolutions and resizes of quantized values, held against exact sums and against numpy."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.machine.special import INSTRUCTIONS
+from graph.interpret import interpret
+from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
+from tests.accelerators.tvm.running import Array, compiled
+
+pytest.importorskip("tvm")
+
+NAMES = [row.name for row in INSTRUCTIONS if row.multiplies == "int8"]
+
+
+@attrs.frozen
+class Transposed:
+    """A transposed convolution between DequantizeLinear and QuantizeLinear."""
+
+    channels: int
+    outs: int
+    size: tuple[int, int]
+    taps: tuple[int, int] = (2, 2)
+    strides: tuple[int, int] = (2, 2)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    more: tuple[int, int] = (0, 0)
+    dtype: str = "uint8"
+    point: int = 9
+    batch: int = 1
+    is_bias_whole: bool = True
+    for_each: bool = True
+
+    scale = np.float32(0.02)
+    result = np.float32(0.3)
+
+    @property
+    def weight(self) -> Array:
+        return integers(1, (self.channels, self.outs, *self.taps), "int8")
+
+    @property
+    def scales(self) -> Array:
+        count = self.outs if self.for_each else 1
+        depth = self.channels * self.taps[0] * self.taps[1]
+        return np.random.default_rng(2).uniform(0.02, 0.04, count).astype("f") / np.float32(np.sqrt(depth))
+
+    @property
+    def bias(self) -> Array:
+        return np.random.default_rng(3).integers(-3000, 3000, self.outs).astype(np.int32)
+
+    @property
+    def given(self) -> Array:
+        return integers(0, (self.batch, self.channels, *self.size), self.dtype)
+
+    def graph(self) -> pt.Graph:
+        """The op by itself."""
+        x = dequantized(pt.variable("x", self.dtype, self.given.shape), self.scale, self.point)
+        scales = self.scales if self.for_each else self.scales[0]
+        weight = dequantized(self.weight, scales, axis=1)
+        factor = self.scale * scales
+        whole = dequantized(self.bias, factor, axis=0)
+        numbers = pt.constant(np.asarray(self.bias * factor, np.float32))
+        bias = whole if self.is_bias_whole else numbers
+        node = pt.op("ConvTranspose", x, weight, bias, strides=self.strides, pads=self.pads, output_padding=self.more)
+        return pt.apply_pass(pt.Graph([quantized(node, float(self.result), 3)]), "InferShape")
+
+    def expected(self) -> Array:
+        """The exact sums, scaled once, rounded half to even, saturated."""
+        x, weight = self.given.astype(np.int64) - self.point, self.weight.astype(np.int64)
+        (down, across), (top, left, bottom, right) = self.strides, self.pads
+        spread = [(n - 1) * s + k + m for n, s, k, m in zip(self.size, self.strides, self.taps, self.more, strict=True)]
+        total = np.zeros((self.batch, self.outs, *spread), np.int64)
+        for y, z in np.ndindex(*self.size):
+            total[:, :, y * down :, z * across :][:, :, : self.taps[0], : self.taps[1]] += np.einsum(
+                "nc,cohw->nohw", x[:, :, y, z], weight
+            )
+        total = total[:, :, top : spread[0] - bottom, left : spread[1] - right] + self.bias[:, None, None]
+        factor = (self.scale.astype("d") * self.scales.astype("d")).astype("f").astype("d") / self.result.astype("d")
+        numbers = total.astype("f") * factor.astype("f")[:, None, None]
+        return np.clip(np.rint(numbers) + 3, 0, 255).astype("uint8")
+
+
+CASES = {
+    "phases": Transposed(16, 8, (5, 7)),
+    "overlapping": Transposed(12, 20, (4, 6), (4, 4), (2, 2), (1, 1, 1, 1), dtype="int8", point=-3),
+    "unequal": Transposed(6, 5, (4, 3), (3, 2), (2, 3), (1, 0, 0, 1), (1, 0), batch=2),
+    "one scale": Transposed(8, 17, (3, 5), (3, 3), (1, 1), (1, 1, 1, 1), for_each=False),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transposed_convolution_is_exact(kind: str, name: str) -> None:
+    case = CASES[kind]
+    model = compiled(case.graph(), INTEGERS=name)
+    types = [launch.layer_type for launch in model.launches]
+    assert "Product+QuantizeLinear" in types and "Interleave" in types
+    assert np.array_equal(model.run([case.given], [None])[0], case.expected())
+
+
+def test_a_bias_of_numbers_is_added_before_the_phases_are_dealt_out() -> None:
+    case = attrs.evolve(CASES["phases"], is_bias_whole=False)
+    (result,) = compiled(case.graph()).run([case.given], [None])
+    off = np.abs(result.astype(int) - case.expected())
+    assert off.max() <= 1 and (off > 0).mean() < 5e-3
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Transposed:
+    """Transposed convolutions of every shape, small."""
+    pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))  # noqa: E731
+    taps, strides = pair(1, 4), pair(1, 3)
+    pads = tuple(draw(st.integers(0, (k - 1) // 2)) for k in (*taps, *taps))
+    more = tuple(draw(st.integers(0, s - 1)) for s in strides)
+    dtype = draw(st.sampled_from(("uint8", "int8")))
+    low = 0 if dtype == "uint8" else -128
+    return Transposed(
+        draw(st.integers(1, 20)), draw(st.integers(1, 40)), pair(2, 6), taps, strides, pads, more, dtype,  # type: ignore[arg-type]
+        draw(st.integers(low, low + 255)), draw(st.integers(1, 2)), for_each=draw(st.booleans()),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases())
+def test_any_transposed_convolution_is_exact(case: Transposed, name: str) -> None:
+    assert np.array_equal(compiled(case.graph(), INTEGERS=name).run([case.given], [None])[0], case.expected())
+
+
+def resized(mode: str, channels: int, **attributes: object) -> pt.Graph:
+    """A convolution of bytes whose result is made larger."""
+    x = dequantized(pt.variable("x", "uint8", (2, 8, 5, 6)), 0.05, 100)
+    weight = dequantized(integers(1, (channels, 8, 1, 1), "int8"), 0.002)
+    first = dequantized(quantized(pt.op("Conv", x, weight), 0.05, 90), 0.05, 90, dtype="uint8")
+    scales = pt.constant(np.array([1, 1, 2, 3], "f"))
+    larger = pt.op("Resize", first, None, scales, mode=mode, **attributes)
+    return pt.apply_pass(pt.Graph([quantized(larger, 0.05, 90)]), "InferShape")
+
+
+@pytest.mark.parametrize("channels", [16, 5])
+def test_pixels_that_are_taken_as_they_are_stay_bytes(channels: int) -> None:
+    graph = resized("nearest", channels, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    model, x = compiled(graph), integers(0, (2, 8, 5, 6), "uint8")
+    assert [launch.layer_type for launch in model.launches][1:3] == ["Product+QuantizeLinear", "Resize"]
+    assert (model.run([x], [None])[0] != interpret(graph, [x])[0]).mean() < 5e-3
+
+
+@pytest.mark.parametrize("channels", [16, 21])
+@pytest.mark.parametrize("mode", ["half_pixel", "align_corners", "asymmetric"])
+def test_mixtures_of_pixels_are_made_and_rounded_in_one_kernel(mode: str, channels: int) -> None:
+    graph = resized("linear", channels, coordinate_transformation_mode=mode)
+    model, x = compiled(graph), integers(0, (2, 8, 5, 6), "uint8")
+    assert [launch.layer_type for launch in model.launches][1:3] == ["Product+QuantizeLinear", "Mix+QuantizeLinear"]
+    off = np.abs(model.run([x], [None])[0].astype(int) - interpret(graph, [x])[0])
+    assert off.max() <= 1 and (off > 0).mean() < 0.2
