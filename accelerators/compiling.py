@@ -81,7 +81,7 @@ def _check_wishes(task: Task) -> None:
 
 
 def _on_each(task: Task) -> CompiledModel:
-    """All of the graph on each of the devices."""
+    """The whole graph, compiled for each of the devices."""
     settings = task.settings
     if settings.hetero.start == "now":
         cause = f"a model on {MULTI} does not start at once"

@@ -45,7 +45,7 @@ class Matcher:
         self.index = index
         self.pattern = pattern
         self.missed: dict[int, Missed] = {}
-        """By anchor, matches that were not taken."""
+        """For each anchor, the matches that were not taken."""
         self._free = list(free)
         self._ask = ask
         self._answers: dict[tuple[int, int], bool] = {}

@@ -43,7 +43,7 @@ def carried() -> dict[Package, str]:
 
 
 def wrong() -> Iterator[str]:
-    """Each thing that does not fit, in words."""
+    """A line for each package whose licence does not fit."""
     page, pages = carried(), (ROOT / "docs" / "report.md").read_text("utf-8")
     for name, version, licence in locked():
         if licence not in ALLOWED:

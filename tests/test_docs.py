@@ -43,7 +43,7 @@ class Example:
     code: str
     wanted: str | None
     span: tuple[int, int]
-    """Where in the page the output stands."""
+    """The lines of the page that hold the output."""
     is_command: bool
 
     def printed(self, page: Path, names: dict[str, object]) -> str:

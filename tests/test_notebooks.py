@@ -18,7 +18,7 @@ NEEDS = {"4_hetero": ("onnxruntime",), "5_experiment": ("onnxruntime", "openvino
 """What a notebook needs beside Partita."""
 
 SLOW = {"5_experiment"}
-"""Those that compile dozens of models."""
+"""The notebooks that compile dozens of models."""
 
 
 def cells(notebook: Path) -> list[dict[str, Any]]:

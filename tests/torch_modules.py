@@ -20,9 +20,9 @@ class Sample:
     """A module and what to call it with."""
 
     module: torch.nn.Module
-    """In evaluation mode."""
+    """The module, in evaluation mode."""
     inputs: dict[str, torch.Tensor]
-    """By the names of the parameters of `forward`."""
+    """The arguments of `forward`, each under its parameter's name."""
     dynamic: dict[str, Any] | None = None
     """Which dims may vary, as torch spells it."""
 

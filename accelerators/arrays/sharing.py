@@ -22,7 +22,7 @@ _final: WeakValueDictionary[int, Array] = WeakValueDictionary()
 """The arrays that are shared already, by their identity."""
 
 _digests: dict[int, str] = {}
-"""By identity, the digests of those that are held: whoever stores them needs not read them again."""
+"""The digests of the arrays that are held, by identity: whoever stores such an array need not read it again."""
 
 _guard = Guard()
 

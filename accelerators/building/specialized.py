@@ -172,7 +172,7 @@ class _Kept:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In a forked process, which has no thread that compiles it."""
+        """Start anew in a forked process, which has no thread that compiles."""
         self._begun = False
 
     @property

@@ -58,7 +58,7 @@ class Unit:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In a forked process: the threads of its parent that were running it are not there."""
+        """Start anew in a forked process, which lacks the threads of its parent that were running it."""
         self.measuring, self.lock = threading.RLock(), threading.Lock()
 
     @property

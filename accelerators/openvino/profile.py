@@ -14,7 +14,7 @@ Owners = Mapping[str, Node]
 """For each layer's name, the node of the graph that it computes, or whose computation it prepares."""
 
 Microseconds = tuple[float, float]
-"""On the clock, and of processor time."""
+"""Microseconds on the clock, and of processor time."""
 
 
 def owners_of_layers(compiled: Any, model: EngineModel, graph: Graph) -> Owners:

@@ -15,7 +15,7 @@ class DeviceGroups(AffinityProperty):
     """Nodes of equal affinity go together; each device's property makes its calls, or gives the nodes back."""
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        """Each device's own; what the device supports was asked before."""
+        """The selector of each device; what the device supports was asked before."""
         for own in self.properties.values():
             if type(own).pre_partition is not DeviceProperty.pre_partition:
                 own.pre_partition(graph, options)

@@ -34,7 +34,7 @@ class SupportTable:
         return self._refusals[label]
 
     def refuse(self, label: str, names: Sequence[str], reason: str) -> None:
-        """From now on the device refuses these ops: it took them and then failed, or its property gave them back."""
+        """Note that the device refuses these ops from now on: it took them and then failed, or its property gave them back."""
         self.refusals(label)
         self._refusals[label].update(dict.fromkeys(names, reason))
 

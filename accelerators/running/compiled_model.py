@@ -162,7 +162,7 @@ class CompiledModel:
         return self.ready.result(timeout)
 
     def renew(self) -> None:
-        """In a forked process, which has none of the threads: what they were working on is not there."""
+        """Start anew in a forked process, which has none of the threads, nor what they were working on."""
         self._requests, self._lock, self._profiling = None, threading.Lock(), threading.Lock()
 
     def profile(self, /, *args: Any, **named: Any) -> Profile:

@@ -27,7 +27,7 @@ class Request(Future[Any]):
         super().__init__()
         self._queue = queue
         self.deadline = deadline
-        """When its time is over, by `time.monotonic()`."""
+        """The time at which it is given up, by `time.monotonic()`."""
         self.call: Callable[[], Any] | None = call
         """The call that it runs; None once the call is over, so that a future that is kept holds no inputs."""
 
@@ -173,7 +173,7 @@ class RequestQueue:
             self._changed.notify_all()
 
     def renew(self) -> None:
-        """In a forked process, which has none of the threads: what they were working on is not there."""
+        """Start anew in a forked process, which has none of the threads, nor what they were working on."""
         self._watched = False
         self._forget_all()
 

@@ -68,7 +68,7 @@ class CopyStep:
     unit: Unit
     """The subgraph whose device it is."""
     up: bool
-    """To the device?"""
+    """Does the copy go to the device?"""
     source: int
     """The slot to read."""
     target: int

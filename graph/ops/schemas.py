@@ -42,7 +42,7 @@ class ParamSpec:
     symbol: str
     """The type's letter in the schema: parameters with the same letter have the same type."""
     homogeneous: bool
-    """Of a variadic parameter: must all its values have one type?"""
+    """Must all values of a variadic parameter have one type?"""
 
 
 @attrs.frozen(slots=True)

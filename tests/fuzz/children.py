@@ -26,7 +26,7 @@ class Answer:
     end: str = ""
     """Then: "crashed" or "hung"."""
     printed: str = ""
-    """And what it had printed at the end."""
+    """The last of what it printed."""
 
 
 class Child:

@@ -21,7 +21,7 @@ ON_EVERYTHING = range(100, 106)
 """Seeds of models that go through all settings."""
 
 ON_FAST_ONES = range(110, 150)
-"""And those that go through what takes no compiling."""
+"""The seeds of the models that are only tried on what takes no compiling."""
 
 
 def test_every_op_of_onnx_is_drawn_or_left_out_for_a_reason() -> None:

@@ -26,7 +26,7 @@ class Drawn:
 
 @st.composite
 def graphs(draw: st.DrawFn, max_nodes: int = 24, devices: int = 3, span: int = 9) -> Drawn:
-    """Each node reads up to three of the `span` nodes before it (twice, maybe); some belong to no device."""
+    """Each node reads up to three of the `span` nodes before it, some of them twice; some nodes belong to no device."""
     color = st.one_of(st.none(), st.integers(0, draw(st.integers(0, devices - 1))))
     node = st.tuples(st.lists(st.integers(1, span), max_size=3), color)
     nodes = draw(st.lists(node, min_size=1, max_size=max_nodes))
@@ -36,7 +36,7 @@ def graphs(draw: st.DrawFn, max_nodes: int = 24, devices: int = 3, span: int = 9
 
 @st.composite
 def control_edges(draw: st.DrawFn, graph: Drawn) -> frozenset[tuple[int, int]]:
-    """Some of the edges, taken for control dependencies."""
+    """Some of the edges, which stand for control dependencies."""
     edges = [(u, v) for v, producers in enumerate(graph.preds) for u in producers]
     return frozenset(draw(st.sets(st.sampled_from(edges)))) if edges else frozenset()
 

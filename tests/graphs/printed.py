@@ -41,7 +41,7 @@ types = st.recursive(
 
 @st.composite
 def arrays(draw: Any) -> np.ndarray:
-    """Any dtype, 0 to 2 dimensions, any bits."""
+    """An array of any dtype, of 0 to 2 dimensions, with any bits."""
     shape = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
     count = int(np.prod(shape))
     name = draw(st.sampled_from([*FIXED, "string"]))

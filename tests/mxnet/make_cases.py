@@ -435,7 +435,7 @@ case(
 
 
 def classifier(x):
-    """With what a converter must not trip over: a shared product, labels, placement, a repeated output."""
+    """A classifier with what a converter must not trip over: a shared product, labels, placement, a repeated output."""
     with mx.AttrScope(ctx_group="first"):
         x = S.Convolution(x, kernel=(3, 3), num_filter=4, pad=(1, 1), name="conv")
         x = S.Activation(x, act_type="relu", name="relu")

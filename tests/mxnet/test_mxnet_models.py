@@ -43,7 +43,7 @@ def test_shared_models(name, size):
 
 @pytest.mark.parametrize("shapes", [None, {"data": (2, 3, 16, 16)}])
 def test_many_ops(shapes):
-    """By MXNet's plain kernels. The recording was made with oneDNN, and holds for the second output only: see below."""
+    """MXNet's plain kernels say what is right: the recording was made with oneDNN, and holds for the second output only."""
     graph, data, recorded = loaded("many_ops", shapes=shapes)
     outputs = run(graph, {"data": data})
     with np.load(FOLDER / "many_ops-plain.npz") as plain:

@@ -200,7 +200,7 @@ def test_control_dependencies():
 
 
 def test_a_call():
-    """As MXNet's default backend writes it."""
+    """A call is read as MXNet's default backend writes it."""
     body = {
         "nodes": [
             {**X, "name": "d0"},

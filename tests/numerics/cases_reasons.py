@@ -51,7 +51,7 @@ BY_AXIS = {"axis": 0, "broadcast": 1}
 TRUTH = MATRIX > 0
 
 LONG = np.full((1, 1, 1, 1000), 1.25, ml_dtypes.bfloat16)
-"""In bfloat16 the sum of these stays behind, because at some point the next one no longer changes it."""
+"""Numbers whose sum is too small in bfloat16, because from some point on the next number no longer changes it."""
 AXES = {"ReduceSum": 13, "ReduceL1": 18, "ReduceL2": 18, "ReduceSumSquare": 18}
 """The first opset at which the axes are an input."""
 

@@ -1,4 +1,4 @@
-"""Each op at each opset at which it changed, against onnxruntime."""
+"""Each op, at each opset at which it changed, computes what onnxruntime does."""
 
 from __future__ import annotations
 

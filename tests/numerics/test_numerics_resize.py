@@ -1,4 +1,4 @@
-"""Where a resize looks: positions in single precision, as onnxruntime computes them, and middles that are middles."""
+"""The positions that a resize reads: in single precision, as onnxruntime computes them, with exact middles."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from graph.writers.onnx import to_model
 from passes import apply_pass
 
 BATCH = 2000
-"""So many nodes a process tries, unless one ends it."""
+"""How many nodes a process tries, unless one ends it."""
 
 LONGEST = 60
 """Seconds that one may take."""

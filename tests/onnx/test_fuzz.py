@@ -52,7 +52,7 @@ def bytes_damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def fields_damaged(data: bytes, rng: random.Random) -> bytes:
-    """With some fields changed to other values of their types: other names, odd numbers, items gone or doubled."""
+    """The file with some fields changed to other values of their types: other names, odd numbers, items gone or doubled."""
     proto = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         _damage_field(proto, rng, data)

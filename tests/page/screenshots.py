@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
 WINDOW = (1440, 900)
 RUNS = 20
-"""So often a model is run; the quickest is shown."""
+"""How often a model is run; the quickest run is shown."""
 
 
 def on_two_devices(graph: pt.Graph, others: set[str], every: int = 1) -> pt.CompiledModel:
-    """On TVM's cpu, with these ops (each so many-th of them) on onnxruntime."""
+    """The graph compiled for the device `cpu`, with every so-many-th of these ops on onnxruntime."""
     placement = pt.query(graph, "HETERO:cpu,onnxruntime")
     for name in [name for name in placement if graph[name].op in others][::every]:
         placement[name] = "onnxruntime"
@@ -81,7 +81,7 @@ class Photographer:
 
 
 def main() -> None:
-    """All of them."""
+    """Take every picture anew."""
     IMAGES.mkdir(exist_ok=True)
     resnet = on_two_devices(pt.load("zoo:resnet50"), {"MaxPool", "Sum"}, 3)
     bert = pt.load(ROOT / "tests" / "data" / "torch" / "bert.onnx").evolve(name="bert")

@@ -34,7 +34,7 @@ def box(page: Any, name: str) -> Any:
 
 
 def click_box(page: Any, name: str, **options: Any) -> None:
-    """As a person does: with the mouse, where the box is."""
+    """Click a box as a person does: with the mouse, where the box is drawn."""
     position = box(page, name).bounding_box()
     page.mouse.click(position["x"] + position["width"] / 2, position["y"] + position["height"] / 2, **options)
 

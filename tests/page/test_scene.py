@@ -23,7 +23,7 @@ PAGE = Path(__file__).resolve().parents[2] / "partita" / "page"
 
 
 def tree(scene: Scene) -> list[str]:
-    """Each box as a line, indented by what it is in."""
+    """A line for each box, indented by how many boxes it is in."""
 
     def depth(box: int) -> int:
         return 0 if scene.items[box].parent < 0 else 1 + depth(scene.items[box].parent)

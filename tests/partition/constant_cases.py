@@ -49,11 +49,11 @@ CASES: dict[str, tuple[str, str]] = {
     "two groups through one op": ("X@A(x,k1) Y@B(X) Z@A(k1,k2) W@A(y,k2) V@B(W)", "WXZ Y V"),
     "a pair of readers above and below": ("Z@A(k) W@A(k) B@B(Z) C@A(B,k)", "WZ B C"),
 }
-"""By what is particular: the graph, and its groups (one letter for an op)."""
+"""Each case under what is particular about it: the graph, and its groups (one letter for an op)."""
 
 
 def parse(text: str) -> dict[str, tuple[str, list[str]]]:
-    """By op name its device and what it reads."""
+    """The device of each op, by its name, and what the op reads."""
     return {name: (device, read.split(",")) for name, device, read in re.findall(r"(\w+)@(\w)\(([\w,]+)\)", text)}
 
 

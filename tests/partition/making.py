@@ -39,7 +39,7 @@ def groups_of(g: Graph) -> list[set[str]]:
 
 
 def contracted_is_acyclic(g: Graph, groups: Sequence[Iterable[str]]) -> bool:
-    """By the definition: with each group as one node, repeatedly take away what nothing is missing for."""
+    """Whether groups close no cycle, by definition: with each group as one node, all nodes can be taken in order."""
     unit = {node.name: node.name for node in g.nodes}
     for i, group in enumerate(groups):
         unit.update((name, f"group {i}") for name in group)
@@ -86,7 +86,7 @@ def check_partition_of(g: Graph, partitioned: Graph, unconnected: bool = False) 
 
 
 def check_same(g: Graph, partitioned: Graph) -> None:
-    """The same interface and the same numbers."""
+    """Check that both graphs have the same interface and give the same numbers."""
     assert [n.name for n in partitioned.inputs] == [n.name for n in g.inputs]
     assert partitioned.output_names == g.output_names
     rng = np.random.default_rng(0)

@@ -70,7 +70,7 @@ def with_loop() -> Graph:
 
 
 def calls_in(g: Graph) -> dict[str, list[str]]:
-    """By call, the ops in its body; whatever graph it is in."""
+    """The ops in the body of each call, at any depth."""
     calls = [node for inner in graphs_in(g) for node in inner.nodes if node.subgraph is not None]
     return {node.name: [n.name for n in node.subgraph.nodes if n.is_op] for node in calls if node.subgraph is not None}
 

@@ -20,7 +20,7 @@ Change = Callable[[Graph], Graph]
 
 @lru_cache(maxsize=1)
 def node_tests() -> list[Any]:
-    """All of them: each has a model and, for it, inputs with the outputs expected."""
+    """All of ONNX's node tests: each has a model, inputs for it and the outputs expected."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():

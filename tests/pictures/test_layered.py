@@ -18,7 +18,7 @@ def skipping() -> Graph:
 
 
 def boxes(svg: str) -> dict[str, tuple[float, float, float, float]]:
-    """Each box's second line, or only one, and its left, top, right and bottom."""
+    """The last line of each box, and its left, top, right and bottom."""
     root = ElementTree.fromstring(svg)
     texts = [(float(t.get("x")), float(t.get("y")), t.text) for t in root.iter(SVG + "text")]
     listed = {}

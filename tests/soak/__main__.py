@@ -28,7 +28,7 @@ ATTACKS = ("models", "files", "guard", "kills", "faults", "processes", "devices"
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 START, END = "<!-- soak -->", "<!-- /soak -->"
-"""Where the table is."""
+"""The page that holds the table."""
 
 
 def main() -> None:

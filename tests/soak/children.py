@@ -56,7 +56,7 @@ class Child:
 
 
 def start(action: Callable[[], object], folder: Path) -> Child:
-    """The same, without waiting for its end."""
+    """Begin the action in a child process, without waiting for its end."""
     log = folder / f"log-{time.monotonic_ns()}"
     sys.stdout.flush()
     number = os.fork()

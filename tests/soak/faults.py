@@ -20,7 +20,7 @@ from tests.soak.figures import Figures, rounds_for
 from tests.soak.nets import Net
 
 PROCESSES = 8
-"""So many use one cache at once."""
+"""The number of processes that use one cache at once."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,14 +45,14 @@ def _note(figures: Figures, end: End, what: str) -> None:
 
 
 def _right(net: Net, device: str = "cpu") -> bool:
-    """It may warn that nothing is cached; the answer is right."""
+    """Whether the model's answer is right; a warning that nothing is cached may come with it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return net.is_right(pt.compile(net.graph(), device)(net.x)[0])
 
 
 def _in(folder: Path, action: Callable[[], bool]) -> Callable[[], bool]:
-    """With the cache in this folder."""
+    """The action, done with the cache in this folder."""
 
     def inside() -> bool:
         with mock.patch.dict(os.environ, XDG_CACHE_HOME=str(folder / "home")):
@@ -182,7 +182,7 @@ def _something_in_the_way(folder: Path, chance: random.Random, figures: Figures)
 
 
 def _bytes_are_changed(folder: Path, chance: random.Random, figures: Figures) -> None:
-    """Some files of the cache are cut, or a byte of them is another."""
+    """Cut some files of the cache short, or change a byte of them."""
     net = Net(chance.randrange(9))
     _note(figures, forked(_in(folder, lambda: _right(net)), folder), "to fill the cache")
     files = [path for path in (folder / "home").rglob("*") if path.is_file() and path.stat().st_size]

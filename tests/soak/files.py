@@ -7,11 +7,11 @@ from tests.fuzz.files.readers import READERS
 from tests.soak.figures import Figures, rounds_for
 
 APART = 100_000_000
-"""So far the files of two seeds of the soak are from each other."""
+"""The distance between the first files of two seeds of the soak."""
 
 
 def attack(seconds: float, seed: int) -> Figures:
-    """Some files of each reader in turn."""
+    """Try some files of each reader in turn."""
     campaign = Campaign()
     try:
         for number in rounds_for(seconds):

@@ -9,11 +9,11 @@ from tests.fuzz.guard.__main__ import Campaign, models
 from tests.soak.figures import Figures
 
 APART = 1_000_000
-"""So far the models of two seeds of the soak are from each other."""
+"""The distance between the first models of two seeds of the soak."""
 
 
 def attack(seconds: float, seed: int) -> Figures:
-    """Each kind and op, then ONNX's node tests, then the kinds and ops of further seeds."""
+    """Try each kind and op, then ONNX's node tests, then the kinds and ops of further seeds."""
     campaign, end = Campaign(), time.monotonic() + seconds
     further = ((name, number) for number in itertools.count(1) for name, _ in models(1, nodes=False))
     try:

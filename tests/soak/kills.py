@@ -48,7 +48,7 @@ def _compile(net: Net, folder: Path) -> bool:
 
 
 def _while_compiling(folder: Path, chance: random.Random, figures: Figures) -> None:
-    """At any moment of importing TVM, compiling, writing and reading the entry; the next process has the right answer."""
+    """Kill a process while it imports TVM, compiles, writes or reads the entry; the next one gives the right answer."""
     net = Net(chance.randrange(6), chance.choice((8, 16, 24)))
     _killed(figures, folder, lambda: _compile(net, folder), chance.random() * chance.choice((0.3, 1.0, 3.0)))
     _right(figures, folder, lambda: _compile(net, folder), "compiling")
@@ -72,7 +72,7 @@ def _while_exporting(folder: Path, chance: random.Random, figures: Figures) -> N
 
 
 def _while_writing(folder: Path, chance: random.Random, figures: Figures) -> None:
-    """Each entry is whole: its code and its weights are of one round."""
+    """Whether each entry is whole: its code and its weights are of one round."""
     where = folder / "store"
 
     def writes() -> None:

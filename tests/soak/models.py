@@ -7,7 +7,7 @@ from tests.fuzz.models.check import SETTINGS
 from tests.soak.figures import Figures, rounds_for
 
 APART = 1_000_000
-"""So far the models of two seeds of the soak are from each other."""
+"""The distance between the first models of two seeds of the soak."""
 
 
 def attack(seconds: float, seed: int) -> Figures:

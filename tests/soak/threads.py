@@ -19,7 +19,7 @@ THREADS = 64
 MODELS = 100
 
 GROWTH = 24 << 20
-"""So many bytes more than after the first round are a leak: allocators keep some."""
+"""More bytes than this beyond those of the first round are a leak: allocators keep some."""
 
 DEVICES = ("cpu", "onnxruntime", "openvino", "reference", "HETERO:cpu,reference")
 
@@ -57,7 +57,7 @@ def _compiled(net: Net, name: str, rows: int | str) -> pt.CompiledModel:
 
 
 def _call(figures: Figures, name: str, net: Net, model: pt.CompiledModel, threads: int, calls: int) -> None:
-    """Each thread with an input of its own; a part of the calls as requests."""
+    """Call the model from several threads, each with an input of its own; some of the calls are requests."""
     done, guard = [0, 0], threading.Lock()
     symbolic = not model.graph.inputs[0][0].type.is_static  # type: ignore[union-attr]
 
@@ -91,7 +91,7 @@ def _call(figures: Figures, name: str, net: Net, model: pt.CompiledModel, thread
 
 
 def _come_and_go(figures: Figures, seed: int, models: int, device: str) -> None:
-    """So many models at once, each called, then all dropped."""
+    """Compile so many models at once, call each, and drop them all."""
     nets = [Net(seed * models + number, 8 + number % 5) for number in range(models)]
     alive = [pt.compile(net.graph(), device, config={"CACHE_DIR": "off"}) for net in nets]
     for _ in range(3):

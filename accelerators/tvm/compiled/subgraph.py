@@ -124,7 +124,7 @@ class CompiledTvm(CompiledSubgraph):
         return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
 
     def renew(self) -> None:
-        """In a forked process, which has no thread that would end a run that one had begun."""
+        """Start anew in a forked process, which has no thread that would end a run that one had begun."""
         self._lock, self._main = threading.Lock(), None
 
     def _start(self) -> None:

@@ -41,7 +41,7 @@ class Sides:
         self.beside: dict[NodeEntry, Beside] = {}
         """The values that have the one form."""
         self.scalings: dict[Node, Scaling] = {}
-        """By new node of our domain that quantizes or dequantizes, what the integers stand for."""
+        """What the integers stand for, for each new node of our domain that quantizes or dequantizes."""
         self._plain: set[NodeEntry] = set()
         self._unsigned: dict[NodeEntry, NodeEntry] = {}
         self._turned: dict[tuple[NodeEntry, tuple[int, ...]], Node] = {}

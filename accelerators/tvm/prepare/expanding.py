@@ -69,7 +69,7 @@ def is_expanded(node: Node) -> bool:
 
 
 def _marked(body: Graph, whole: Node) -> Graph:
-    """Each node says whose part it is; a part of a part, whose that is too."""
+    """Note on each node the op that it is a part of; a part of a part belongs to that op too."""
     names = "\n".join(dict.fromkeys([whole.name, *whole.metadata.get(FUSED, "").splitlines()]))
 
     def visit(node: Node, rewriter: Rewriter) -> None:

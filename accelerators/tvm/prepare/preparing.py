@@ -85,7 +85,7 @@ def _empties_known(graph: Graph) -> Graph:
 
 
 def _taken_apart(graph: Graph, supports: Supports) -> Graph:
-    """Each op that is not supported, but whose parts all are, as its parts."""
+    """The graph in which an op that is not supported gives way to its parts, if all of them are."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)

@@ -223,7 +223,7 @@ def _in_one_order(block: Any) -> bool:
 
 
 def _computes_places(block: Any) -> bool:
-    """Are positions computed with, in the value, or as floats in where it is read? LLVM takes such sums out of plain loops."""
+    """Does the result depend on positions, by its value or by float positions that it reads at? LLVM hoists such sums."""
     value = str(getattr(block.body, "value", "")).splitlines()[-1:]
     text, names = "".join(value), "|".join(re.escape(var.var.name) for var in block.iter_vars)
     if re.search(rf'Cast\("float\d+", ({names})\)', text):

@@ -20,7 +20,7 @@ class Outcome:
 
     passed: tuple[str, ...]
     failed: dict[str, str]
-    """By case, the last line of what went wrong."""
+    """The last line of what went wrong in each case."""
 
 
 def case_names(device: str) -> list[str]:

@@ -77,7 +77,7 @@ class RandomAccelerator(Accelerator):
         self.merges = draw.choice(("", "", "listed", "silent", "called"))
         self.own = Own(draw)
         self.origins: dict[str, set[str]] = {}
-        """By name of each node that the latest transform made, the original ones that it stands for: the truth."""
+        """For each node that the latest transform made, by name, the original nodes that it truly stands for."""
         self.removed: set[str] = set()
 
     @property

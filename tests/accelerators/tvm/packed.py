@@ -37,7 +37,7 @@ class Packed:
         self.outputs += self.op(name, *read, n_outputs=n_outputs, **attrs).outputs
 
     def graph(self) -> pt.Graph:
-        """All of it."""
+        """The whole graph."""
         return pt.Graph(self.outputs, inputs=self.inputs, opsets={"": self.opset})
 
     def check(self, rtol: float = 0.0) -> None:

@@ -141,7 +141,7 @@ def test_many_channels_are_walked_in_chunks(lanes: int) -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("channels", [1, 5, 20])
 def test_a_window_as_wide_as_the_image(channels: int, stride: int) -> None:
-    """As in text: places of the result are a row apart."""
+    """Models of text have such windows: positions of the result are a row apart."""
     x = pt.variable("x", "float32", (2, channels, 19, 6))
     weight = pt.constant(normal(9, channels, 3, 6))
     y = pt.op("Relu", pt.op("Conv", x, weight, pt.constant(normal(9)), strides=[stride, 1], dilations=[2, 1]))

@@ -20,7 +20,7 @@ FUNCTIONS = {
     "Erf": (np.vectorize(math.erf), -4.5, 4.5, 7.0),
     "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -80.0, 30.0, 3.0),
 }
-"""By op: the function, between which numbers, and how many units it may be off."""
+"""For each op: the function, the numbers between which it is tried, and how many units it may be off."""
 
 
 def units_off(result: Array, wanted: Array) -> Array:

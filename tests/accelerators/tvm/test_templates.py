@@ -1,4 +1,4 @@
-"""Each template against numpy in double precision, on random shapes."""
+"""Each kind of kernel against numpy in double precision, on random shapes."""
 
 from __future__ import annotations
 

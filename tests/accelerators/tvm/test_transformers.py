@@ -34,13 +34,13 @@ def reshaped(x: Any, *shape: int) -> pt.Node:
 
 
 def gelu_by_erf(x: pt.Node) -> pt.Node:
-    """As the older exporter writes it."""
+    """GELU as torch's older exporter writes it."""
     inner = pt.op("Add", pt.op("Erf", pt.op("Div", x, number(math.sqrt(2)))), number(1.0))
     return pt.op("Mul", pt.op("Mul", x, inner), number(0.5))
 
 
 def gelu_by_tanh(x: pt.Node) -> pt.Node:
-    """As GPT-2 spells it."""
+    """GELU as GPT-2 writes it."""
     cube = pt.op("Mul", pt.op("Pow", x, number(3.0)), number(0.044715))
     inner = pt.op("Tanh", pt.op("Mul", pt.op("Add", x, cube), number(math.sqrt(2 / math.pi))))
     return pt.op("Mul", pt.op("Mul", x, number(0.5)), pt.op("Add", inner, number(1.0)))
@@ -150,7 +150,7 @@ def merged(mixed: pt.Node, tokens: int, whole: int) -> pt.Node:
 
 
 def attention(tokens: int, count: int, width: int, keys: int | None = None, guard: bool = False) -> pt.Graph:
-    """With a mask that is a value, and as many keys as told."""
+    """Attention with a mask that is a value, and with `keys` keys."""
     keys = tokens if keys is None else keys
     x, memory = pt.variable("x", "float32", (1, tokens, count * width)), pt.variable("m", "float32", (1, keys, count * width))
     mask = pt.variable("mask", "float32", (1, 1, 1, keys))

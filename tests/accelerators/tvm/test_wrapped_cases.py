@@ -17,7 +17,7 @@ FILE = "exceptions_cpu.txt"
 
 
 def wrapped(g: pt.Graph) -> pt.Graph:
-    """All ops of the graph in one call."""
+    """The graph with all its ops in one call."""
     ops = {node.op for node in g.nodes if node.is_op}
     whole = pt.PatternProperty(pt.ContainOpSelector(ops), "whole")
     result = pt.apply_pass(g, "PartitionGraph", subgraph_property=whole, growth="waves")

@@ -24,13 +24,13 @@ from tests.fuzz.children import Child
 from tests.fuzz.files.readers import READERS, Files, mutated
 
 BATCH = 50
-"""So many files at once."""
+"""How many files are tried at once."""
 
 PATIENCE = 120.0
 """Seconds for a batch: one that takes longer hangs."""
 
 ATTEMPTS = 150
-"""So often a file is cut to find a smaller one."""
+"""How often a file is cut to find a smaller one."""
 
 
 @attrs.define
@@ -39,9 +39,9 @@ class Tally:
 
     tried: Counter[str] = attrs.Factory(Counter)
     read: Counter[str] = attrs.Factory(Counter)
-    """Of these those that were read in spite of all."""
+    """How many of these were read in spite of the changes."""
     findings: list[tuple[str, int, str]] = attrs.Factory(list)
-    """By reader and seed what went wrong."""
+    """What went wrong, for each reader and seed."""
 
 
 class Campaign:
@@ -56,7 +56,7 @@ class Campaign:
         self._met: set[tuple[str, str]] = set()
 
     def try_seeds(self, name: str, first: int, count: int) -> None:
-        """So many files for a reader."""
+        """Try so many files on a reader."""
         while count > 0:
             size = min(BATCH, count)
             answer = self._child.ask({"reader": name, "first": first, "count": size}, PATIENCE)

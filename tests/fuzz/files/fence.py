@@ -14,7 +14,7 @@ SECONDS = 10.0
 """No file may take longer."""
 
 MEMORY = 500 << 20
-"""So many bytes, and ten times the file's size, a file may take."""
+"""Reading a file may take so many bytes, and ten times the file's size."""
 
 ROOT = Path(__file__).resolve().parents[3]
 

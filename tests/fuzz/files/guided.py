@@ -25,7 +25,7 @@ LONGEST = 1 << 15
 """Bytes of a file."""
 
 FIRST = 150
-"""So many real files it begins with."""
+"""The number of real files that it begins with."""
 
 
 class Guided:

@@ -34,7 +34,7 @@ CONFIG: dict[str, Any] = {
     "reference": {"ISOLATE": True, "ISOLATE_SECONDS": SECONDS},
     "cpu": {"CACHE_DIR": "off", "NUM_THREADS": 1},
 }
-"""By device, its configuration."""
+"""The configuration of each device."""
 
 
 def read_typed(folder: Path) -> None:
@@ -53,7 +53,7 @@ def read_and_run(folder: Path) -> None:
 
 
 def read_and_compile(folder: Path) -> None:
-    """The same on `cpu`, with `reference` for what it does not take; the numbers are those of the reference."""
+    """Run the model on `cpu`, with `reference` for what `cpu` does not take; its numbers are the reference's."""
     graph = pt.load(folder / "m.onnx")
     ran = ran_on(graph, "reference")
     if ran is None:

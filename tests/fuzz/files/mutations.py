@@ -73,7 +73,7 @@ def bytes_changed(data: bytes, rng: random.Random) -> bytes:
 
 
 def text_changed(data: bytes, rng: random.Random) -> bytes:
-    """With some words gone, doubled, exchanged or replaced."""
+    """The text with some words removed, doubled, exchanged or replaced."""
     text = data.decode("utf-8", "replace")
     pieces = [
         *'()[]{},:=@%?#"\\\n-_9\0',
@@ -101,7 +101,7 @@ def text_changed(data: bytes, rng: random.Random) -> bytes:
 
 
 def json_changed(data: bytes, rng: random.Random) -> bytes:
-    """With some values of the tree exchanged for others, gone, doubled, or under other names."""
+    """The tree with some values exchanged for others, removed, doubled, or put under other names."""
     try:
         tree = json.loads(data)
     except ValueError:

@@ -48,7 +48,7 @@ class Reader:
 
 
 READERS: dict[str, Reader] = {}
-"""By name."""
+"""The readers, each under its name."""
 
 
 def mutated(name: str, seed: int) -> Files:
@@ -287,7 +287,7 @@ def package_samples() -> list[Files]:
 
 
 def change_package(files: Files, rng: random.Random) -> Files:
-    """Its bytes; or what its members hold, sealed anew so that the reader gets as far as that."""
+    """The package with changed bytes, or with changed members, sealed anew so that the reader gets as far as them."""
     data = files["m.partita"]
     if rng.random() < 0.1:
         return {"m.partita": bytes_changed(data, rng)}
@@ -440,7 +440,7 @@ def array_samples(archive: bool) -> list[Files]:
 
 
 def read_arrays(folder: Path, name: str = "a.npy") -> None:
-    """As an input of a model on the command line."""
+    """Read an array as the command line reads a model's input."""
     from partita.cli.inputs import read_inputs
 
     for array in read_inputs([str(folder / name)], [("x", FLOATS)], "none").values():
@@ -472,7 +472,7 @@ def image_samples() -> list[Files]:
 
 
 def read_picture(folder: Path) -> None:
-    """As an input of a model on the command line."""
+    """Read an array as the command line reads a model's input."""
     from partita.cli.inputs import read_inputs
 
     (path,) = folder.iterdir()

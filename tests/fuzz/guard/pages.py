@@ -38,7 +38,7 @@ class Guarded:
         """The array's memory."""
 
     def array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """It as an array."""
+        """The block as an array."""
         return self.bytes.view(dtype).reshape(shape)
 
 

@@ -192,7 +192,7 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "chain": chain,
     "moves": moves,
 }
-"""By name."""
+"""The subjects, each under its name."""
 
 
 @cache

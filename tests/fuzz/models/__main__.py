@@ -36,7 +36,7 @@ class Tally:
     known: Counter[str] = attrs.Factory(Counter)
     """Differences by their written reason."""
     unknown: list[tuple[int, Finding]] = attrs.Factory(list)
-    """By seed, those without."""
+    """Differences that have no written reason, each with its seed."""
 
 
 class Campaign:

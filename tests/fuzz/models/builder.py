@@ -124,7 +124,7 @@ class Builder:
         return result
 
     def shape(self, entry: NodeEntry) -> tuple[int, ...]:
-        """Its sizes."""
+        """The sizes of a value."""
         return self.array(entry).shape
 
     def numbers(self, *values: int, dtype: str = "int64") -> NodeEntry:
@@ -196,7 +196,7 @@ class Builder:
         del self.ops[count:]
 
     def case(self) -> Case:
-        """All that is not read by something else is an output."""
+        """The model: every value that nothing reads is an output."""
         read = {entry for node in self.ops for entry in node.reads}
         outputs = [
             entry

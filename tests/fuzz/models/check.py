@@ -36,7 +36,7 @@ class Finding:
     what: str
     """"differs", "refused", "raised", "crashed" or "hung"."""
     detail: str
-    """In words."""
+    """The difference in words."""
 
 
 Run = Callable[[Graph, Sequence[Any], int], Sequence[Any]]
@@ -55,7 +55,7 @@ def on_device(device: str) -> Run:
 
 
 def scattered(graph: Graph, feeds: Sequence[Any], seed: int) -> Sequence[Any]:
-    """Each node on any device that takes it: some preferred devices are forbidden to some nodes."""
+    """The outputs with each node on any device that takes it: some preferred devices are forbidden to some nodes."""
     order = random.Random(seed).sample(DEVICES, 3)
     names = [node.name for node in graph.nodes if node.is_op]
     forbidden = {
@@ -74,7 +74,7 @@ def passed(graph: Graph, feeds: Sequence[Any], seed: int) -> Sequence[Any]:
 
 
 def partitioned(graph: Graph, feeds: Sequence[Any], seed: int) -> Sequence[Any]:
-    """Some ops gathered into calls, saved as local functions, and read again."""
+    """The outputs after some ops were gathered into calls, saved as local functions, and read again."""
     rng = random.Random(seed)
     wanted = set(rng.sample(OPS_TO_TAKE, 6)) | {
         node.op for node in graph.nodes if node.is_op and rng.random() < 0.5
@@ -110,7 +110,7 @@ SETTINGS: dict[str, Run] = {
     "partitioned": partitioned,
     "files": through_files,
 }
-"""All that a model goes through."""
+"""The ways in which a model is run."""
 
 
 def wanted_of(case: Case) -> list[Expected]:

@@ -148,7 +148,7 @@ CODES = {
 
 @recipe("Cast CastLike")
 def cast(b: Builder, op: str) -> None:
-    """From any type to any; numbers that an integer type cannot hold have no defined result, and are clipped before."""
+    """Cast from any type to any; numbers that an integer type cannot hold have no defined result, and are clipped before."""
     source, target = b.dtype(op), b.choice(*TYPES)
     given = b.tensor(source)
     array = b.array(given)
@@ -167,7 +167,7 @@ def cast(b: Builder, op: str) -> None:
 
 @recipe("BitCast")
 def bit_cast(b: Builder, op: str) -> None:
-    """To a type of the same width."""
+    """BitCast to a type of the same width."""
     source = b.dtype(op)
     given = b.tensor(source)
     width = b.array(given).dtype.itemsize
@@ -265,5 +265,5 @@ def mean_variance(b: Builder, op: str) -> None:
 
 @recipe("Dropout")
 def dropout(b: Builder, op: str) -> None:
-    """As in inference, where it does nothing."""
+    """Dropout as in inference, where it does nothing."""
     b.add(op, b.tensor(b.dtype(op)), n_outputs=b.choice(1, 2) if b.opset >= 12 else 1, ratio=0.5 if b.opset < 12 else None)

@@ -26,7 +26,7 @@ def matmul(b: Builder, op: str) -> None:
 
 @recipe("Gemm")
 def gemm(b: Builder, op: str) -> None:
-    """With either operand transposed, and a bias that is broadcast."""
+    """Gemm, with either operand transposed, and a bias that is broadcast."""
     dtype = b.dtype(op)
     m, k, n = (b.choice(1, 2, 3, 5, 8, 17, 32) for _ in range(3))
     flip_a, flip_b = b.choice(None, 0, 1), b.choice(None, 0, 1)
@@ -70,7 +70,7 @@ def einsum(b: Builder, op: str) -> None:
 
 @recipe("Det")
 def det(b: Builder, op: str) -> None:
-    """Of small matrices."""
+    """Determinants of small matrices."""
     n = b.choice(1, 2, 3, 4)
     b.add(op, b.tensor(b.dtype(op, only=FLOATING), (*b.random.shape(b.choice(0, 1, 2)), n, n)))
 
@@ -90,7 +90,7 @@ class Window:
         self.auto = b.choice("SAME_UPPER", "SAME_LOWER", "VALID") if b.chance(0.2) else None
 
     def attributes(self, b: Builder) -> dict[str, object]:
-        """As the op takes them; what is the default may be left out."""
+        """The attributes as the op takes them; a default may be left out."""
         plain = [1] * self.rank
         return {
             "kernel_shape": self.kernel,
@@ -103,7 +103,7 @@ class Window:
 
 @recipe("Conv ConvTranspose ConvInteger QLinearConv DeformConv")
 def convolution(b: Builder, op: str) -> None:
-    """In one to three dimensions, with groups, depthwise too."""
+    """A convolution of one to three dimensions, with groups, also depthwise."""
     rank = 2 if op == "DeformConv" else b.choice(1, 2, 2, 2, 3)
     window = Window(b, rank)
     group = b.choice(1, 1, 1, 2, 3, 4)
@@ -215,7 +215,7 @@ def deformed_convolution(
 
 @recipe("AveragePool MaxPool LpPool")
 def pool(b: Builder, op: str) -> None:
-    """In one to three dimensions, rounded up or down."""
+    """A pool of one to three dimensions, whose sizes are rounded up or down."""
     window = Window(b, b.choice(1, 2, 2, 2, 3), dilated=op == "MaxPool" or b.opset >= 19)
     dtype = b.dtype(op, only=(*FLOATING, "int8", "uint8"))
     given = b.tensor(
@@ -258,7 +258,7 @@ def image(b: Builder, dtype: str, channels: int) -> NodeEntry:
 
 @recipe("BatchNormalization")
 def batch_norm(b: Builder, op: str) -> None:
-    """As in inference."""
+    """BatchNormalization as in inference."""
     dtype, channels = b.dtype(op, only=FLOATING), b.choice(1, 2, 3, 8, 17)
     vectors = [b.tensor(dtype, (channels,)) for _ in range(3)]
     b.add(
@@ -272,7 +272,7 @@ def batch_norm(b: Builder, op: str) -> None:
 
 @recipe("InstanceNormalization")
 def instance_norm(b: Builder, op: str) -> None:
-    """Of each image alone."""
+    """InstanceNormalization, over each channel of each image alone."""
     dtype, channels = b.dtype(op, only=FLOATING), b.choice(1, 2, 3, 8)
     b.add(
         op,
@@ -285,7 +285,7 @@ def instance_norm(b: Builder, op: str) -> None:
 
 @recipe("GroupNormalization")
 def group_norm(b: Builder, op: str) -> None:
-    """Of groups of channels."""
+    """GroupNormalization, over groups of channels."""
     dtype, groups, per = b.dtype(op, only=FLOATING), b.choice(1, 2, 3), b.choice(1, 2, 4)
     size = groups * per if b.opset >= 21 else groups
     b.add(
@@ -411,7 +411,7 @@ def linear_attention(b: Builder, op: str) -> None:
 
 @recipe("RNN GRU LSTM")
 def recurrent(b: Builder, op: str) -> None:
-    """In either direction or both, with states that are given or not."""
+    """RNN, GRU or LSTM, in either direction or both, with or without initial states."""
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
     direction = b.choice("forward", "reverse", "bidirectional")
     ways = 2 if direction == "bidirectional" else 1
@@ -582,7 +582,7 @@ def stft(b: Builder, op: str) -> None:
 
 @recipe("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss")
 def loss(b: Builder, op: str) -> None:
-    """Of classes, with weights perhaps."""
+    """The loss of class labels, sometimes with a weight for each class."""
     batch, classes, rest = b.choice(1, 3), b.choice(2, 4), b.random.shape(b.choice(0, 1))
     labels = b.given(b.random.within("int64", (batch, *rest), 0, classes))
     weight = (b.given(b.random.uniform("float32", (classes,), 0.1, 1)),) if b.chance(0.5) else ()

@@ -25,7 +25,7 @@ def filled(array: Array) -> bool:
 
 @recipe("Transpose")
 def transpose(b: Builder, op: str) -> None:
-    """Any order of the axes."""
+    """Transpose with any order of the axes."""
     given = b.tensor(b.dtype(op))
     rank = b.array(given).ndim
     b.add(op, given, perm=b.rng.sample(range(rank), rank) if rank and b.chance(0.85) else None)
@@ -127,7 +127,7 @@ def split(b: Builder, op: str) -> None:
 
 @recipe("Slice")
 def slices(b: Builder, op: str) -> None:
-    """With starts and ends beyond the sizes, and steps in both directions."""
+    """Slice with starts and ends beyond the sizes, and steps in both directions."""
     given = b.tensor(b.dtype(op), when=ranked)
     rank = b.array(given).ndim
     axes = b.rng.sample(range(rank), b.rng.randint(1, rank))
@@ -142,7 +142,7 @@ def slices(b: Builder, op: str) -> None:
 
 @recipe("Pad")
 def pad(b: Builder, op: str) -> None:
-    """At all sides, or taking away."""
+    """Pad at all sides; negative pads take away."""
     given = b.tensor(b.dtype(op), when=filled)
     shape, mode = (
         b.shape(given),
@@ -298,7 +298,7 @@ def non_zero(b: Builder, op: str) -> None:
 
 @recipe("Unique")
 def unique(b: Builder, op: str) -> None:
-    """Each value once."""
+    """Unique, which returns each value once."""
     given = b.tensor(b.dtype(op), when=filled)
     b.add(
         op,

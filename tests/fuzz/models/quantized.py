@@ -11,7 +11,7 @@ from tests.fuzz.models.recipes import recipe
 
 @recipe("QuantizeLinear")
 def quantize(b: Builder, op: str) -> None:
-    """And back at once, as in a model trained for it."""
+    """QuantizeLinear and DequantizeLinear after it, as in a model trained for it."""
     given = b.tensor("float32", when=lambda array: array.ndim > 0 and bool(np.isfinite(array).all()))
     axis, points = points_of(b, given, b.choice("uint8", "int8"))
     result = b.add(op, given, *points, axis=axis)
@@ -38,7 +38,7 @@ def dequantize(b: Builder, op: str) -> None:
 
 @recipe("DynamicQuantizeLinear")
 def dynamic(b: Builder, op: str) -> None:
-    """With a scale that comes of the values."""
+    """DynamicQuantizeLinear, whose scale comes from the values."""
     b.add(
         op, b.tensor("float32", when=lambda array: bool(array.size and np.isfinite(array).all())), n_outputs=3
     )

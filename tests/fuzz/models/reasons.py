@@ -20,7 +20,7 @@ class Reason:
     """One known difference."""
 
     settings: str
-    """Where it shows itself."""
+    """The settings under which the difference shows itself."""
     ops: str
     """The ops of the cut-down model, one of which has to be there; "*" stands for any."""
     when: Callable[[Case, Finding], bool]

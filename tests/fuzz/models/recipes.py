@@ -9,7 +9,7 @@ from tests.fuzz.models.builder import Builder
 Recipe = Callable[[Builder, str], None]
 
 RECIPES: dict[str, Recipe] = {}
-"""By op."""
+"""The recipe of each op."""
 
 LEFT_OUT = {
     "Bernoulli": "draws random numbers",

@@ -34,10 +34,10 @@ KEEPS_ZEROS = frozenset(
     "Add Sub Mul Div Sqrt Sin Sinh Asin Asinh Tan Tanh Atan Atanh Erf Softsign Elu Celu Selu LeakyRelu PRelu Gelu Mish Swish"
     " SwiGLU HardSwish Shrink ThresholdedRelu DequantizeLinear Pow Mod Sum Mean Sigmoid Exp".split()
 )
-"""Of the other ops those whose zeros are no sums that happen to cancel, and therefore exact."""
+"""Other ops whose zeros are exact, because they are not sums that happen to cancel."""
 
 SIGN_LEFT_OPEN = frozenset("Elu Selu Celu Gelu Mish Swish SwiGLU HardSwish Shrink".split())
-"""And of those the ones whose formulas may be written so that a zero comes out with either sign."""
+"""Those of these ops whose formulas may be written so that a zero comes out with either sign."""
 
 PART_OF_ONE = frozenset(
     "Sigmoid Tanh Erf Gelu Mish Swish SwiGLU HardSigmoid HardSwish Softmax Exp Log Sin Cos Attention RNN GRU LSTM If Loop Scan"
@@ -50,7 +50,7 @@ PERIODIC = frozenset("Sin Cos Tan".split())
 """Ops that see of a large number what its rounding leaves."""
 
 STEPS = 4
-"""So many units in the last place of the largest number in a result are a rounding."""
+"""How many units in the last place of a result's largest number count as rounding."""
 
 RUNS = ((0, 1.0, False), (0, -1.0, False), (1, 1.0, False), (2, 1.0, False), (3, -1.0, False), (1, 1.0, True))
 """How the model is run with wrong roundings: their seed, their direction, and whether what they may make zero is zero."""
@@ -65,7 +65,7 @@ class Expected:
 
     value: Any
     spread: Any
-    """For each number; infinite where nothing can be said."""
+    """How far each number may be off; infinite where nothing can be said."""
 
 
 def expected(graph: Graph, feeds: Sequence[Any]) -> list[Expected]:
@@ -143,7 +143,7 @@ def step_of(dtype: np.dtype[Any]) -> float:
 
 
 def _moved(value: Any, noise: Noise) -> Any:
-    """Each number a little larger or smaller: as if what is computed on the way to a result were rounded."""
+    """The array with each number a little larger or smaller, as if what is computed on the way to it were rounded."""
     if not isinstance(value, np.ndarray) or not step_of(value.dtype) or not value.size:
         return value
     with np.errstate(all="ignore"):

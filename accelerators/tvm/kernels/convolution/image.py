@@ -70,21 +70,21 @@ class Image:
 
     @property
     def phases(self) -> Sizes:
-        """By dimension, how many phases the taps read."""
+        """The number of phases that the taps read, in each dimension."""
         return tuple(
             max(t * d % s for t in range(k)) + 1 for k, d, s in zip(self.filter, self.dilations, self.strides)
         )
 
     @property
     def copied(self) -> Sizes:
-        """By dimension, the positions of a phase."""
+        """The number of positions of a phase, in each dimension."""
         return tuple(
             o + (k - 1) * d // s for o, k, d, s in zip(self.out, self.filter, self.dilations, self.strides)
         )
 
     @property
     def steps(self) -> Sizes:
-        """By dimension, how far apart neighbouring positions stand in the copy."""
+        """The distance in the copy between neighbouring positions, in each dimension."""
         return tuple(math.prod(self.copied[i + 1 :]) for i in range(len(self.copied)))
 
     @property

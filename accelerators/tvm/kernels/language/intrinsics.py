@@ -15,7 +15,7 @@ from accelerators.tvm.kernels.language.types import Type, float32, int8, int16, 
 from accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
-"""From TVM's script module, the result's TVM type and the arguments to TVM's expression."""
+"""Makes TVM's expression from TVM's script module, the result's TVM type and the arguments."""
 
 
 @attrs.frozen(slots=True, eq=False)

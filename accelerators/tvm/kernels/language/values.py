@@ -240,7 +240,7 @@ _TAKES: Mapping[str, Callable[[Element], bool]] = {
     **dict.fromkeys(("+", "-", "*"), _is_number), "/": _is_float,
     **dict.fromkeys(("//", "%", "<<", ">>", "^"), _is_whole), **dict.fromkeys(("&", "|"), _has_bits),
 }
-"""By operator, which element types have it."""
+"""A test for each operator: does an element type have it?"""
 
 
 def constant(number: float, element: Element, lanes: int = 1) -> Value:

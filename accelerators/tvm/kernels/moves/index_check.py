@@ -43,7 +43,7 @@ def indices(body: Body, machine: Machine) -> Draft | None:
 
 
 def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], start: Operand, count: Operand) -> None:
-    """So many rows from one on, copied; at the end the run fails if one of them was outside."""
+    """Copy so many rows, beginning with one; at the end the run fails if one of them was outside."""
     bad = kernel.stack("bad", int32, (1,))
     bad[0] = 0
     with kernel.loop(count, "k") as k:

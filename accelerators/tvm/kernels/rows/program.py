@@ -68,7 +68,7 @@ class _Spot:
 
 
 Lane = Callable[[int], tuple[Buffer, Operand]]
-"""Of a reduction, by its number in the pass, where its partial sum stands."""
+"""The buffers of partial sums, by the number of the reduction in its pass."""
 
 
 class _Writing:
@@ -85,14 +85,14 @@ class _Writing:
         self.outputs = outputs
         single = [step for step in program.steps if step.kind != "given" and not step.is_full]
         self.rows = {step: i for i, step in enumerate(single)}
-        """By step that is one number for a row, its position in `m`."""
+        """The position in `m` of each step that is one number for a row."""
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
         dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
         self.lent: dict[Step, int] = {}
-        """By dear step, the result in whose row it is kept."""
+        """The result in whose row each dear step is kept."""
         self.aside: dict[Step, int] = {}
-        """By dear step that finds no such result, its position among those that are kept aside."""
+        """The position of each dear step without such a result among those that are kept aside."""
         for step in dear:
             self._choose_place(step, late)
         self.vectors: dict[Step, Buffer] = {}

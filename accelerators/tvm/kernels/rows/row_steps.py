@@ -25,7 +25,7 @@ REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "Redu
 ALONE = {
     **REDUCTIONS, "ReduceSumSquare": "sum", "ReduceL2": "sum", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
 }
-"""The same, with those that make a kernel by themselves only."""
+"""These reductions, and those that only make a kernel by themselves."""
 
 NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax"))
@@ -171,7 +171,7 @@ class _Making:
         self.problem = Problem.of(body)
 
     def run(self, alone: Node | None) -> Program | None:
-        """All of it; `alone` is the body's one op, if it has no others."""
+        """The whole program; `alone` is the body's one op, if it has no others."""
         reduced = {node.inputs[0] if node.op in ALONE else node[0] for node in self.body.ops if node.inputs}
         wholes = {None if entry is None else self._shape(entry) for entry in reduced}
         full = {shape for shape in wholes if shape and (shape[-1] > 1 or alone is not None)}

@@ -22,8 +22,8 @@ class Draft:
     schedule: str
     """The schedule's name."""
     packs: Mapping[int, Callable[[Array], Array]] = attrs.field(factory=dict)
-    """By input, how a weight is laid out for the kernel."""
+    """The functions that lay out weights as the kernel reads them, by the number of the input."""
     weights: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-    """By input that is a weight, the shape under which the kernel takes it, where it is not the body's."""
+    """The shapes of weights that the kernel reads under another shape than the body's, by the number of the input."""
     kernel: Kernel | None = None
     """The kernel as it was written; None for one that is scheduled."""

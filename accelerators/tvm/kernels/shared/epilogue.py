@@ -30,7 +30,7 @@ class Epilogue:
     formulas: Mapping[Node, Formula]
     """What each op computes; one that only looks at numbers in another order has none."""
     operands: Mapping[int, Shape]
-    """By input of the body, the shape under which it is read: each dimension is the result's, or 1."""
+    """The shape under which each input of the body is read, by its number. Its dimensions are those of the result, or 1."""
     results: Shape
     """The shape under which the results are written."""
 

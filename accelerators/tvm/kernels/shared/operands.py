@@ -13,7 +13,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 
 Readers = Mapping[NodeEntry, Sequence["Node | None"]]
-"""By value, the nodes that read it; None for each output of the graph."""
+"""The nodes that read each value; None stands for an output of the graph."""
 
 NARROWEST = 16
 """Fewer keys, or columns of values, than this are less than some processor's vector."""

@@ -59,4 +59,4 @@ def _single(entry: NodeEntry | None) -> float | None:
 
 
 FORMULAS: Mapping[str, Any] = {"QuantizeLinear": quantized, "DequantizeLinear": dequantized, "Shift": shifted}
-"""By op of our domain of quantized values, what it computes of the numbers at one position."""
+"""What each op of our domain of quantized values computes from the numbers at one position."""

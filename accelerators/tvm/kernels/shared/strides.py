@@ -31,7 +31,7 @@ class Strides:
     offset: int
     """The first one's position."""
     steps: tuple[int, ...]
-    """By dimension, how far its neighbours are apart."""
+    """The distance in the buffer between two neighbours, in each dimension."""
 
     def at(self, indices: Sequence[str]) -> str:
         """The position of a number in the flat buffer."""
