@@ -24,7 +24,7 @@ KEPT = 160 * 1024
 """Numbers that a task may keep in the second-level cache."""
 
 ADDRESSES = 8
-"""Places of a tile that are no neighbours: each keeps its address in a register of its own."""
+"""Pixels of a tile that are no neighbours: each keeps its address in a register of its own."""
 
 
 @attrs.frozen(slots=True)
@@ -50,7 +50,7 @@ class Bands:
     """How the convolution is cut."""
 
     pixels: int
-    """Places of a register tile."""
+    """Pixels of a register tile."""
     vectors: int
     """Vectors of output channels of a register tile."""
     rows: int
@@ -91,7 +91,7 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
 
 
 def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
-    """Places and vectors of the register tile: enough sums to hide the latency, few wasted, few loads."""
+    """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads."""
     blocks, whole = math.ceil(shape.outs / machine.lanes), shape.window.pixels
 
     def cycles(pixels: int, vectors: int) -> float:

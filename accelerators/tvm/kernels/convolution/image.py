@@ -47,7 +47,7 @@ class Image:
 
     @property
     def pixels(self) -> int:
-        """Places of one output channel."""
+        """Pixels of one output channel."""
         return math.prod(self.out)
 
     @property

@@ -30,7 +30,7 @@ class Walk:
     rows: int
     """How many rows there are."""
     width: int
-    """Places of a row."""
+    """Pixels of a row."""
 
     writing = 2
     """About how many cycles it takes to write a vector of sums."""

@@ -109,7 +109,7 @@ class Cut:
 
     @property
     def pixels(self) -> int:
-        """Places of a band."""
+        """Pixels of a band."""
         return self.rows * self.shape.window.out[1]
 
     @property

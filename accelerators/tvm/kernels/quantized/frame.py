@@ -11,7 +11,7 @@ CHUNK = 64
 """Bytes that are copied at once."""
 
 WORDS = 16
-"""Places that are copied at once where each is a word of up to four channels."""
+"""Pixels that are copied at once where each is a word of up to four channels."""
 
 
 @attrs.frozen(slots=True)
