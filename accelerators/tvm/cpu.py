@@ -5,36 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.keys import Key, count
+from accelerators.interface.accelerator import PRECISIONS
+from accelerators.interface.keys import Key, count, one_of
 from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.kernels.shared.instructions import is_faster
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
 from accelerators.tvm.layouts.kept_weights import pack_weights
+from accelerators.tvm.layouts.narrowing import narrow
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
-from accelerators.tvm.machine.special import integer_instruction
+from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
+from accelerators.tvm.query.support import takes
 from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
 from graph.graph import Graph
+
+FAST = "fast"
+"""PRECISION: whatever the processor is fastest in."""
+
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+"""The element types by the values of PRECISION."""
 
 
 class CpuAccelerator(TvmAccelerator):
     """The host's processor; NUM_THREADS 0 means all cores that the process may use.
 
-    INTEGERS names the instruction that multiplies quantized numbers; without a name it is the fastest that the host has."""
+    INTEGERS names the instruction that multiplies quantized numbers, BFLOATS the one that multiplies bfloat16; without a name it
+    is the fastest that the host has. PRECISION is the type in which products are made and values stored: "fast" takes bf16 where
+    the host has an instruction for it that is faster than float32's."""
 
     name = "cpu"
-    config_keys = {**TvmAccelerator.config_keys, "NUM_THREADS": Key(0, count), "INTEGERS": Key("", integer_instruction)}
+    config_keys = {
+        **TvmAccelerator.config_keys,
+        "NUM_THREADS": Key(0, count),
+        "INTEGERS": Key("", integer_instruction),
+        "BFLOATS": Key("", bfloat_instruction),
+        "PRECISION": Key("f32", one_of(*PRECISIONS, FAST)),
+    }
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """The host with so many threads."""
-        return with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
+        machine = with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
+        return with_instruction(machine, config["BFLOATS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Integers where a model is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked
-        layouts where convolutions are."""
-        return block(fold_scales(super().lay_out(pack_weights(quantize(graph, machine), machine), machine)), machine)
+        layouts where convolutions are; numbers of two bytes where they are asked for."""
+        held = super().lay_out(pack_weights(quantize(graph, machine), machine), machine)
+        laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
+        return laid_out if dtype == "float32" else narrow(laid_out, dtype, takes(laid_out, machine)).graph
+
+    def precision(self, machine: Machine) -> str:
+        """The element type of products, as the configuration asks for it on this machine."""
+        asked = self._config["PRECISION"]
+        if asked == FAST:
+            return "bfloat16" if is_faster("bfloat16", machine) else "float32"
+        return DTYPES[asked]
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of the host, under LLVM's name for it."""
@@ -42,5 +70,5 @@ class CpuAccelerator(TvmAccelerator):
         return {
             "AVAILABLE_DEVICES": ["0"],
             "FULL_DEVICE_NAME": f"TVM {version()} for {host_cpu()}{widest and f' ({widest})'}",
-            "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "INT8"],
+            "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "BF16", "INT8"],
         }

@@ -19,6 +19,7 @@ from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolutio
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.elementwise.division import division
+from accelerators.tvm.kernels.language import narrowing
 from accelerators.tvm.kernels.matmul.gemm import gemm
 from accelerators.tvm.kernels.matmul.packed_product import packed_product
 from accelerators.tvm.kernels.matmul.product import product
@@ -42,6 +43,7 @@ from accelerators.tvm.kernels.rows.extremes import extreme
 from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.instructions import narrowing_of
 from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from accelerators.tvm.kernels.window.depthwise import depthwise
 from accelerators.tvm.kernels.window.lrn import lrn
@@ -117,7 +119,8 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
     held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
     for entry in CATALOGUE:
         if (entry.on_gpus or not machine.is_gpu) and (not entry.ops or entry.ops & held):
-            draft = entry.draft(body, machine)
+            with narrowing(narrowing_of(machine)):
+                draft = entry.draft(body, machine)
             if draft is not None:
                 return draft
     return None

@@ -96,12 +96,16 @@ def host_machine(threads: int) -> Machine:
 
 
 def with_instruction(machine: Machine, name: str) -> Machine:
-    """The machine with another instruction for its element type, written out where the host lacks it; without a name as it is."""
+    """The machine with another instruction for its element type, written out where the host lacks it; without a name as it is.
+
+    Vectors of floating point become as wide as the instruction's."""
     if not name:
         return machine
     row = BY_NAME[name]
     others = [used for used in machine.instructions if BY_NAME[used.name].multiplies != row.multiplies]
-    return attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(host_features()))))
+    machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(host_features()), is_asked=True)))
+    is_wider = row.multiplies == "bfloat16" and row.lanes > machine.lanes
+    return attrs.evolve(machine, lanes=row.lanes, registers=32) if is_wider else machine
 
 
 def gpu_machine(arch: str) -> Machine:

@@ -38,6 +38,8 @@ class Used:
     """Its name in the table."""
     is_emulated: bool = False
     """Is it written out in portable code, which makes the same bits?"""
+    is_asked: bool = False
+    """Does the configuration ask for it, even where others would be faster?"""
 
     def __str__(self) -> str:
         return f"{self.name}:emulated" if self.is_emulated else self.name
@@ -53,6 +55,7 @@ INSTRUCTIONS = (
     Special("avx2", "int8", _needs("avx2"), 8),
     Special("plain", "int8", _needs(""), 0),
     Special("vdpbf16ps", "bfloat16", _needs("avx512bf16"), 16),
+    Special("fma", "bfloat16", _needs(""), 0),
     Special("vpermps", "int4", _needs("avx512f"), 16),
 )
 """All of them; those for one element type with the fastest first."""
@@ -71,7 +74,16 @@ def best_instructions(features: Collection[str]) -> tuple[Used, ...]:
 
 def integer_instruction(value: object) -> str:
     """A configuration's value: the name of an instruction for bytes, or nothing, which leaves the choice to the device."""
-    text, names = str(value), [row.name for row in INSTRUCTIONS if row.multiplies == "int8"]
+    return _instruction("int8", value)
+
+
+def bfloat_instruction(value: object) -> str:
+    """The same for an instruction for bfloat16."""
+    return _instruction("bfloat16", value)
+
+
+def _instruction(dtype: str, value: object) -> str:
+    text, names = str(value), [row.name for row in INSTRUCTIONS if row.multiplies == dtype]
     if text and text not in names:
         raise BadValue(f"Give one of {', '.join(names)}, or nothing: the fastest that the processor has")
     return text

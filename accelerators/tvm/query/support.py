@@ -4,7 +4,7 @@ is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 
 from accelerators.errors import CompileError
@@ -14,6 +14,7 @@ from accelerators.tvm.bodies.body import array_digest, attributes_text, make_bod
 from accelerators.tvm.bodies.indices import OPS, outside
 from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from accelerators.tvm.machine.library import part
@@ -66,6 +67,15 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
                 _answers.clear()
             _answers[structure] = known
     return known
+
+
+def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
+    """A function that says whether some kernel takes an op of the graph, whatever types it was given since."""
+
+    def answer(node: Node) -> bool:
+        return formula(node, LATEST) is not None or supported(node, graph, machine) is True
+
+    return answer
 
 
 def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:

@@ -11,19 +11,23 @@ import math
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from accelerators.tvm.kernels.language import (
     Buffer,
+    Element,
     Operand,
     Value,
     constant,
     float32,
     minimum,
+    uint16,
 )
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
+from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
+from accelerators.tvm.kernels.shared.numbers import stored_bits, write
 from accelerators.tvm.kernels.shared.operands import Matrix
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
@@ -51,8 +55,17 @@ def attention(body: Body, machine: Machine) -> Draft | None:
     if first is None or second is None:
         return None
     heads = Heads.of(body, "attention", tuple(batch))
-    _Writing(match, heads, machine, rows, keys, depth, columns, first, second).write()
+    instruction = _instruction(match, heads, depth, machine)
+    _Writing(match, heads, machine, rows, keys, depth, columns, first, second, instruction).write()
     return heads.problem.draft(heads.kernel, "attention")
+
+
+def _instruction(match: Attention, heads: Heads, depth: int, machine: Machine) -> Instruction:
+    """The instruction for both products: one that takes pairs where all matrices are stored so that it can."""
+    dtypes = {element_of(operand.source) for operand in match.operands}
+    chosen = instruction_for(dtypes.pop(), machine) if len(dtypes) == 1 else FMA
+    is_beside = heads.read(match.query).strides.steps[-1] == 1 and depth % chosen.group == 0
+    return chosen if is_beside else FMA
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -65,6 +78,8 @@ class _Memory:
     """The values in panels."""
     scores: Buffer
     """The scores of a block of rows, and then their exponentials."""
+    powers: Buffer
+    """The exponentials as the product with the values takes them: the scores themselves, or their bits in two bytes."""
     inverse: Buffer
     """For each row, one over the sum of the exponentials."""
 
@@ -86,6 +101,18 @@ class _Writing:
     """The tile for the product that makes the scores."""
     second: PanelTile
     """The tile for the product with the values."""
+    instruction: Instruction
+    """How the sums of both take up products."""
+
+    @property
+    def element(self) -> Element:
+        """How the right matrices and the exponentials are stored."""
+        return float32 if self.instruction.group == 1 else uint16
+
+    @property
+    def filled(self) -> int:
+        """The number of keys in whole groups."""
+        return self.instruction.steps(self.keys) * self.instruction.group
 
     # -- how the work is cut -----------------------------------------------------------------------------
 
@@ -121,12 +148,12 @@ class _Writing:
         each = self.blocks // self.parts
         with kernel.tasks(self.heads.count * self.parts, "task", self.threads > 1) as task:
             head = self.heads.head(kernel.name_value("head", task // self.parts))
-            memory = _Memory(
-                kernel.memory("keys", float32, (first.across(self.keys) * self.depth * first.width,)),
-                kernel.memory("values", float32, (second.across(self.columns) * self.keys * second.width,)),
-                kernel.memory("scores", float32, (height, self.keys)),
-                kernel.memory("inverse", float32, (height,)),
-            )
+            keys = kernel.memory("keys", self.element, (first.across(self.keys) * self.depth * first.width,))
+            values = kernel.memory("values", self.element, (second.across(self.columns) * self.filled * second.width,))
+            scores = kernel.memory("scores", float32, (height, self.keys))
+            is_same = self.element is float32
+            powers = scores if is_same else kernel.memory("powers", self.element, (height, self.filled))
+            memory = _Memory(keys, values, scores, powers, kernel.memory("inverse", float32, (height,)))
             self._pack(memory.keys, self.match.key, head, first, self.depth, self.keys)
             self._pack(memory.values, self.match.value, head, second, self.keys, self.columns)
             with kernel.loop(each, "b") as b:
@@ -138,9 +165,11 @@ class _Writing:
 
     def _pack(self, into: Buffer, matrix: Matrix, head: Head, tile: PanelTile, depth: int, columns: int) -> None:
         """Panels of the matrix, which has so many rows and columns."""
-        view = self.heads.read(matrix)
+        view, group = self.heads.read(matrix), self.instruction.group
+        pack = self.heads.pack if group == 1 else self.heads.pack_pairs
+        filled = self.instruction.steps(depth) * group
         with self.heads.kernel.loop(tile.across(columns), "j") as j:
-            self.heads.pack(into, j * (depth * tile.width), view, head, tile, depth, tile.column(j, columns))
+            pack(into, j * (filled * tile.width), view, head, tile, depth, tile.column(j, columns))
 
     def _scores(self, memory: _Memory, head: Head, top: Value) -> None:
         kernel, tile, match = self.heads.kernel, self.first, self.match
@@ -150,8 +179,12 @@ class _Writing:
         score = self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
         with kernel.loop(tile.across(self.keys), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
             row, column = tile.row(i, self.height), tile.column(j, self.keys)
-            panel = Panel(memory.keys, j * (self.depth * tile.width), tile.width)
-            acc = tile.product(kernel, self.depth, lambda r, k: query.number(head, top + row + r, k), panel)
+            panel = self._panel(memory.keys, j * (self.depth * tile.width), tile)
+
+            def group(r: Value, step: Operand) -> Value:
+                return self.instruction.left(query.buffer, query.at(head, top + row + r, step * self.instruction.group))
+
+            acc = tile.product(kernel, self.depth, lambda r, k: query.number(head, top + row + r, k), panel, group)
 
             def store(total: Value, r: Value, c: Value) -> None:
                 memory.scores[row + r, column + c] = score(total, head, top + row + r, column + c)
@@ -170,6 +203,8 @@ class _Writing:
             def power(column: Operand, total: Buffer, at: Operand) -> None:
                 scores[r, column] = exp_of_negative(scores[r, column] - numbers[0])
                 total[at] = total[at] + scores[r, column]
+                if memory.powers is not scores:
+                    memory.powers[r, column] = stored_bits(scores[r, column], self.element)
 
             sums[0] = constant(0.0, float32, lanes)
             with kernel.loop(whole, "v") as v, kernel.lanes(lanes) as lane:
@@ -177,7 +212,13 @@ class _Writing:
             numbers[1] = join_lanes("sum", sums, lanes)
             with kernel.loop(self.keys % lanes, "e") as e:
                 power(whole * lanes + e, numbers, 1)
+            if self.filled > self.keys:
+                memory.powers[r, self.keys] = 0
             self._invert(memory, row, r, numbers[1])
+
+    def _panel(self, buffer: Buffer, first: Operand, tile: PanelTile) -> Panel:
+        """A panel that was laid out for the instruction."""
+        return Panel(buffer, first, tile.width * self.instruction.group, self.instruction)
 
     def _invert(self, memory: _Memory, row: Row, r: Value, total: Value) -> None:
         """One over the sum; where rows that are no numbers become zeros, their scores do."""
@@ -187,7 +228,7 @@ class _Writing:
             return
 
         def clear(column: Operand, count: int) -> None:
-            memory.scores[r, column] = constant(0.0, float32, count)
+            memory.powers[r, column] = constant(0, self.element, count)
 
         with kernel.when(total >= 0.0):
             memory.inverse[r] = 1.0 / total
@@ -200,10 +241,15 @@ class _Writing:
         result = self.heads.written(self.match.result, self.match.after)
         with kernel.loop(tile.across(self.columns), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
             row, column = tile.row(i, self.height), tile.column(j, self.columns)
-            panel = Panel(memory.values, j * (self.keys * tile.width), tile.width)
-            acc = tile.product(kernel, self.keys, lambda r, k: memory.scores[row + r, k], panel)
+            panel = self._panel(memory.values, j * (self.filled * tile.width), tile)
+
+            def group(r: Value, step: Operand) -> Value:
+                return self.instruction.left(memory.powers, row + r, step * self.instruction.group)
+
+            acc = tile.product(kernel, self.filled, lambda r, k: memory.scores[row + r, k], panel, group)
 
             def store(total: Value, r: Value, c: Value) -> None:
-                result.buffer[result.at(head, top + row + r, column + c)] = total * memory.inverse[row + r]
+                place = (result.at(head, top + row + r, column + c),)
+                write(result.buffer, place, total * memory.inverse[row + r])
 
             tile.finish(kernel, acc, store)

@@ -11,10 +11,11 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from accelerators.tvm.bodies.body import element_of
 from accelerators.tvm.kernels.attention.pattern import Attention
 from accelerators.tvm.kernels.attention.selector import attentions
 from accelerators.tvm.kernels.shared.operands import Readers, readers_of
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -90,7 +91,7 @@ def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
                 assert bias.node.value is not None
                 return attrs.evolve(product, result=result, nodes=(*product.nodes, last), bias=bias.node.value.reshape(-1))
         return None
-    if last.op not in ("MatMul", "Gemm") or last.domain or float32_shape(result) is None or last.attrs.get("transA", 0):
+    if last.op not in ("MatMul", "Gemm") or last.domain or real_shape(result) is None or last.attrs.get("transA", 0):
         return None
     given, weight = last.inputs[0], None if last.inputs[1] is None else last.inputs[1].node.value
     if given is None or weight is None or weight.ndim != 2 or last.attrs.get("alpha", 1.0) != 1.0:
@@ -110,10 +111,10 @@ def _is_row(bias: Array | None, weight: Array) -> bool:
 def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> Node:
     """A split of one product into the parts."""
     first = group[0].nodes[0]
-    shape = float32_shape(group[0].result)
+    shape = real_shape(group[0].result)
     assert shape is not None
     widths = [part.weight.shape[1] for part in group]
-    whole = TensorType("float32", (*shape[:-1], sum(widths)))
+    whole = TensorType(element_of(group[0].result), (*shape[:-1], sum(widths)))
     given = rewriter.value(group[0].given)
     weight = constant(np.concatenate([part.weight for part in group], axis=1), namer(f"{first.name}_weights"))
     value = (namer(f"{first.name}_product"),)
@@ -126,7 +127,7 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> No
         bias, value = constant(np.concatenate(biases), namer(f"{name}_numbers")), (namer(f"{name}_sum"),)
         added = op("Add", result, bias, name=name, output_names=value).evolve(output_types=(whole,))
         result = _named(added, [part.nodes[-1] for part in group])
-    types = tuple(TensorType("float32", (*shape[:-1], width)) for width in widths)
+    types = tuple(TensorType(element_of(group[0].result), (*shape[:-1], width)) for width in widths)
     sizes = constant(np.array(widths, np.int64), namer(f"{first.name}_widths"))
     names = tuple(part.result.name for part in group)
     split = op("Split", result, sizes, name=namer(f"{first.name}_parts"), output_names=names, axis=-1)

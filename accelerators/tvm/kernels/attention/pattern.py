@@ -8,7 +8,7 @@ import attrs
 
 from accelerators.tvm.kernels.shared.formulas import formula
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, only_reader, operands_of, written_after
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.node import Node, NodeEntry
 
 LONGEST = 12
@@ -54,7 +54,7 @@ class Attention:
 
 def find_attention(softmax: Node, readers: Readers, version: int) -> Attention | None:
     """The attention around the softmax."""
-    shape = float32_shape(softmax[0]) if softmax.op == "Softmax" and not softmax.domain else None
+    shape = real_shape(softmax[0]) if softmax.op == "Softmax" and not softmax.domain else None
     if shape is None or len(shape) < 2 or 0 in shape or shape[-1] < 2:
         return None
     if softmax.attrs.get("axis", -1 if version >= 13 else 1) % len(shape) != len(shape) - 1:
@@ -67,7 +67,7 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
     scores, between = scored
     core = {scores, *between, softmax, *guard, mix}
     operands = operands_of([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
-    if operands is None or any(float32_shape(operand.source) is None for operand in operands):
+    if operands is None or any(real_shape(operand.source) is None for operand in operands):
         return None
     query, key, value = operands
     return Attention(query, key, value, scores, between, softmax, guard, mix, written_after(mix[0], readers))
@@ -97,7 +97,7 @@ def _scores(softmax: Node, shape: tuple[int, ...], readers: Readers, version: in
     while waiting and len(between) <= LONGEST:
         entry = waiting.pop()
         node = None if entry is None else entry.node
-        if entry is None or node is None or not node.is_op or node in inside or float32_shape(entry) != shape:
+        if entry is None or node is None or not node.is_op or node in inside or real_shape(entry) != shape:
             continue
         if not all(reader in inside for reader in readers.get(entry, ())):
             continue

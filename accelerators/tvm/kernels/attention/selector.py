@@ -10,7 +10,7 @@ from accelerators.tvm.bodies.labels import LabelProperty
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from accelerators.tvm.kernels.shared.heads import found_in
 from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
 
 
@@ -35,4 +35,4 @@ def attentions(graph: Graph) -> list[Attention]:
 
 
 def _is_wide(reads: Attention) -> bool:
-    return all((float32_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (reads.scores, reads.mix))
+    return all((real_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (reads.scores, reads.mix))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32
+from accelerators.tvm.kernels.shared.numbers import rounded, stored_bits
 from accelerators.tvm.kernels.shared.window import Pair, Window
 
 
@@ -24,6 +25,8 @@ class BandCopy:
     """Is the image [N, C, H, W]?"""
     is_chunk: bool
     """Are the blocks those of one chunk?"""
+    stored_as: Element = float32
+    """The element type to which numbers are rounded, however the copy holds them."""
 
     @property
     def numbers(self) -> int:
@@ -48,6 +51,10 @@ class BandCopy:
     def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Operand, top: Operand, chunk: Operand) -> None:
         """Fill it, for image n and the band that begins at row `top` of the result."""
         window = self.window
+
+        def copied(position: Operand, number: Value) -> None:
+            into[position] = stored_bits(rounded(number, self.stored_as), into.element)
+
         every = window.strides if window.is_sampled else (1, 1)
         left = min(window.before[1], self.wide)
         inside = max(min(-(-window.sizes[1] // every[1]), self.wide - left), 0)
@@ -59,10 +66,10 @@ class BandCopy:
                     block = chunk * self.blocks + c if self.is_chunk else c
                     position = self._position(c, r, left + e)
                     if self.is_plain:
-                        into[position] = source[n, block, row, e * every[1]]
+                        copied(position, source[n, block, row, e * every[1]])
                     else:
                         with kernel.lanes(self.lanes) as lane:
-                            into[position + lane] = source[n, block, row * window.sizes[1] + e * every[1], lane]
+                            copied(position + lane, source[n, block, row * window.sizes[1] + e * every[1], lane])
                 self._zeros(kernel, into, c, r, left + inside, self.wide - left - inside)
             with kernel.otherwise():
                 self._zeros(kernel, into, c, r, 0, self.wide)

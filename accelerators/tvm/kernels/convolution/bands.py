@@ -38,11 +38,17 @@ class Shape:
     groups: int
     plain: bool
     shuffled: bool
+    size: int = 4
+    """Bytes of a weight."""
+    held: int = 4
+    """Bytes of a number of the copy."""
+    always: bool = False
+    """Is the image copied whatever it is, since tiles read another element type?"""
 
     @property
     def copies(self) -> bool:
         """Is the image copied first? It is where its padding is read, or where most of it is not read."""
-        return not self.window.is_inside or self.window.is_sampled
+        return self.always or not self.window.is_inside or self.window.is_sampled
 
 
 @attrs.frozen(slots=True)
@@ -114,7 +120,7 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
 
 def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
     """The input channels of a chunk: as many whole blocks as divide them and stay near; 0: no chunks."""
-    near = NEAR * 16 // (vectors * machine.lanes)
+    near = NEAR * 16 // (vectors * machine.lanes) * 4 // shape.size
     if shape.plain or shape.shuffled or shape.groups > 1 or reach % machine.lanes or reach * shape.window.count <= 2 * near:
         return 0
     blocks = reach // machine.lanes
@@ -124,10 +130,10 @@ def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
 
 def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
     """The most rows of a band whose copy, or input, and sums stay in the second-level cache."""
-    window = shape.window
+    window, part = shape.window, shape.held / 4
     wide = window.out[1] if window.is_sampled else window.sizes[1] * window.strides[0]
-    per_row = wide * chunk + (window.out[1] * shape.outs if chunk < shape.channels else 0)
-    above = max(window.span[0] - window.strides[0], 0) * window.sizes[1] * chunk
+    per_row = int(wide * chunk * part) + (window.out[1] * shape.outs if chunk < shape.channels else 0)
+    above = int(max(window.span[0] - window.strides[0], 0) * window.sizes[1] * chunk * part)
     return max(
         1, min(window.out[0], (KEPT - above) // max(per_row, 1)), min(window.out[0], 2 * window.span[0] if shape.copies else 1)
     )

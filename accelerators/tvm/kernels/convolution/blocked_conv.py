@@ -18,19 +18,30 @@ from contextlib import ExitStack
 import attrs
 
 from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands
 from accelerators.tvm.kernels.convolution.channels import Channels
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    float32,
+    minimum,
+    uint16,
+)
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
+from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
-from graph.node import Node
+from graph.node import Node, NodeEntry
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -79,6 +90,15 @@ class Layer:
     """How pixels, panels and input channels are cut."""
     lanes: int
     """How many numbers a vector holds."""
+    instruction: Instruction
+    """How sums take up products."""
+    size: int
+    """Bytes of a weight."""
+
+    @property
+    def group(self) -> int:
+        """How many neighbours a step multiplies: channels, or taps of a row where the image is plain."""
+        return self.instruction.group
 
 
 def make_layer(root: Node, machine: Machine) -> Layer:
@@ -86,14 +106,36 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     window, plain = window_of(root), bool(root.attrs["plain"])
     if window.is_pointwise and not plain:
         window = window.flat()
+    instruction, size = _instruction(root, machine), _bytes(root.inputs[1])
+    group, held = instruction.group, 4 if instruction.group == 1 else size
+    if plain and group > 1:
+        window = attrs.evolve(window, taps=(window.taps[0], math.ceil(window.taps[1] / group) * group))
     shuffle = int(root.attrs.get("shuffle", 1))
-    batch, *_ = float32_shape(root[0]) or ()
-    shape = Shape(batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"], plain, shuffle > 1)
+    batch, *_ = real_shape(root[0]) or ()
+    always = (plain and size != 4) or _bytes(root.inputs[0]) != held
+    given = batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"]
+    shape = Shape(*given, plain, shuffle > 1, size, held, always)
     bands = cut_bands(shape, machine)
-    given = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
-    channels = Channels(*given, bands.chunk)
+    cut = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
+    channels = Channels(*cut, bands.chunk, group)
     channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
-    return Layer(shape.batch, plain, window, channels, bands, machine.lanes)
+    return Layer(shape.batch, plain, window, channels, bands, machine.lanes, instruction, size)
+
+
+def _bytes(entry: NodeEntry | None) -> int:
+    """Bytes of each number of a value."""
+    assert entry is not None
+    return 2 if element_of(entry) in HALVES else 4
+
+
+def _instruction(root: Node, machine: Machine) -> Instruction:
+    """The fastest instruction whose groups of neighbours stand side by side in what the convolution reads."""
+    assert root.inputs[1] is not None
+    instruction = instruction_for(element_of(root.inputs[1]), machine)
+    group, inner = instruction.group, int(root.attrs["channels"]) // int(root.attrs["group"])
+    if root.attrs["plain"]:
+        return instruction if window_of(root).dilations[1] == 1 else FMA
+    return instruction if inner % group == 0 and int(root.attrs.get("shuffle", 1)) == 1 else FMA
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -136,7 +178,9 @@ class _Writing:
         self.writer = writer
         channels, lanes = layer.channels, 1 if layer.plain else layer.lanes
         blocks = channels.chunk // lanes if channels.chunks > 1 else channels.whole
-        self.copy = BandCopy(layer.window, layer.bands.rows, blocks, lanes, layer.plain, channels.chunks > 1)
+        rounds = source.element is float32 and layer.group == 1
+        stored_as = weight.element if rounds else source.element
+        self.copy = BandCopy(layer.window, layer.bands.rows, blocks, lanes, layer.plain, channels.chunks > 1, stored_as)
 
     def write(self) -> None:
         """The tasks: images, bands of rows, ranges of panels."""
@@ -147,7 +191,8 @@ class _Writing:
             top = minimum(number % count // bands.across * bands.rows, layer.window.out[0] - bands.rows)
             top = kernel.name_value("top", top)
             across = kernel.name_value("across", number % bands.across)
-            image = kernel.memory("image", float32, (self.copy.numbers,)) if bands.copies else None
+            element = float32 if layer.group == 1 else uint16
+            image = kernel.memory("image", element, (self.copy.numbers,)) if bands.copies else None
             sums = None
             if layer.channels.chunks > 1:
                 sums = kernel.memory("sums", float32, (self._panels * bands.tiles * self._tile,))
@@ -256,8 +301,10 @@ class _Writing:
     def _steps(self, task: _Task, panel: _Panel, tile: Value, addresses: list[Value], acc: Registers) -> None:
         """The loops over input channels and taps."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
-        width = panel.vectors * lanes
-        count = channels.chunk // lanes if channels.by_block else channels.count(panel.number)
+        width, group, instruction = panel.vectors * lanes, self.layer.group, self.layer.instruction
+        taken = channels.taken
+        counted = channels.count(panel.number)
+        count = channels.chunk // lanes if channels.by_block else counted if taken == 1 else counted // taken
         with kernel.loop(count, "c") as c, ExitStack() as loops:
             block, lane = self._channel(panel, c)
             if channels.by_block:
@@ -265,13 +312,17 @@ class _Writing:
             taps = self._taps(loops)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
             if channels.by_block:
-                lane = loops.enter_context(kernel.unroll(lanes, "l"))
+                step = loops.enter_context(kernel.unroll(lanes // taken, "l"))
+                lane = step if taken == 1 else step * taken
                 tap = tap * lanes + lane
+            elif taken > 1:
+                tap = tap * taken
             first = channels.offset(window.count, panel.number, panel.chunk) + tap * width
             first = kernel.name_value("at_weight", first)
             for p, v in self._each(panel):
                 number = self._number(task, addresses[p], block, lane, taps)
-                acc[p, v] = acc[p, v] + number.spread(lanes) * self.weight.vector(lanes, first + v * lanes)
+                weights = instruction.right(self.weight, first + v * (lanes * group), lanes)
+                acc[p, v] = instruction.add(acc[p, v], number, weights)
 
     def _taps(self, loops: ExitStack) -> tuple[Operand, Operand]:
         """The loops over the window's rows and columns."""
@@ -279,20 +330,22 @@ class _Writing:
         if window.count == 1:
             return kernel.name_value("kh", 0), kernel.name_value("kw", 0)
         is_small = not self.layer.channels.by_block and window.taps[1] <= 8
+        each = self.layer.group if self.layer.plain else 1
         row = loops.enter_context(kernel.loop(window.taps[0], "kh"))
-        return row, loops.enter_context(kernel.loop(window.taps[1], "kw", "unroll" if is_small else "serial"))
+        column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
+        return row, column if each == 1 else column * each
 
     def _fetch_ahead(self, panel: _Panel, tile: Value, c: Value, width: int) -> None:
         """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory."""
         channels, window, kernel = self.layer.channels, self.layer.window, self.kernel
         size, count = channels.chunk * window.count * width, channels.chunk // self.layer.lanes
-        share = size * 4 // LINE / (self.layer.bands.tiles * count)
+        share = size * self.layer.size // LINE / (self.layer.bands.tiles * count)
         if share < LEAST_SHARE:
             return
         following = channels.offset(window.count, panel.number, panel.chunk) + size
         with kernel.unroll(math.ceil(share), "q") as q:
             line = (tile * count + c) * math.ceil(share) + q
-            kernel.prefetch(self.weight[following + line * (LINE // 4)])
+            kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
 
     def _channel(self, panel: _Panel, c: Value) -> tuple[Value, Operand]:
         """Which channel a step reads: its block, and its lane where that is not walked by a loop of its own."""
@@ -304,25 +357,26 @@ class _Writing:
             return kernel.name_value("block", first + c), 0
         if self.layer.plain:
             return kernel.name_value("block", channels.first(panel.number) + c), 0
-        logical = kernel.name_value("logical", channels.first(panel.number) + c)
+        taken = channels.taken
+        logical = kernel.name_value("logical", channels.first(panel.number) + (c if taken == 1 else c * taken))
         channel = kernel.name_value("channel", channels.stands_at(logical))
         return kernel.name_value("block", channel // lanes), kernel.name_value("lane", channel % lanes)
 
     def _number(
         self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> Value:
-        """The image's number at a pixel of the tile, for the tap and the channel of the step."""
-        window, copy = self.layer.window, self.copy
+        """What a step takes of the image at a pixel of the tile: from the tap and the channel on."""
+        window, copy, left = self.layer.window, self.copy, self.layer.instruction.left
         wide = copy.wide if task.image is not None else window.sizes[1]
         at = address
         if window.count > 1:
             at = address + taps[0] * (window.dilations[0] * wide) + taps[1] * window.dilations[1]
         if task.image is not None:
             first = (block * (copy.down * copy.wide) + at) * copy.lanes
-            return task.image[first if self.layer.plain else first + lane]
+            return left(task.image, first if self.layer.plain else first + lane)
         if self.layer.plain:
-            return self.source[task.n, block, at // window.sizes[1], at % window.sizes[1]]
-        return self.source[task.n, block, at, lane]
+            return left(self.source, task.n, block, at // window.sizes[1], at % window.sizes[1])
+        return left(self.source, task.n, block, at, lane)
 
     def _write(self, task: _Task, panel: _Panel, base: Value, acc: Registers) -> None:
         """The epilogue for every sum of the tile; a long one is written once, in a loop over sums that were put aside."""

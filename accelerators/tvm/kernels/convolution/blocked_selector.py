@@ -6,7 +6,7 @@ from __future__ import annotations
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.kernels.shared.epilogue import folded
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
 from graph.node import Node
 from partition.property import SubgraphProperty
@@ -41,7 +41,7 @@ class BlockedSelector(SubgraphSelector):
         self.taken: set[Node] = set()
 
     def select(self, node: Node) -> bool:
-        self.root, self.whole = node, float32_shape(node[0]) or ()
+        self.root, self.whole = node, real_shape(node[0]) or ()
         return node.domain == DOMAIN and node.op in ROOTS
 
     def select_input(self, cur: Node, new: Node) -> bool:
@@ -55,9 +55,9 @@ class BlockedSelector(SubgraphSelector):
         self.taken = set()
 
     def _fits(self, new: Node) -> bool:
-        if len(self.taken) == LONGEST or len(new.output_names) != 1 or float32_shape(new[0]) != self.whole:
+        if len(self.taken) == LONGEST or len(new.output_names) != 1 or real_shape(new[0]) != self.whole:
             return False
-        shapes = [float32_shape(entry) for entry in new.reads]
+        shapes = [real_shape(entry) for entry in new.reads]
         groups = [(i, i + 1) for i in range(len(self.whole))]
         if formula(new, LATEST) is None or any(s is None or folded(s, self.whole, groups) is None for s in shapes):
             return False

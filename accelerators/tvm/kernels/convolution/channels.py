@@ -35,6 +35,8 @@ class Channels:
     """The channels were to be shuffled as a matrix of so many rows is transposed; 1: not."""
     chunk: int
     """How many input channels are read in one go."""
+    group: int = 1
+    """So many neighbours are multiplied in one step: channels, or taps of a row where the input is not blocked."""
 
     @property
     def blocks(self) -> int:
@@ -97,6 +99,11 @@ class Channels:
         """How many numbers the packed weights are."""
         return self.blocks * self.lanes * self.reach * taps
 
+    @property
+    def taken(self) -> int:
+        """Neighbouring channels of a step."""
+        return 1 if self.plain else self.group
+
     def offset(self, taps: int, panel: Value, chunk: Operand) -> Operand:
         """Where the weights of a panel begin, those of a chunk where there are several."""
         first = panel * (self.vectors * self.lanes)
@@ -105,8 +112,11 @@ class Channels:
         return first * (self.chunk * taps)
 
     def pack(self, array: Array) -> Array:
-        """The weights [chunk, panel, block of input channels, tap, input lane, output channel of the panel]."""
+        """The weights [chunk, panel, block of input channels, tap, input lane, output channel of the panel], with the neighbours
+        of a step side by side."""
         inner, each = array.shape[1], self.outs // self.groups
+        if self.plain and array.shape[3] % self.group:
+            array = np.pad(array, [(0, 0)] * 3 + [(0, -array.shape[3] % self.group)])
         taps = math.prod(array.shape[2:])
         given = array.reshape(self.outs, inner, taps)
         pieces = []
@@ -120,6 +130,10 @@ class Channels:
                 packed[at : at + inner, :, a - low : b - low] = given[a:b].transpose(1, 2, 0)
             if self.by_block:
                 packed = packed.reshape(-1, self.lanes, taps, high - low).transpose(0, 2, 1, 3)
+            elif self.taken > 1:
+                packed = packed.reshape(-1, self.taken, taps, high - low).transpose(0, 2, 1, 3)
+            if self.group > 1:
+                packed = packed.reshape(-1, self.group, high - low).transpose(0, 2, 1)
             pieces.append(packed.reshape(self.chunks, -1))
         return np.concatenate(pieces, 1).reshape(-1)
 

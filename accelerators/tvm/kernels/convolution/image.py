@@ -13,7 +13,8 @@ from contextlib import ExitStack
 import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
 
@@ -135,8 +136,8 @@ class Image:
         def inside() -> None:
             _fill(kernel, into, start, low)
             with kernel.loop(high - low, "e") as e:
-                read = row * size + e * stride + (low * stride + shift)
-                into[start + low + e] = source[channel // self.channels, channel % self.channels, read]
+                position = row * size + e * stride + (low * stride + shift)
+                into[start + low + e] = read(source, (channel // self.channels, channel % self.channels, position))
             _fill(kernel, into, start + high, width - high)
 
         tests = [test for index, extent in zip(pixels, self.sizes) for test in (index >= 0, index < extent)]
@@ -171,7 +172,7 @@ def _flat(indices: Sizes, sizes: Sizes) -> int:
 
 def make_image(node: Node) -> Image | None:
     """The geometry of a Conv; None where a size is not known or nothing is there."""
-    data, weight, output = (float32_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
+    data, weight, output = (real_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
     if data is None or weight is None or output is None or len(data) < 3 or 0 in (*data, *weight, *output):
         return None
     rank, attributes = len(data) - 2, node.attrs

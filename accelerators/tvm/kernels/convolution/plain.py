@@ -22,6 +22,7 @@ from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, fl
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
 from accelerators.tvm.machine.machine import Machine
@@ -111,7 +112,8 @@ class _Layer:
                 ]
                 first = (group * len(self.blocks) + block) * image.depth + c * image.taps + self._tap(taps)
                 at = walk.read(part // image.groups, group * self.inner + c, index, taps)
-                tile.step(kernel, acc, lambda r: weight[first * tile.rows + r], lambda v: copy.vector(tile.lanes, at + v))
+                rows = first * tile.rows
+                tile.step(kernel, acc, lambda r: read(weight, (rows + r,)), lambda v: copy.vector(tile.lanes, at + v))
 
             def store(total: Value, r: Value, pixel: Operand) -> None:
                 out = group * self.outs + start(block, tile.rows, self.outs) + r

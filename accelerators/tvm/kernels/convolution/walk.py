@@ -9,6 +9,7 @@ import attrs
 
 from accelerators.tvm.kernels.convolution.image import Image, all_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.tile import Tile, start
 from accelerators.tvm.machine.machine import Machine
 
@@ -96,7 +97,7 @@ class Together(Walk):
             tile = kernel.name_value("tile", part % self.count)
             with kernel.loop(image.channels, "c") as c, kernel.loop(self.tile, "e") as e:
                 target = (part * image.channels + c) * self.tile + e
-                into[target] = source[part // self.count, c, self._pixel(self._column(tile) + e)]
+                into[target] = read(source, (part // self.count, c, self._pixel(self._column(tile) + e)))
 
     def _pixel(self, output: Operand) -> Operand:
         """Where the image stands that an output pixel reads."""

@@ -8,7 +8,7 @@
 `str(kernel)` is its text, `emit(kernel)` the function for TVM. What does not fit is an error where it is written."""
 
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
-from accelerators.tvm.kernels.language.emit import emit
+from accelerators.tvm.kernels.language.emit import emit, narrowing
 from accelerators.tvm.kernels.language.expressions import if_inside, maximum, minimum, named, select
 from accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
@@ -57,6 +57,6 @@ __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",
     "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16", "float32", "float64",
     "floor", "if_inside", "index", "int8", "int16", "int32", "int64", "lane_max", "lane_min", "lane_sum", "log", "maximum",
-    "minimum", "named", "nearest", "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64", "vpdpbusd",
-    "vpermps", "vpmaddwd",
+    "minimum", "named", "narrowing", "nearest", "power", "select", "sqrt", "type_of", "uint8", "uint16", "uint32", "uint64",
+    "vpdpbusd", "vpermps", "vpmaddwd",
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Literal
 
 from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
@@ -18,6 +21,35 @@ WRITTEN = "partita.written"
 
 STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 """Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
+
+
+_NARROWED = "tirx.partita_narrowed"
+"""An op of ours: float32 as the bits of the nearest bfloat16, which a processor has an instruction for. TVM vectorizes it as any
+op, and asks us what it is once it is known for how many lanes."""
+
+_NARROWED_CODE = """
+define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
+  %made = fptrunc <16 x float> %x to <16 x bfloat>
+  %bits = bitcast <16 x bfloat> %made to <16 x i16>
+  ret <16 x i16> %bits
+}
+"""
+
+Narrowing = Literal["exact", "flushed", "native"]
+"""How float32 is rounded to bfloat16: to the nearest; the same with what is too small for a normal number made zero, as the
+instruction has it; or by the instruction itself."""
+
+_narrowing: ContextVar[Narrowing] = ContextVar("narrowing", default="exact")
+
+
+@contextmanager
+def narrowing(how: Narrowing) -> Iterator[None]:
+    """Kernels that are emitted inside round to bfloat16 in this way."""
+    token = _narrowing.set(how)
+    try:
+        yield
+    finally:
+        _narrowing.reset(token)
 
 
 def emit(kernel: Kernel, shapes: Sequence[Sequence[int]] | None = None) -> Any:
@@ -34,7 +66,8 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[int]] | None = None) -> Any:
             script.reads()
             script.writes()
             emitter.see_as_written()
-            for code in kernel.codes:
+            is_native = emitter.how == "native" and any(buffer.element is bfloat16 for buffer in kernel.arguments)
+            for code in (*kernel.codes, *[_NARROWED_CODE] * is_native):
                 codes.enter_context(script.attr(0, "pragma_import_llvm", code))
             emitter.block(kernel.statements)
     return maker.get()
@@ -50,6 +83,8 @@ class _Emitter:
         self.call_name = part("script.ir_builder").IRBuilder.name
         self.known: dict[values.Variable | Buffer, Any] = {}
         self.seen: dict[Buffer, tuple[Any, ...]] = {}
+        self.how = _narrowing.get()
+        """How numbers are rounded to bfloat16."""
 
     # -- statements ----------------------------------------------------------------------------------------
 
@@ -164,19 +199,16 @@ class _Emitter:
 
     def _narrowed(self, given: Any, lanes: int) -> Any:
         """A number as the nearest bfloat16, of two as near the even one; TVM's own cast makes zero of some that are no number."""
-        tirx, words = self.tirx, self.words
-        wide, narrow = tvm_type(type_of(uint32, lanes)), tvm_type(type_of(uint16, lanes))
-        bits = tirx.Var("bits", wide)
-        high = bits >> self._bits(16, lanes)
-        nearest = (bits + (high & self._bits(1, lanes)) + self._bits(0x7FFF, lanes)) >> self._bits(16, lanes)
-        is_number = (bits & self._bits(0x7FFFFFFF, lanes)) <= self._bits(0x7F800000, lanes)
-        chosen = words.Select(is_number, nearest, high | self._bits(0x40, lanes)).astype(narrow)
-        single = tirx.reinterpret(wide, given.astype(tvm_type(type_of(float32, lanes))))
-        return tirx.reinterpret(tvm_type(type_of(bfloat16, lanes)), tirx.Let(bits, single, chosen))
+        given = given.astype(tvm_type(type_of(float32, lanes)))
+        if self.how == "native":
+            _register()
+            bits = self.tirx.call_intrin(tvm_type(type_of(uint16, lanes)), _NARROWED, given)
+        else:
+            bits = narrowed_bits(given, lanes, self.how == "flushed")
+        return self.tirx.reinterpret(tvm_type(type_of(bfloat16, lanes)), bits)
 
     def _bits(self, pattern: int, lanes: int) -> Any:
-        number = self.tirx.const(pattern, "uint32")
-        return number if lanes == 1 else self.words.Broadcast(number, lanes)
+        return _pattern(pattern, lanes)
 
     def bits(self, value: values.Bits) -> Any:
         return self.tirx.reinterpret(tvm_type(value.type), self.value(value.value))
@@ -207,6 +239,43 @@ class _Emitter:
         if lanes > 1:
             indices[-1] = self.words.ramp(indices[-1], 1, lanes)
         return tuple(indices)
+
+
+def narrowed_bits(given: Any, lanes: int, flushes: bool) -> Any:
+    """The bits of the nearest bfloat16, in whole numbers."""
+    tirx, words = part("tirx"), part("script.tirx")
+    wide, narrow = tvm_type(type_of(uint32, lanes)), tvm_type(type_of(uint16, lanes))
+    bits = tirx.Var("bits", wide)
+    high = bits >> _pattern(16, lanes)
+    size = bits & _pattern(0x7FFFFFFF, lanes)
+    nearest = (bits + (high & _pattern(1, lanes)) + _pattern(0x7FFF, lanes)) >> _pattern(16, lanes)
+    chosen = words.Select(size <= _pattern(0x7F800000, lanes), nearest, high | _pattern(0x40, lanes))
+    if flushes:
+        chosen = words.Select(size < _pattern(0x00800000, lanes), high & _pattern(0x8000, lanes), chosen)
+    return tirx.Let(bits, tirx.reinterpret(wide, given), chosen.astype(narrow))
+
+
+def _pattern(pattern: int, lanes: int) -> Any:
+    number = part("tirx").const(pattern, "uint32")
+    return number if lanes == 1 else part("script.tirx").Broadcast(number, lanes)
+
+
+def _instructed(call: Any) -> Any:
+    """What the op is for a processor that has the instruction, on a vector of its width; portable code on other widths."""
+    given, kind = call.args[0], str(call.ty.dtype)
+    if kind == "uint16x16":
+        return part("tirx").call_pure_extern(kind, "partita_narrowed_16", given)
+    return narrowed_bits(given, int(kind.partition("x")[2] or 1), flushes=True)
+
+
+@cache
+def _register() -> None:
+    """Make the op known to TVM."""
+    ops = importlib.import_module("tvm.ir._ffi_api")
+    ops.RegisterOp(_NARROWED, "float32 as the bits of the nearest bfloat16")
+    for name, value in (("TVectorizable", True), ("TCallEffectKind", 1)):
+        ops.RegisterOpAttr(_NARROWED, name, value, 10)
+    part("tirx.op").register_intrin_lowering(_NARROWED, "llvm", f=_instructed)
 
 
 def tvm_type(type: Type) -> str:

@@ -110,7 +110,7 @@ def _write(match: ValueProduct, heads: Heads, rows: int, columns: int, tile: Pan
             heads.pack(packed, 0, right, head, tile, depth, column)
         else:
             packed = kernel.memory("panel", uint16, (instruction.steps(depth) * group * tile.width,))
-            heads.pack_groups(packed, right, head, tile, depth, column, group)
+            heads.pack_pairs(packed, 0, right, head, tile, depth, column)
         return Panel(packed, 0, tile.width * group, instruction)
 
     def work(pair: Value) -> Callable[[Value], None]:

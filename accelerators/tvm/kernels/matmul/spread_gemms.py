@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from accelerators.interface.provenance import FUSED
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.bodies.body import element_of
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -35,20 +36,20 @@ def spread_gemms(graph: Graph) -> Graph:
 
 def _spread(node: Node, rewriter: Rewriter, namer: Namer) -> NodeEntry | None:
     left, right, third = (*node.inputs, None)[:3]
-    shape = float32_shape(node[0])
+    shape = real_shape(node[0])
     if left is None or right is None or shape is None or (right.node.value is not None and not node.attrs.get("transA", 0)):
         return None
     metadata = {FUSED: node.name}
 
     def typed(kind: str, suffix: str, size: tuple[int, ...], *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
-        types = (TensorType("float32", size),)
+        types = (TensorType(element_of(node[0]), size),)
         name = namer(f"{node.name}_{suffix}") if suffix else node.name
         names = (name if suffix else node[0].name,)
         new = op(kind, *inputs, name=name, output_names=names, **attributes)
         return new.evolve(output_types=types, metadata=metadata)[0]
 
     def side(entry: NodeEntry, flag: str) -> NodeEntry:
-        value, size = rewriter.value(entry), float32_shape(entry) or ()
+        value, size = rewriter.value(entry), real_shape(entry) or ()
         return typed("Transpose", flag, size[::-1], value, perm=[1, 0]) if node.attrs.get(flag, 0) else value
 
     alpha, beta = float(node.attrs.get("alpha", 1.0)), float(node.attrs.get("beta", 1.0))
@@ -61,5 +62,5 @@ def _spread(node: Node, rewriter: Rewriter, namer: Namer) -> NodeEntry | None:
         return product
     rest = rewriter.value(third)
     if beta != 1.0:
-        rest = typed("Mul", "rest", float32_shape(third) or (), rest, constant(np.float32(beta), namer(f"{node.name}_beta"))[0])
+        rest = typed("Mul", "rest", real_shape(third) or (), rest, constant(np.float32(beta), namer(f"{node.name}_beta"))[0])
     return typed("Add", "", shape, product, rest)

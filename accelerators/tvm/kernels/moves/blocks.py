@@ -10,8 +10,9 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES
 
@@ -26,10 +27,10 @@ def to_blocked(body: Body, machine: Machine) -> Draft | None:
     def copy(n: Value, block: Value, width: int) -> None:
         if width == lanes:
             with kernel.loop(pixels, "p") as p, kernel.lanes(lanes) as lane:
-                y[n, block, p, lane] = x[n, block * lanes + lane, p]
+                write(y, (n, block, p, lane), read(x, (n, block * lanes + lane, p)))
             return
         with kernel.loop(pixels, "p") as p, kernel.loop(lanes, "l") as lane:
-            y[n, block, p, lane] = if_inside(lane < width, x[n, block * lanes + lane, p], 0.0)
+            write(y, (n, block, p, lane), if_inside(lane < width, read(x, (n, block * lanes + lane, p)), 0.0))
 
     _each_block(kernel, result, channels, machine, copy)
     return problem.draft(kernel, "to blocked")
@@ -44,7 +45,7 @@ def from_blocked(body: Body, machine: Machine) -> Draft | None:
 
     def copy(n: Value, block: Value, width: int) -> None:
         with kernel.loop(width, "l") as lane, kernel.loop(pixels, "p") as p:
-            y[n, block * lanes + lane, p] = x[n, block, p, lane]
+            write(y, (n, block * lanes + lane, p), read(x, (n, block, p, lane)))
 
     _each_block(kernel, given, channels, machine, copy)
     return problem.draft(kernel, "from blocked")
@@ -80,7 +81,7 @@ def over_blocks(
 def _shapes(body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shapes of input and output; plain ones with all pixels as one dimension."""
     root = body.ops[0]
-    given, result = float32_shape(root.inputs[0]) or (), float32_shape(root[0]) or ()
+    given, result = real_shape(root.inputs[0]) or (), real_shape(root[0]) or ()
     plain = result if root.op == "FromBlocked" else given
     folded = (*plain[:2], math.prod(plain[2:]))
     return (given, folded) if root.op == "FromBlocked" else (folded, result)
@@ -90,7 +91,7 @@ def concat(body: Body, machine: Machine) -> Draft | None:
     """Blocks of several values, one after another, and what follows number by number."""
     root = next(node for node in body.ops if node.domain == DOMAIN)
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
-    result = float32_shape(root[0])
+    result = real_shape(root[0])
     if after is None or result is None:
         return None
     _, _, pixels, lanes = result
@@ -101,11 +102,11 @@ def concat(body: Body, machine: Machine) -> Draft | None:
     def work(n: Value, block: Value) -> None:
         start = 0
         for entry in root.reads:
-            own = (float32_shape(entry) or ())[1]
+            own = (real_shape(entry) or ())[1]
             source = inputs[problem.positions[entry]]
             inside = (block >= start) & (block < start + own)
             with kernel.when(inside), kernel.loop(pixels, "p") as p, kernel.lanes(lanes) as lane:
-                writer.store(source[n, block - start, p, lane], (n, block, p, lane))
+                writer.store(read(source, (n, block - start, p, lane)), (n, block, p, lane))
             start += own
 
     over_blocks(kernel, result, machine, work)
@@ -115,7 +116,7 @@ def concat(body: Body, machine: Machine) -> Draft | None:
 def shuffle(body: Body, machine: Machine) -> Draft | None:
     """Channels of a matrix of so many rows, transposed."""
     root = body.ops[0]
-    shape = float32_shape(root[0]) or ()
+    shape = real_shape(root[0]) or ()
     _, _, pixels, lanes = shape
     rows, channels = int(root.attrs["rows"]), int(root.attrs["channels"])
     problem = Problem.of(body)

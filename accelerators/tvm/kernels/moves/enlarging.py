@@ -10,8 +10,9 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Kernel, Value
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES
 
@@ -20,7 +21,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
     """Rows and columns of all phases between each other."""
     root, problem = next(node for node in body.ops if node.domain == DOMAIN), Problem.of(body)
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
-    result, source = float32_shape(root[0]), problem.position(root.inputs[0])
+    result, source = real_shape(root[0]), problem.position(root.inputs[0])
     if after is None or result is None or source is None:
         return None
     batch, blocks, _, lanes = result
@@ -34,7 +35,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
         with kernel.loop(wide, "w") as w, kernel.lanes(lanes) as lane:
             phase = (h + top) % down * across + (w + left) % across
             pixel = (h + top) // down * width + (w + left) // across
-            number = inputs[source][n, phase * blocks + block, pixel, lane]
+            number = read(inputs[source], (n, phase * blocks + block, pixel, lane))
             writer.store(number, (n, block, h * wide + w, lane))
 
     _each_row(kernel, batch, blocks, high, wide * lanes, machine, row)
@@ -44,7 +45,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
 def resize(body: Body, machine: Machine) -> Draft | None:
     """Each pixel of the result from two rows and two columns of the image."""
     root, problem = body.ops[0], Problem.of(body)
-    given, result = float32_shape(root.inputs[0]), float32_shape(root[0])
+    given, result = real_shape(root.inputs[0]), real_shape(root[0])
     if given is None or result is None:
         return None
     batch, blocks, _, lanes = result
@@ -55,14 +56,14 @@ def resize(body: Body, machine: Machine) -> Draft | None:
     def row(n: Value, block: Value, h: Value) -> None:
         def at(w: Value, i: int, j: int) -> Value:
             pixel = rows[h, i].as_index() * width + columns[w, j].as_index()
-            return x.vector(lanes, n, block, pixel, 0)
+            return read(x, (n, block, pixel, 0), lanes)
 
         def mixed(w: Value, i: int) -> Value:
             parts = [at(w, i, j) * shares[w, j].spread(lanes) for j in (0, 1)]
             return (parts[0] + parts[1]) * row_shares[h, i].spread(lanes)
 
         with kernel.loop(wide, "w") as w:
-            y[n, block, h * wide + w, 0] = at(w, 0, 0) if root.attrs["nearest"] else mixed(w, 0) + mixed(w, 1)
+            write(y, (n, block, h * wide + w, 0), at(w, 0, 0) if root.attrs["nearest"] else mixed(w, 0) + mixed(w, 1))
 
     _each_row(kernel, batch, blocks, high, wide * lanes, machine, row)
     return problem.draft(kernel, "resize")

@@ -12,7 +12,7 @@ from accelerators.tvm.kernels.language import Buffer, Operand, Value
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula, number_of
 from accelerators.tvm.kernels.shared.numbers import constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.node import Node, NodeEntry
 
@@ -84,22 +84,22 @@ def make_epilogue(
     `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are operands of these
     shapes. Dimensions first to last of each group are seen as one."""
     version = body.graph.opsets.get("", 1)
-    shape = float32_shape(root[0])
+    shape = real_shape(root[0])
     others = [node for node in body.ops if node is not root]
     formulas = {node: formula(node, version) for node in others}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
     if shape is None or arrays or None in formulas.values() or 0 in shape:
         return None
-    if any(float32_shape(entry) != shape for node in others for entry in node.outputs):
+    if any(real_shape(entry) != shape for node in others for entry in node.outputs):
         return None
-    if any(float32_shape(entry) is None for node in body.ops for entry in node.reads):
+    if any(real_shape(entry) is None for node in body.ops for entry in node.reads):
         return None
     reads: list[tuple[NodeEntry | None, Shape | None]] = [
         (root.inputs[i], folded(size, shape, groups)) for i, size in (beside or {}).items()
     ]
     for node in others:
         for entry in node.reads:
-            size = float32_shape(entry)
+            size = real_shape(entry)
             reads.append((entry, None if size is None else folded(size, shape, groups)))
     return epilogue_of(body, root, start, formulas, reads, folded(shape, shape, groups) or ())
 

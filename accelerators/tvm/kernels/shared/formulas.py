@@ -83,10 +83,15 @@ def number_of(node: Node, compute: Formula, known: Mapping[NodeEntry, Value]) ->
     numbers: list[Value | None] = []
     for entry in node.inputs:
         number = None if entry is None else known[entry]
-        if number is not None and entry is not None and entry.node.is_op and node.op in JUMPS:
+        if number is not None and entry is not None and entry.node.is_op and node.op in JUMPS and not _widens(node):
             number = rounded(number, _element(entry))
         numbers.append(number)
     return compute(node, numbers)
+
+
+def _widens(node: Node) -> bool:
+    """Is it a cast to numbers that hold all that is computed? It takes them before they are rounded."""
+    return node.op == "Cast" and _dtype(node[0]) in ("float32", "float64")
 
 
 def _dtype(entry: Any) -> str:

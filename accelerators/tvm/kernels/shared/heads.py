@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
 from accelerators.tvm.kernels.shared.formulas import formula, number_of
 from accelerators.tvm.kernels.shared.numbers import constants_of, read
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
@@ -128,21 +128,32 @@ class Heads:
 
         self._each_number(view, depth, tile, copy)
 
-    def pack_groups(
-        self, into: Buffer, view: View, head: Head, tile: PanelTile, depth: int, column: Operand, group: int
+    def pack_pairs(
+        self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, depth: int, column: Operand
     ) -> None:
-        """Copy the bits of one panel, `group` neighbours of the depth side by side; zeros fill up the last."""
+        """Copy the bits of one panel to where `start` is, two neighbours of the depth side by side; zero fills up the last."""
+        kernel, source = self.kernel, view.buffer
+        steps, rest = divmod(depth, 2)
+        if view.strides.steps[-1] != 1:
+            with kernel.loop(tile.width, "c") as c, kernel.loop(steps, "k") as k:
+                first, second = (source[view.at(head, k * 2 + i, column + c)].bits_as(uint16) for i in (0, 1))
+                into[start + (k * tile.width + c) * 2] = first
+                into[start + (k * tile.width + c) * 2 + 1] = second
+        else:
+            with kernel.loop(steps, "k") as k, kernel.loop(tile.vectors, "v") as v:
+                self._interleave(into, start, view, head, tile, k, column + v * tile.lanes, v * tile.lanes)
+        if rest:
+            with kernel.loop(tile.width, "c") as c:
+                into[start + (tile.width * steps + c) * 2] = source[view.at(head, depth - 1, column + c)].bits_as(uint16)
+                into[start + (tile.width * steps + c) * 2 + 1] = 0
 
-        def copy(step: Operand, c: Value, count: int = group) -> None:
-            for i in range(group):
-                number = view.buffer[view.at(head, step * group + i, column + c)] if i < count else None
-                bits = constant(0, into.element) if number is None else number.bits_as(into.element)
-                into[(step * tile.width + c) * group + i] = bits
-
-        steps, rest = divmod(depth, group)
-        self._each_number(view, steps, tile, copy)
-        with self.kernel.loop(tile.width if rest else 0, "c") as c:
-            copy(steps, c, rest)
+    def _interleave(
+        self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, k: Value, column: Operand, at: Operand
+    ) -> None:
+        """A vector of the pairs of two rows of the matrix."""
+        rows = [view.buffer.vector(tile.lanes, view.at(head, k * 2 + i, column)) for i in (0, 1)]
+        low, high = (row.bits_as(uint16).cast(uint32) for row in rows)
+        into[start + (k * tile.width + at) * 2] = (low | (high << 16)).regrouped(uint16)
 
     def _each_number(self, view: View, depth: int, tile: PanelTile, copy: Callable[[Value, Value], None]) -> None:
         """Work for each step of the depth and column of a panel, neighbours in memory one after another."""

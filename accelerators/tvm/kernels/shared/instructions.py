@@ -22,6 +22,7 @@ from accelerators.tvm.kernels.language import (
     named,
     select,
 )
+from accelerators.tvm.kernels.language.emit import Narrowing
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.numbers import HALVES, read
@@ -123,9 +124,24 @@ def instruction_for(dtype: str, machine: Machine) -> Instruction:
     way = next((way for way in WAYS if used is not None and way.instruction.name == used.name), None)
     if used is None or way is None or machine.lanes != BY_NAME[used.name].lanes:
         return FMA
-    candidates = [way.instruction, FMA] if machine.arch not in way.slow else [FMA, way.instruction]
+    is_fast = used.is_asked or machine.arch not in way.slow
+    candidates = [way.instruction, FMA] if is_fast else [FMA, way.instruction]
     chosen = choose("instruction", candidates, candidates.index)
     return attrs.evolve(chosen, add=way.emulated) if used.is_emulated and chosen is way.instruction else chosen
+
+
+def is_faster(dtype: str, machine: Machine) -> bool:
+    """Has the processor an instruction by which products of this element type are faster than those of float32?"""
+    used = machine.instruction(dtype)
+    return used is not None and not used.is_emulated and instruction_for(dtype, machine) is not FMA
+
+
+def narrowing_of(machine: Machine) -> Narrowing:
+    """How the machine's kernels round to bfloat16."""
+    used = machine.instruction("bfloat16")
+    if used is None or machine.lanes != BY_NAME[used.name].lanes:
+        return "exact"
+    return "flushed" if used.is_emulated else "native"
 
 
 def widened(kernel: Kernel, dtype: str, rows: int, depth: int, lanes: int) -> Callable[[Number], Number]:

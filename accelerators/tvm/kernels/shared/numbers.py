@@ -18,6 +18,7 @@ from accelerators.tvm.kernels.language import (
     element_named,
     float16,
     float32,
+    uint16,
 )
 from graph.node import NodeEntry
 
@@ -52,9 +53,14 @@ def write(buffer: Buffer, position: tuple[Operand, ...], value: Value) -> None:
     buffer[position] = value.cast(buffer.element)
 
 
+def stored_bits(number: Value, element: Element) -> Value:
+    """A number of a buffer as another buffer keeps it: bits of bfloat16 are kept as uint16."""
+    return number.cast(bfloat16).bits_as(uint16) if element is uint16 else number.cast(element)
+
+
 def rounded(value: Value, element: Element) -> Value:
     """What is left of a computed number once it is stored as this element type."""
-    return value.cast(element).cast(computed_as(element))
+    return value if value.type.element is element else value.cast(element).cast(computed_as(element))
 
 
 def constants_of(body: Body) -> Mapping[NodeEntry, Value]:

@@ -9,8 +9,9 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, maximum
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from accelerators.tvm.machine.machine import Machine
@@ -22,7 +23,7 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
     """A pool and what follows it number by number."""
     roots = [node for node in body.ops if node.domain == DOMAIN]
     root, problem = roots[0], Problem.of(body)
-    source, given = problem.position(root.inputs[0]), float32_shape(root.inputs[0])
+    source, given = problem.position(root.inputs[0]), real_shape(root.inputs[0])
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
     if len(roots) != 1 or source is None or after is None or given is None:
         return None
@@ -79,7 +80,7 @@ def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: in
 
         def add(count: int, first: Operand) -> None:
             for i in range(count):
-                acc[i] = acc[i] + source.vector(lanes, n, block, first + i, 0)
+                acc[i] = acc[i] + read(source, (n, block, first + i, 0), lanes)
 
         with kernel.loop(full, "i") as group:
             add(several, group * several)

@@ -11,8 +11,9 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Value
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from accelerators.tvm.machine.machine import Machine
@@ -23,7 +24,7 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     roots = [node for node in body.ops if node.domain == DOMAIN]
     root, lanes, problem = roots[0], machine.lanes, Problem.of(body)
     source, weight = (problem.position(entry) for entry in root.inputs[:2])
-    given = float32_shape(root.inputs[0])
+    given = real_shape(root.inputs[0])
     if len(roots) != 1 or source is None or weight is None or given is None:
         return None
     batch, blocks, _, _ = given
@@ -48,7 +49,7 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
 
     def tap(total: Value, image: Value, spot: Spot, kh: Value, kw: int) -> Value:
         first = ((spot.block * window.taps[0] + kh) * window.taps[1] + kw) * lanes
-        return total + image * inputs[weight].vector(lanes, first)
+        return total + image * read(inputs[weight], (first,), lanes)
 
     def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))

@@ -6,8 +6,9 @@ from __future__ import annotations
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, power, sqrt
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import POWERS
 from graph.node import Node
@@ -16,7 +17,7 @@ from graph.node import Node
 def lrn(body: Body, machine: Machine) -> Draft | None:
     """The square window of each channel's neighbours."""
     root, problem = body.ops[0], Problem.of(body)
-    shape = float32_shape(root[0])
+    shape = real_shape(root[0])
     if shape is None:
         return None
     batch, blocks, pixels, lanes = shape
@@ -32,12 +33,12 @@ def lrn(body: Body, machine: Machine) -> Draft | None:
 
 def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value) -> None:
     """All channels of one pixel."""
-    _, blocks, _, lanes = float32_shape(root[0]) or ()
+    _, blocks, _, lanes = real_shape(root[0]) or ()
     size, channels = int(root.attrs["size"]), int(root.attrs["channels"])
     before, after = (size - 1) // 2, size // 2
     squares = kernel.stack("squares", float32, (before + blocks * lanes + after,))
     with kernel.loop(blocks, "block") as block:
-        image = x.vector(lanes, n, block, p, 0)
+        image = read(x, (n, block, p, 0), lanes)
         squares[before + block * lanes] = image * image
     for i in (*range(before), *range(before + channels, before + blocks * lanes + after)):
         squares[i] = 0.0
@@ -45,7 +46,7 @@ def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value)
         total = squares.vector(lanes, block * lanes)
         for d in range(1, size):
             total = total + squares.vector(lanes, block * lanes + d)
-        y[n, block, p, 0] = _scaled(root, x.vector(lanes, n, block, p, 0), total)
+        write(y, (n, block, p, 0), _scaled(root, read(x, (n, block, p, 0), lanes), total))
 
 
 def _scaled(root: Node, x: Value, total: Value) -> Value:

@@ -23,6 +23,7 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
+from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import TAPS
@@ -158,7 +159,7 @@ class _Row:
                 line = kernel.name_value("line", (self.down + kh * window.dilations[0]) * window.sizes[1])
                 for i, kw, at in taps:
                     position = line + at if first is None else line + (first * step + at)
-                    image = self.source.vector(lanes, spot.n, spot.block, position, 0)
+                    image = read(self.source, (spot.n, spot.block, position, 0), lanes)
                     acc[i] = self.slide.tap(acc[i], image, spot, kh, kw)
                     if squares is not None:
                         squares[i] = squares[i] + image * image

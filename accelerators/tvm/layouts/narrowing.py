@@ -1,0 +1,254 @@
+"""Activations and weights stored in two bytes: what PRECISION asks for, done after every layout is chosen.
+
+A product takes its image and its weights in the narrow type, and whatever follows from it stays there: element-wise ops, norms,
+pools and moves, whose kernels compute in float32 and round where they store. What was there before the first product, and what
+narrow numbers would spoil, stays in float32. Casts stand where one meets the other; kernels work them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
+from accelerators.tvm.kernels.shared.numbers import HALVES
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from graph.build import constant
+from graph.graph import Graph
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.pauses import collector_paused
+from graph.rewrite import Rewriter
+from graph.types import TensorType, numpy_dtype
+from passes.constants import Namer
+
+Array = np.ndarray[Any, Any]
+
+PRODUCTS = frozenset("Conv ConvTranspose DepthwiseConv Gemm MatMul".split())
+"""Ops that take narrow numbers wherever they are."""
+
+FOLLOWING = frozenset(
+    """Abs Add AveragePool Celu Clip Concat Div Elu Erf Exp Expand Flatten Gather Gelu GlobalAveragePool GlobalMaxPool HardSigmoid
+    HardSwish Identity LayerNormalization LeakyRelu LogSoftmax LpNormalization LRN Max MaxPool Mean Min Mish Mul Neg PRelu Pad Pow
+    RMSNormalization Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize Selu Sigmoid
+    Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Where""".split()
+)
+"""Ops that store what they make in the narrow type where one of their inputs is stored so."""
+
+OVERFLOWING = frozenset("Exp Pow Reciprocal ReduceL2 ReduceSum ReduceSumSquare Softplus".split())
+"""Ops whose results may be larger than any float16, though what they read is none too large."""
+
+TABLE = 4096
+"""A table of at least so many numbers, of which a Gather takes some, is stored in the narrow type."""
+
+SWAPPED = frozenset(("Add", "Mul", "Max", "Min", "Sum"))
+"""Ops whose first inputs may change places."""
+
+KEPT = SWAPPED | frozenset("Sub Div Clip PRelu LayerNormalization RMSNormalization Gemm".split())
+"""Ops whose constants stay in float32 beside a narrow first input, unless they are matrices: their kernels take both."""
+
+Supports = Callable[[Node], bool]
+"""Says whether a kernel takes an op as it is typed now."""
+
+
+@attrs.frozen(slots=True)
+class Narrowed:
+    """A graph whose values are stored in the narrow type where that is good."""
+
+    graph: Graph
+    wide: tuple[tuple[str, str], ...]
+    """The user's ops that read narrow numbers and yet compute in float32, each with the reason."""
+
+
+def narrow(graph: Graph, dtype: str, supports: Supports) -> Narrowed:
+    """The graph with values of this type of two bytes. Linear, beside what is asked of `supports`."""
+    with collector_paused():
+        narrowing = _Narrowing(graph, dtype, supports)
+        return Narrowed(narrowing.run(), tuple(narrowing.wide))
+
+
+class _Narrowing:
+    """One walk in the graph's order. Each value has the form that its op made, and the other where somebody asked for it."""
+
+    def __init__(self, graph: Graph, dtype: str, supports: Supports) -> None:
+        self.graph = graph
+        self.dtype = dtype
+        self.supports = supports
+        self.rewriter = Rewriter(graph)
+        self.namer = Namer(graph)
+        self.narrow: dict[NodeEntry, NodeEntry] = {}
+        """By value of the old graph, its narrow form."""
+        self.float32: dict[NodeEntry, NodeEntry] = {}
+        """By value of the old graph that was made narrow, the float32 that was made of it."""
+        self.constants: dict[NodeEntry, NodeEntry] = {}
+        self.made: set[NodeEntry] = set()
+        """The values of the old graph whose ops make the narrow form."""
+        self.wide: list[tuple[str, str]] = []
+
+    def run(self) -> Graph:
+        products = {entry for node in self.graph.nodes if _is_product(node) for entry in node.reads}
+        read = {entry for node in self.graph.nodes for entry in (*node.reads, *node.captures)}
+        for node in self.graph.nodes:
+            if not node.is_op:
+                self.rewriter.keep(node)
+                continue
+            if node.op == "FromBlocked" and node[0] not in read and node.inputs[0] in self.made:
+                self.rewriter.keep(node, node.evolve(inputs=(self.narrow[node.inputs[0]],)))
+                continue
+            reason = self._why_wide(node, products)
+            if reason is None and not self._keep_narrow(node):
+                reason = f"no kernel of {self.dtype} takes it"
+            if reason is not None:
+                self._keep_wide(node, reason)
+        for entry in self.graph.outputs:
+            if entry in self.made:
+                self.rewriter.replace(entry, self._float32(entry))
+        return self.rewriter.finish(nodes=()) if self.narrow else self.graph
+
+    # -- which ops -----------------------------------------------------------------------------------------
+
+    def _why_wide(self, node: Node, products: set[NodeEntry]) -> str | None:
+        """Why the op stays in float32; None where it need not."""
+        floats = [entry for entry in node.outputs if float32_shape(entry) is not None]
+        if not floats or node.bodies or len(floats) < sum(map(bool, node.output_names)):
+            return "it makes no float32 alone"
+        if _is_product(node) or (node.domain == DOMAIN and node.op == "ToBlocked" and node[0] in products):
+            return None
+        if node.op == "Gather" and not node.domain and _is_table(node.inputs[0]):
+            return None
+        if not any(entry in self.made for entry in node.reads):
+            return "nothing that it reads is narrow"
+        if node.domain == DOMAIN:
+            return None
+        if node.domain or node.op not in FOLLOWING:
+            return f"{node.op} is computed in float32"
+        if self.dtype == "float16" and node.op in OVERFLOWING:
+            return f"the result of {node.op} may be larger than any float16"
+        return None
+
+    # -- narrow ops ----------------------------------------------------------------------------------------
+
+    def _keep_narrow(self, node: Node) -> bool:
+        """The op on narrow values; False where no kernel takes it."""
+        inputs = [None if entry is None else self._read(node, i, entry) for i, entry in enumerate(node.inputs)]
+        if node.op in SWAPPED and not node.domain:
+            inputs.sort(key=lambda entry: entry is not None and not _is_narrow(entry))
+        types = tuple(_retyped(value_type, self.dtype) for value_type in node.output_types)
+        changes: dict[str, Any] = {"inputs": tuple(inputs), "output_types": types}
+        rebuilt = self.rewriter.rebuilt(node).evolve(**changes)
+        if node.domain != DOMAIN and not self.supports(rebuilt):
+            return False
+        self.rewriter.keep(node, rebuilt)
+        for entry in node.outputs:
+            if float32_shape(entry) is not None:
+                self.narrow[entry] = NodeEntry(rebuilt, entry.index)
+                self.made.add(entry)
+        return True
+
+    def _read(self, node: Node, slot: int, entry: NodeEntry) -> NodeEntry:
+        """What a narrow op reads in place of a value."""
+        array = entry.node.value
+        if float32_shape(entry) is None or (node.op == "Resize" and slot > 0):
+            return self.rewriter.value(entry)
+        if array is not None:
+            return self.rewriter.value(entry) if self._stays(node, slot, array) else self._constant(entry, array)
+        image = node.domain == DOMAIN and slot == 0 and (node.op == "ToBlocked" or bool(node.attrs.get("plain")))
+        return self.rewriter.value(entry) if image and entry not in self.made else self._narrow(entry, node)
+
+    def _stays(self, node: Node, slot: int, array: Array) -> bool:
+        """Does a constant stay in float32? A bias does, and a number that would change."""
+        if node.domain == DOMAIN:
+            return slot > 1 or node.op not in PRODUCTS
+        if np.array_equal(array, array.astype(numpy_dtype(self.dtype)).astype(np.float32)) and array.size == 1:
+            return False
+        if node.op == "Pow":
+            return False
+        return node.op in KEPT and array.ndim <= max(1, _rank(node[0]) - 1) and not (node.op == "Gemm" and slot == 1)
+
+    def _constant(self, entry: NodeEntry, array: Array) -> NodeEntry:
+        """A constant in the narrow type, once for all who read it."""
+        if entry not in self.constants:
+            limit = float(np.finfo(np.float16).max)
+            held = np.where(np.isfinite(array), np.clip(array, -limit, limit), array) if self.dtype == "float16" else array
+            node = constant(held.astype(numpy_dtype(self.dtype)), self.namer(f"{entry.name}_{self.dtype}"))
+            self.constants[entry] = self.rewriter.keep(node)[0]
+        return self.constants[entry]
+
+    def _narrow(self, entry: NodeEntry, reader: Node) -> NodeEntry:
+        """The value's narrow form."""
+        if entry not in self.narrow:
+            value = self.rewriter.value(entry)
+            self.narrow[entry] = self._cast(value, self.dtype, reader)
+        return self.narrow[entry]
+
+    # -- float32 -------------------------------------------------------------------------------------------
+
+    def _keep_wide(self, node: Node, reason: str) -> None:
+        """The op as it was, on float32."""
+        narrow = [entry for entry in node.reads if entry in self.made]
+        if narrow:
+            self.wide += [(name, reason) for name in origins_of(node)]
+        swapped = {entry: self._float32(entry) for entry in (*narrow, *(e for e in node.captures if e in self.made))}
+        inputs = tuple(None if entry is None else swapped.get(entry) or self.rewriter.value(entry) for entry in node.inputs)
+        captures = tuple(swapped.get(entry) or self.rewriter.value(entry) for entry in node.captures)
+        changed = inputs != node.inputs or captures != node.captures
+        rebuilt = self.rewriter.rebuilt(node)
+        self.rewriter.keep(node, rebuilt.evolve(inputs=inputs, captures=captures) if changed else rebuilt)
+
+    def _float32(self, entry: NodeEntry) -> NodeEntry:
+        """The value in float32."""
+        if entry not in self.float32:
+            self.float32[entry] = self._cast(self.narrow[entry], "float32", entry.node)
+        return self.float32[entry]
+
+    def _cast(self, value: NodeEntry, dtype: str, origin: Node) -> NodeEntry:
+        name = self.namer(f"{value.name}_{dtype}")
+        to = {"float32": 1, "float16": 10, "bfloat16": 16}[dtype]
+        types = (_retyped(value.type, dtype),)
+        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        if dtype == "float16":
+            value = self._within(value, name, origin)
+        node = Node(name, "Cast", (value,), frozen_attrs({"to": to}), (name,), types, metadata=metadata)
+        return self.rewriter.keep(node)[0]
+
+    def _within(self, value: NodeEntry, name: str, origin: Node) -> NodeEntry:
+        """The value with what is too large for float16 at its largest numbers: masks of very large numbers stay numbers."""
+        limit = float(np.finfo(np.float16).max)
+        bounds = [self.rewriter.keep(constant(np.float32(x), self.namer(f"{name}_bound")))[0] for x in (-limit, limit)]
+        name = self.namer(f"{name}_within")
+        types = (value.type,)
+        metadata = {ORIGIN: "\n".join(origins_of(origin))}
+        node = Node(name, "Clip", (value, *bounds), output_names=(name,), output_types=types, metadata=metadata)
+        return self.rewriter.keep(node)[0]
+
+
+def _is_product(node: Node) -> bool:
+    return node.is_op and node.op in PRODUCTS and node.domain in ("", DOMAIN)
+
+
+def _is_table(entry: NodeEntry | None) -> bool:
+    array = None if entry is None else entry.node.value
+    return array is not None and array.dtype == np.float32 and array.ndim > 1 and array.size >= TABLE
+
+
+def _is_narrow(entry: NodeEntry) -> bool:
+    return isinstance(entry.type, TensorType) and entry.type.dtype in HALVES
+
+
+def _rank(entry: NodeEntry) -> int:
+    return len(float32_shape(entry) or ())
+
+
+def _retyped(value_type: Any, dtype: str) -> Any:
+    """The type with another element type, if it is one of floating point."""
+    is_real = isinstance(value_type, TensorType) and value_type.dtype in HALVES | {"float32"}
+    return TensorType(dtype, value_type.shape) if is_real else value_type
+
+
+def reasons(wide: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """The ops that stay in float32, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in wide:
+        by_reason.setdefault(reason, []).append(name)
+    return by_reason
