@@ -249,7 +249,7 @@ class _Writing:
             acc = tile.product(kernel, self.filled, lambda r, k: memory.scores[row + r, k], panel, group)
 
             def store(total: Value, r: Value, c: Value) -> None:
-                place = (result.at(head, top + row + r, column + c),)
-                write(result.buffer, place, total * memory.inverse[row + r])
+                position = (result.at(head, top + row + r, column + c),)
+                write(result.buffer, position, total * memory.inverse[row + r])
 
             tile.finish(kernel, acc, store)
