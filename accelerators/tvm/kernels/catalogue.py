@@ -36,6 +36,7 @@ from accelerators.tvm.kernels.quantized.byte_enlarging import mix
 from accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from accelerators.tvm.kernels.quantized.joins import joined
+from accelerators.tvm.kernels.quantized.lookup import lookup
 from accelerators.tvm.kernels.quantized.pairs import pair_product
 from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.rows.across import REDUCTIONS, across
@@ -89,6 +90,7 @@ CATALOGUE = (
     _entry(largest, "MaxPool", QUANTIZED),
     _entry(mean, "Mean", QUANTIZED),
     _entry(joined, "Concat", QUANTIZED),
+    _entry(lookup, "Table", QUANTIZED),
     _entry(interleave_bytes, "Interleave", QUANTIZED),
     _entry(resize_bytes, "Resize", QUANTIZED),
     _entry(mix, "Mix", QUANTIZED),

@@ -62,6 +62,15 @@ def elementwise(walk: Walk, node: Node) -> bool | None:
     return True
 
 
+def looked_up(walk: Walk, node: Node) -> bool | None:
+    """A Table, whichever way the bytes stand."""
+    source, table = node.reads
+    if source not in walk.sides.beside:
+        return None
+    walk.sides.keep(node, node.evolve(inputs=(walk.sides.beside[source].entry, walk.rewriter.value(table))), True)
+    return True
+
+
 def _bound(walk: Walk, node: Node, i: int) -> NodeEntry | None:
     """A Clip's bound, divided by the scale that its numbers are divided by."""
     entry = node.inputs[i]

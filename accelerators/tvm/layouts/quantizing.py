@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.quantized_enlarging import resized, transposed
 from accelerators.tvm.layouts.quantized_images import join, largest, mean, response
 from accelerators.tvm.layouts.quantized_moves import move, pad
-from accelerators.tvm.layouts.quantized_numbers import elementwise, rounding
+from accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, rounding
 from accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
 from accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from accelerators.tvm.layouts.scales import scaling_of
+from accelerators.tvm.layouts.tables import tabulate
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
 from graph.node import Node
@@ -49,7 +51,7 @@ def quantize(graph: Graph, machine: Machine) -> Graph:
     if all(node.op not in QUANTIZED_OPS for node in graph.nodes):
         return graph
     with collector_paused():
-        return _walked(Walk(graph, machine))
+        return _walked(Walk(tabulate(graph), machine))
 
 
 def _walked(walk: Walk) -> Graph:
@@ -68,6 +70,8 @@ def _walked(walk: Walk) -> Graph:
 
 def _rule(node: Node) -> Rule | None:
     """The rule for an op of one result that is not empty, or for one that moves; None if there is none."""
+    if node.domain == DOMAIN and node.op == "Table":
+        return looked_up
     is_one = len([name for name in node.output_names if name]) == 1
     if node.domain or not (is_one or node.op == "Split") or any(0 in (any_shape(entry) or (0,)) for entry in node.outputs):
         return None

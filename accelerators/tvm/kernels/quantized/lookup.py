@@ -1,0 +1,36 @@
+"""Bytes looked up in a table."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import uint8
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine.machine import Machine
+
+PIECE = 4096
+"""A task looks up about so many bytes."""
+
+UNROLLED = 8
+"""Bytes that are looked up one after another in a step."""
+
+
+def lookup(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a Table; None for any other body."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or node.domain != DOMAIN or node.op != "Table":
+        return None
+    problem, size = Problem.of(body), math.prod(shape_of(node[0]))
+    given, table = (problem.positions[entry] for entry in node.reads)
+    kernel, inputs, (result,) = problem.kernel("lookup", {given: (size,), table: (256,)}, [(size,)])
+    pieces, rest = divmod(size, PIECE)
+    tasks = kernel.tasks(pieces, "task", machine.threads_for(size) > 1)
+    with tasks as task, kernel.loop(PIECE // UNROLLED, "i") as i, kernel.unroll(UNROLLED, "u") as u:
+        at = task * PIECE + i * UNROLLED + u
+        result[at] = inputs[table][inputs[given][at].bits_as(uint8).as_index()]
+    with kernel.loop(rest, "i") as i:
+        result[pieces * PIECE + i] = inputs[table][inputs[given][pieces * PIECE + i].bits_as(uint8).as_index()]
+    return problem.draft(kernel, "lookup")

@@ -1,0 +1,124 @@
+"""Functions of a single byte as tables.
+
+What is computed number by number from one quantized value, and quantized again, has 256 results at most: they are worked out when
+the model is compiled, as ONNX has them, and looked up. That is worth it where a long function is among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from accelerators.tvm.kernels.shared.formulas import LONG
+from accelerators.tvm.kernels.shared.shapes import any_shape, float32_shape
+from accelerators.tvm.layouts.scales import scaling_of
+from graph.build import constant
+from graph.graph import Graph
+from graph.interpret import evaluate_node
+from graph.names import unique
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+BYTES = ("uint8", "int8")
+
+
+def tabulate(graph: Graph) -> Graph:
+    """The graph with a table for each such function. What tells whether a dequantized number is one is left out. Linear."""
+    if not any(node.op == "QuantizeLinear" for node in graph.nodes):
+        return graph
+    tables, names = _Tables(graph), {name for node in graph.nodes for name in (node.name, *node.output_names)}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if _keeps_numbers(node):
+            assert node.inputs[2] is not None
+            rewriter.replace(node[0], rewriter.value(node.inputs[2]))
+            return
+        source = tables.sources.get(node[0]) if node.op == "QuantizeLinear" and node[0] in tables.long else None
+        if source is None or not node.is_op:
+            rewriter.keep(node)
+            return
+        numbers = rewriter.keep(constant(tables.values(node[0]), unique(f"{node.name}_table", names)))
+        read = (rewriter.value(source), numbers[0])
+        rewriter.keep(node, node.evolve(op="Table", domain=DOMAIN, inputs=read, attrs=frozen_attrs({})))
+
+    rewritten = rewrite(graph, visit)
+    return rewritten if rewritten is graph else rewritten.evolve(nodes=())
+
+
+def _keeps_numbers(node: Node) -> bool:
+    """Does it choose zero where a dequantized number is none, which it never is?"""
+    test = node.inputs[0].node if node.op == "Where" and not node.domain and node.inputs[0] is not None else None
+    if test is None or test.op != "IsNaN" or test.domain or test.inputs[0] != node.inputs[2] or test.inputs[0] is None:
+        return False
+    scaling, shape = scaling_of(test.inputs[0].node), any_shape(node[0])
+    is_number = test.inputs[0].node.op == "DequantizeLinear" and scaling is not None and scaling.is_plain
+    return is_number and shape is not None and shape == any_shape(node.inputs[2])
+
+
+class _Tables:
+    """Which values are functions of one byte, and their results for all bytes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.opsets = graph.opsets
+        self.sources: dict[NodeEntry, NodeEntry] = {}
+        """By value, the bytes of which it is a function."""
+        self.long: set[NodeEntry] = set()
+        """Those with a long function among what computes them."""
+        self._known: dict[NodeEntry, Array] = {}
+        for node in graph.nodes:
+            source = self._source(node) if node.is_op and not node.domain and len(node.output_names) == 1 else None
+            if source is not None:
+                self.sources[node[0]] = source
+                if node.op in LONG or any(entry in self.long for entry in node.reads):
+                    self.long.add(node[0])
+
+    def _source(self, node: Node) -> NodeEntry | None:
+        """The bytes of which the op's value is a function, number by number."""
+        scaling, first = scaling_of(node), node.inputs[0] if node.inputs else None
+        if node.op in ("QuantizeLinear", "DequantizeLinear"):
+            if first is None or scaling is None or not scaling.is_plain or scaling.point.dtype.name not in BYTES:
+                return None
+            if node.op == "QuantizeLinear":
+                return self.sources.get(first)
+            return None if first.node.value is not None else self.sources.get(first, first)
+        if node.op not in ELEMENTWISE or float32_shape(node[0]) is None:
+            return None
+        values = [entry for entry in node.reads if entry.node.value is None]
+        sources = {self.sources.get(entry) for entry in values}
+        single = all(entry.node.value is None or entry.node.value.size == 1 for entry in node.reads)
+        source = next(iter(sources)) if len(sources) == 1 and single else None
+        alike = source is not None and any_shape(source) == any_shape(node[0])
+        return source if alike and all(float32_shape(entry) is not None for entry in node.reads) else None
+
+    def values(self, entry: NodeEntry) -> Array:
+        """The results for all bytes, in the order of their bits."""
+        waiting = [entry]
+        while waiting:
+            last = waiting[-1]
+            if last in self._known:
+                waiting.pop()
+                continue
+            if last not in self.sources:
+                kind = last.type
+                assert isinstance(kind, TensorType)
+                self._known[last] = np.arange(256, dtype=np.uint8).view(kind.dtype)
+                continue
+            unknown = [read for read in last.node.reads if read.node.value is None and read not in self._known]
+            if unknown:
+                waiting += unknown
+                continue
+            given = [None if e is None else self._known[e] if e.node.value is None else _single(e.node) for e in last.node.inputs]
+            with np.errstate(all="ignore"):
+                (self._known[last],) = evaluate_node(last.node, given, self.opsets)
+        return self._known[entry]
+
+
+def _single(node: Node) -> Array:
+    """A constant of one number, whatever its rank."""
+    assert node.value is not None
+    return node.value.reshape(())
