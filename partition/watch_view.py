@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from graph.pictures.html import cut
 from graph.pictures.layered import layered_svg
+from graph.words import counted
+from partition.watch_window import MOST_OPS, seeds
 
 if TYPE_CHECKING:
     from partition.watching import Frame, Watch
@@ -16,8 +18,11 @@ if TYPE_CHECKING:
 MOST_LINES = 300
 """The number of steps that are printed."""
 
-MOST_STEPS, MOST_OPS = 200, 80
-"""Longer watches and larger graphs are text in a notebook too."""
+MOST_STEPS = 200
+"""A picture goes through no more steps than this. A longer watch, and one of more than MOST_OPS, is shown by one growth."""
+
+PLAIN = "white"
+"""The colour of an op that nothing has happened to."""
 
 SELECTED, REJECTED = "#fdbf6f", "#fb9a99"
 """Colours of the growing subgraph, and of what it refused."""
@@ -39,48 +44,113 @@ def text(watch: Watch) -> str:
 
 def svg(watch: Watch, step: int) -> str:
     """The graph after that step."""
-    frame = watch.frames[step]
     classes = _classes(watch, "w")
+    return _drawn(watch, classes, _rules(watch.frames[step], classes, ".layered"))
+
+
+def _drawn(watch: Watch, classes: dict[str, str], style: str = "") -> str:
+    """The ops that are shown, each with its class."""
     return layered_svg(
-        watch.graph, lambda node: None, class_of=lambda node: classes.get(node.name), style=_rules(frame, classes, ".layered")
+        watch.graph,
+        lambda node: None,
+        class_of=lambda node: classes.get(node.name),
+        style=style,
+        only=None if watch.ops is None else lambda node: node.name in classes,
     )
 
 
 def mimebundle(watch: Watch) -> dict[str, str]:
-    """Text; and HTML where it is not too much."""
+    """Text; and HTML: of a graph or a watch that is too large for one picture, that of its first growth."""
     ops = sum(node.is_op for node in watch.graph.nodes)
-    if len(watch.frames) > MOST_STEPS or ops > MOST_OPS:
+    if watch.ops is not None or (len(watch.frames) <= MOST_STEPS and ops <= MOST_OPS):
+        return {"text/plain": text(watch), "text/html": html(watch)}
+    begun = seeds(watch.frames)
+    if not begun:
         return {"text/plain": text(watch)}
-    return {"text/plain": text(watch), "text/html": html(watch)}
+    says = (
+        f"{counted(ops, 'op')}, {counted(len(watch.frames), 'step')} and {counted(len(begun), 'growth')} are too many for one "
+        f"picture. This is the growth that began at {cut(begun[0])!r}, and what lies around it; around({cut(begun[-1])!r}) of "
+        "this object shows another, and print tells all steps."
+    )
+    return {"text/plain": text(watch), "text/html": f"<p>{escape(says)}</p>{html(watch.around())}"}
 
 
 def html(watch: Watch) -> str:
     """A picture, a button for each step, and what happened in it. Styles alone do the work: there is no program in it."""
     mark = "w" + hashlib.sha256(text(watch).encode()).hexdigest()[:10]
-    classes = _classes(watch, mark)
-    drawn = layered_svg(watch.graph, lambda node: None, class_of=lambda node: classes.get(node.name))
-    inputs, labels, steps, rules = [], [], [], [_layout(mark)]
-    for i, frame in enumerate(watch.frames):
+    classes, frames = _classes(watch, mark), watch.frames[:MOST_STEPS]
+    inputs, labels, steps, rules = [], [], [], [_layout(mark), _playing(mark, frames, classes)]
+    for i, frame in enumerate(frames):
         name = f"{mark}-{i}"
         checked = " checked" if not i else ""
         inputs.append(f'<input type="radio" name="{mark}" id="{name}"{checked} aria-label="step {i + 1}">')
         labels.append(f'<label for="{name}" title="{escape(cut(frame.text))}">{i + 1}</label>')
         sets = f"selected {_set(frame.selected)} · rejected {_set(frame.rejected)}"
+        beside = _turn(mark, (i - 1) % len(frames), "◀ back") + _turn(mark, (i + 1) % len(frames), "forth ▶")
+        steps.append(f'<span class="{name}">{beside}</span>')
         steps.append(f'<p class="{name}"><b>{i + 1}. {escape(cut(frame.text))}</b><br>{escape(cut(sets))}</p>')
         on = f"#{name}:checked~"
-        rules.append(f"{on}div p.{name}{{display:block}}{on}div label[for={name}]{{background:#333;color:white}}")
+        rules.append(f"{on}div .{name}{{display:block}}{on}div label[for={name}]{{background:#333;color:white}}")
         rules.append(_rules(frame, classes, f"{on}div .layered"))
-    parts = [f"<style>{''.join(rules)}</style>", *inputs, f'<div class="{mark}-steps">{"".join(labels)}</div>']
-    return f'<div class="{mark}">{"".join(parts)}<div>{"".join(steps)}{_legend()}{drawn}</div></div>'
+    if len(watch.frames) > len(frames):
+        steps.append(f"<div>The growth has {counted(len(watch.frames) - len(frames), 'more step')}; print tells them.</div>")
+    play = f'<input type="checkbox" id="{mark}-play" aria-label="play all steps">'
+    buttons = f'<label class="{mark}-play" for="{mark}-play"></label>{"".join(labels)}'
+    parts = [f"<style>{''.join(rules)}</style>", play, *inputs, f'<div class="{mark}-steps">{buttons}</div>']
+    texts = f'<div class="{mark}-texts">{"".join(steps)}</div>'
+    return f'<div class="{mark}">{"".join(parts)}<div>{texts}{_legend()}{_drawn(watch, classes)}</div></div>'
+
+
+def _turn(mark: str, step: int, says: str) -> str:
+    return f'<label class="{mark}-turn" for="{mark}-{step}">{says}</label>'
 
 
 def _layout(mark: str) -> str:
     return (
-        f".{mark} input{{position:absolute;opacity:0}}.{mark} p{{display:none;margin:6px 0;min-height:3em}}"
+        f".{mark} input{{position:absolute;opacity:0}}.{mark} p{{margin:6px 0;min-height:3em}}"
+        f".{mark}-texts span,.{mark}-texts p{{display:none}}"
         f".{mark}-steps{{display:flex;flex-wrap:wrap;gap:3px}}"
-        f".{mark}-steps label{{min-width:2em;text-align:center;border:1px solid #999;border-radius:4px;cursor:pointer}}"
+        f".{mark}-steps label,.{mark}-turn{{min-width:2em;text-align:center;border:1px solid #999;border-radius:4px}}"
+        f".{mark} label{{cursor:pointer}}"
+        f".{mark}-turn{{padding:0 8px;margin:6px 6px 0 0;display:inline-block}}.{mark}-play{{padding:0 8px}}"
+        f'.{mark}-play::after{{content:"▶ play"}}#{mark}-play:checked~div .{mark}-play::after{{content:"■ stop"}}'
         f".{mark} input:focus-visible~.{mark}-steps{{outline:2px solid #0b63ce}}"
     )
+
+
+def _playing(mark: str, frames: Sequence[Frame], classes: dict[str, str]) -> str:
+    """Styles that show one step after the other while "play" is on, a second each: the texts lie upon each other, and each box
+    has the colours of all steps.
+    """
+    on, once = f"#{mark}-play:checked~div", f"{len(frames)}s step-end infinite"
+    end = f"{100 / len(frames):.4f}%"
+    rules = [
+        f"@keyframes {mark}-text{{0%{{visibility:visible}}{end},100%{{visibility:hidden}}}}",
+        f"@keyframes {mark}-lit{{0%{{background:#333;color:white}}{end},100%{{background:none;color:inherit}}}}",
+        f"{on} .{mark}-texts span{{display:none!important}}{on} .{mark}-texts{{display:grid}}",
+        f"{on} .{mark}-texts p{{display:block!important;grid-area:1/1;visibility:hidden;animation:{mark}-text {once}}}",
+        f"{on}.{mark}-steps label[for]:not(.{mark}-play){{background:none;color:inherit;animation:{mark}-lit {once}}}",
+    ]
+    for i in range(len(frames)):
+        name = f"{mark}-{i}"
+        rules.append(f"{on} .{mark}-texts p.{name},{on}.{mark}-steps label[for={name}]{{animation-delay:{i}s}}")
+    for name, changes in _changes(frames, classes).items():
+        stops = "".join(f"{100 * i / len(frames):.4f}%{{fill:{colour}}}" for i, colour in changes)
+        box = classes[name]
+        rules.append(f"@keyframes {box}{{{stops}}}{on} .layered .{box} rect{{animation:{box} {once}}}")
+    return "".join(rules)
+
+
+def _changes(frames: Sequence[Frame], classes: dict[str, str]) -> dict[str, list[tuple[int, str]]]:
+    """For each op that has a colour at some step, the steps at which it changes."""
+    changes: dict[str, list[tuple[int, str]]] = {}
+    for i, frame in enumerate(frames):
+        coloured = _colours(frame, classes)
+        for name in changes.keys() | coloured.keys():
+            known = changes.setdefault(name, [(0, PLAIN)])
+            if known[-1][1] != coloured.get(name, PLAIN):
+                known.append((i, coloured.get(name, PLAIN)))
+    return changes
 
 
 def _legend() -> str:
@@ -91,15 +161,23 @@ def _legend() -> str:
 
 
 def _classes(watch: Watch, mark: str) -> dict[str, str]:
-    return {node.name: f"{mark}-n{i}" for i, node in enumerate(watch.graph.nodes) if node.is_op}
+    """The class of each op that is shown."""
+    ops = None if watch.ops is None else set(watch.ops)
+    shown = ((i, node) for i, node in enumerate(watch.graph.nodes) if node.is_op and (ops is None or node.name in ops))
+    return {node.name: f"{mark}-n{i}" for i, node in shown}
+
+
+def _colours(frame: Frame, classes: dict[str, str]) -> dict[str, str]:
+    """The colour of each op that has one after a step, of those that are shown."""
+    coloured = {name: FINISHED[k % len(FINISHED)] for k, group in enumerate(frame.finished) for name in group}
+    coloured |= dict.fromkeys(frame.rejected, REJECTED) | dict.fromkeys(frame.selected, SELECTED)
+    return {name: colour for name, colour in coloured.items() if name in classes}
 
 
 def _rules(frame: Frame, classes: dict[str, str], within: str) -> str:
     """Styles that colour the boxes as they are after a step."""
-    coloured = {name: FINISHED[k % len(FINISHED)] for k, group in enumerate(frame.finished) for name in group}
-    coloured |= dict.fromkeys(frame.rejected, REJECTED) | dict.fromkeys(frame.selected, SELECTED)
     by_colour: dict[str, list[str]] = {}
-    for name, colour in coloured.items():
+    for name, colour in _colours(frame, classes).items():
         by_colour.setdefault(colour, []).append(f"{within} .{classes[name]} rect")
     return "".join(f"{','.join(chosen)}{{fill:{colour}}}" for colour, chosen in by_colour.items())
 

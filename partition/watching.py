@@ -34,6 +34,8 @@ class Frame:
     """The ops that this growth refused, or may not have any more."""
     finished: tuple[tuple[str, ...], ...]
     """The subgraphs that are complete."""
+    seed: str = ""
+    """The op that the growing subgraph began at; empty between two growths."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -48,12 +50,21 @@ class Watch:
     """The steps in order."""
     groups: tuple[tuple[str, ...], ...]
     """The subgraphs that came of it, by first op."""
+    ops: tuple[str, ...] | None = None
+    """The ops that a picture shows; None: all."""
 
     def __len__(self) -> int:
         return len(self.frames)
 
     def __getitem__(self, step: int) -> Frame:
         return self.frames[step]
+
+    def around(self, name: str | None = None) -> Watch:
+        """One growth alone, with the part of the graph around it: the growth that began at this op, or else the first that came
+        to it; without a name, the first. A notebook shows a large graph so."""
+        from partition.watch_window import around
+
+        return around(self, name)
 
     def svg(self, step: int = -1) -> str:
         """The graph as it was after one step, as SVG."""
@@ -141,6 +152,7 @@ class _Steps:
         self.selected: list[int] = []
         self.rejected: list[int] = []
         self.finished: list[tuple[str, ...]] = []
+        self.seed = ""
 
     def name(self, v: int) -> str:
         return self._nodes[v].name
@@ -149,7 +161,7 @@ class _Steps:
         return tuple(self.name(v) for v in numbers)
 
     def begin(self, v: int) -> None:
-        self.selected, self.rejected = [v], []
+        self.selected, self.rejected, self.seed = [v], [], self.name(v)
 
     def reject(self, numbers: Sequence[int]) -> None:
         out = set(numbers)
@@ -157,11 +169,11 @@ class _Steps:
         self.rejected += [v for v in numbers if v not in self.rejected]
 
     def end(self) -> None:
-        self.selected, self.rejected = [], []
+        self.selected, self.rejected, self.seed = [], [], ""
 
     def add(self, text: str, finished: Sequence[tuple[str, ...]] | None = None) -> None:
         done = tuple(self.finished if finished is None else finished)
-        self.frames.append(Frame(text, self.names(self.selected), self.names(self.rejected), done))
+        self.frames.append(Frame(text, self.names(self.selected), self.names(self.rejected), done, self.seed))
 
 
 class _WalkSteps(WalkObserver):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,30 @@ def run(source: str, where: str, names: dict[str, object]) -> object:
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, where, "exec"), names)  # noqa: S102  the test's purpose
     return None if last is None else eval(compile(ast.Expression(last.value), where, "eval"), names)  # noqa: S307
+
+
+ENGINES = {"onnxruntime", "openvino", "torch"}
+"""Devices and modules that an extra brings."""
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_extra_brings_all_that_a_notebook_needs(notebook: Path) -> None:
+    """`pip install 'partita[notebook]'` is enough: for what a notebook imports, and for the devices that it names."""
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).resolve().parent.parent / "setup.cfg")
+    listed = setup["options"]["install_requires"] + setup["options.extras_require"]["notebook"]
+    installed = {line.split()[0] for line in listed.splitlines() if line.strip() and not line.strip().startswith("#")}
+    needed, named = set[str](), set[str]()
+    for cell in cells(notebook):
+        for node in ast.walk(ast.parse("".join(cell["source"]))):
+            if isinstance(node, ast.Import):
+                needed |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                needed.add(str(node.module).split(".")[0])
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named |= set(re.findall(r"[a-z]+", node.value))
+    needed |= named & ENGINES
+    assert needed - set(sys.stdlib_module_names) - {"partita"} <= installed
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,12 @@ def layered_svg(
     *,
     class_of: Callable[[Node], str | None] | None = None,
     style: str = "",
+    only: Callable[[Node], bool] | None = None,
 ) -> str:
     """The graph as SVG; `colour_by` gives what stands for a node's colour (by default its affinity, or that it is a call).
 
-    `class_of` gives boxes a class, for which `style` may have rules."""
-    spots = _spots(graph, colour_by or (lambda node: node.affinity or ("call" if node.is_call else None)), class_of)
+    `class_of` gives boxes a class, for which `style` may have rules. `only` says which ops are drawn."""
+    spots = _spots(graph, only, colour_by or (lambda node: node.affinity or ("call" if node.is_call else None)), class_of)
     layers = _layers(spots)
     for sweep in range(SWEEPS):
         _sort(layers if sweep % 2 == 0 else layers[::-1], down=sweep % 2 == 0)
@@ -81,17 +82,27 @@ def layered_svg(
     return "\n".join([head, rules, f"<title>{escape(graph.name)}</title>", *drawn, "</svg>", ""])
 
 
+def _shown(graph: Graph, only: Callable[[Node], bool] | None) -> list[Node]:
+    """The inputs and ops to draw, in topological order; of the inputs those that a drawn op reads."""
+    if only is None:
+        return [node for node in graph.nodes if not node.is_constant]
+    ops = {node for node in graph.nodes if node.is_op and only(node)}
+    read = {entry.node for node in ops for entry in node.reads}
+    return [node for node in graph.nodes if node in ops or (node.is_variable and node in read)]
+
+
 def _spots(
-    graph: Graph, colour_by: Callable[[Node], str | None], class_of: Callable[[Node], str | None] | None
+    graph: Graph,
+    only: Callable[[Node], bool] | None,
+    colour_by: Callable[[Node], str | None],
+    class_of: Callable[[Node], str | None] | None,
 ) -> list[_Spot]:
     """A box for every input, op and output, in topological order, with its edges."""
     from graph.pictures.dot import PALETTE
 
     colours: dict[str, str] = {}
     spots: dict[Node, _Spot] = {}
-    for node in graph.nodes:
-        if node.is_constant:
-            continue
+    for node in _shown(graph, only):
         key = colour_by(node)
         fill = "white" if key is None else colours.setdefault(key, PALETTE[len(colours) % len(PALETTE)])
         spots[node] = _Spot(tuple(_cut(line) for line in _described(node)), fill, (class_of(node) if class_of else None) or "")
@@ -100,7 +111,8 @@ def _spots(
                 _join(spots[source], spots[node])
     outputs = []
     for name, entry in zip(graph.output_names, graph.outputs, strict=True):
-        outputs.append(_Spot((_cut(name),), "#eeeeee"))
+        if only is None or entry.node in spots:
+            outputs.append(_Spot((_cut(name),), "#eeeeee"))
         if entry.node in spots:
             _join(spots[entry.node], outputs[-1])
     return [*spots.values(), *outputs]

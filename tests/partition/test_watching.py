@@ -142,11 +142,15 @@ def test_a_notebook_gets_a_picture_to_step_through() -> None:
     bundle = steps._repr_mimebundle_()
     assert bundle["text/plain"] == str(steps)
     html = bundle["text/html"]
-    assert html.count('type="radio"') == html.count("<label") == len(steps)
+    assert html.count('type="radio"') == html.count('title="') == len(steps)
+    assert html.count("◀ back") == html.count("forth ▶") == len(steps) and html.count('type="checkbox"') == 1
     assert "<script" not in html and len(html) < 60_000
     mark = re.search(r'<div class="(w[0-9a-f]{10})">', html)
     assert mark is not None
-    rules = re.findall(r"([^{}]+)\{[^{}]*\}", html[html.index("<style>") + 7 : html.index("</style>")])
+    styles = html[html.index("<style>") + 7 : html.index("</style>")]
+    styles = re.sub(r"@keyframes w[0-9a-f]{10}-\w+\{([^{}]+\{[^{}]*\})+\}", "", styles)
+    assert "@" not in styles
+    rules = re.findall(r"([^{}]+)\{[^{}]*\}", styles)
     assert all(mark[1] in rule for rule in rules), "no style may reach beyond"
 
 
@@ -158,10 +162,62 @@ def test_a_picture_of_one_step() -> None:
     assert steps.svg(0) != svg != steps.svg()
 
 
-def test_a_long_watch_is_text_alone_and_bounded() -> None:
+def chain_of(ops: int) -> pt.Graph:
     value = pt.variable("x", "float32", (2,))
-    for i in range(300):
-        value = pt.op("Relu", value, name=f"n{i}")
-    bundle = pt.watch(pt.Graph([value]), Chain)._repr_mimebundle_()
-    assert set(bundle) == {"text/plain"}
+    for i in range(ops):
+        value = pt.op("Relu" if i % 10 else "Sin", value, name=f"n{i}")
+    return pt.Graph([value], name="chain")
+
+
+def test_of_a_large_graph_a_notebook_shows_the_growth_around_one_seed() -> None:
+    steps = pt.watch(chain_of(300), Chain)
+    bundle = steps._repr_mimebundle_()
     assert "more steps" in bundle["text/plain"] and bundle["text/plain"].count("\n") < 310
+    html = bundle["text/html"]
+    assert html.startswith("<p>300 ops, ") and "This is the growth that began at &#x27;n1&#x27;" in html
+    assert "around(&#x27;n299&#x27;) of this object shows another" in html
+    assert html.count('type="radio"') == 5 and len(html) < 20_000
+    assert boxes(html) == ["n0", "n1", "n2", "n3", "n4", "n5"]
+
+
+def boxes(svg: str) -> list[str]:
+    """The names in the boxes of ops."""
+    drawn = svg[svg.index("<svg") : svg.index("</svg>") + 6]
+    groups = ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}g")
+    return [str([line.text for line in group.iter("{http://www.w3.org/2000/svg}text")][-1]) for group in groups]
+
+
+def test_one_growth_alone() -> None:
+    steps = pt.watch(chain_of(300), Chain)
+    one = steps.around("n151")
+    assert [frame.text for frame in one.frames] == [
+        "select(n151): yes, a subgraph starts",
+        "select_input(n151, n150): no",
+        "select_output(n151, n152): yes",
+        "select_output(n152, n153): no",
+        "finished: {n151, n152}",
+    ]
+    assert one.groups == steps.groups and one.graph is steps.graph
+    assert boxes(one.svg()) == ["n148", "n149", "n150", "n151", "n152", "n153", "n154", "n155"]
+    assert one.svg(0).count("fill:#fdbf6f") == 1
+    assert steps.around("n152").frames == one.frames, "n152 began none, and was taken by this one"
+    assert steps.around().frames[0].seed == "n1"
+
+
+def test_a_growth_that_is_not_there_says_which_are() -> None:
+    steps = pt.watch(chain_of(100), Chain)
+    with pytest.raises(pt.PartitionError, match="graph 'chain' has no op 'n515'") as caught:
+        steps.around("n515")
+    assert "'n51'" in str(caught.value) and "(50 in all)" in str(caught.value)
+    nothing = pt.watch(chain_of(100), pt.ContainOpSelector({"Cos"}), growth="walk")
+    with pytest.raises(pt.PartitionError, match="no growth began: the selector starts at no op"):
+        nothing.around()
+    assert set(nothing._repr_mimebundle_()) == {"text/plain"}
+
+
+def test_a_large_growth_is_cut_to_what_a_picture_shows() -> None:
+    steps = pt.watch(chain_of(1000), pt.ContainOpSelector({"Relu", "Sin"}), growth="walk")
+    html = steps._repr_mimebundle_()["text/html"]
+    assert len(steps.around().ops or ()) == 80
+    assert html.count('type="radio"') == 200 and "more steps; print tells them" in html
+    assert len(html) < 1_500_000
