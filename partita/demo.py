@@ -1,8 +1,10 @@
-"""`make demo`: a real model partitioned, drawn, compiled, run, and checked."""
+"""`make demo`: a real model partitioned, drawn, compiled, run, checked, and written as a page to look at."""
 
 from __future__ import annotations
 
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,16 @@ from partita.compare import compare
 
 PICTURE = Path("resnet50.svg")
 """The file that shows the partitioned model."""
+
+PAGE = Path("resnet50.html")
+"""The page that shows the compiled model and its run."""
+
+NEXT = (
+    ("why a node is where it is", "explain zoo:resnet50 n3 --select Conv,Relu"),
+    ("another model partitioned: its page", "partition zoo:squeezenet --select Conv,Relu -o own.onnx --report own.html"),
+    ("another model compiled, run and checked against the reference", "run zoo:squeezenet --check --report squeezenet.html"),
+)
+"""What to try after the demo, and the command for it."""
 
 
 @contextmanager
@@ -40,7 +52,7 @@ class ConvBlock(pt.SubgraphProperty):
 
 
 def main() -> None:
-    """Load, optimise, partition, draw, compile, run, check, profile."""
+    """Load, optimise, partition, draw, compile, run, check, profile, write the page."""
     with step("Load ResNet-50 (random weights, calibrated batch norms)"):
         original = pt.load("zoo:resnet50")
         print_summary(summarize(original))
@@ -59,7 +71,27 @@ def main() -> None:
     with step("Run it, and check it against the reference on the original model"):
         check(model, original, image)
     with step("Profile: the ten slowest kernels"):
-        model.profile(image).print(10)
+        profile = model.profile(image)
+        profile.print(10)
+    with step(f"Write the page: {PAGE}"):
+        pt.report_page(model, PAGE, profile=profile)
+    print("\n".join(next_steps()))
+
+
+def next_steps() -> list[str]:
+    """Where the page is, and what to try next, with commands that work where the demo was run."""
+    lines = ["", f"== Open {PAGE.resolve().as_uri()} in a browser: the graph, its kernels, and this run", "== Then try"]
+    for what, words in NEXT:
+        lines += [f"   {what}:", f"     {_partita()} {words}"]
+    return lines
+
+
+def _partita() -> str:
+    """The command line of this interpreter, as short as it can be typed here."""
+    program = Path(sys.executable).with_name("partita")
+    runs, rest = (program, []) if program.exists() else (Path(sys.executable), ["-m", "partita"])
+    shown = runs.relative_to(Path.cwd()) if runs.is_relative_to(Path.cwd()) else runs
+    return shlex.join([str(shown), *rest])
 
 
 def check(model: pt.CompiledModel, original: pt.Graph, image: np.ndarray) -> None:
