@@ -136,7 +136,8 @@ def _in_workshops(task: Task) -> tuple[Task, list[Workshop]]:
     workshops = []
     for device in task.devices:
         accelerator, values = device.accelerator, task.settings.by_device[device.label]
-        elsewhere = afar(accelerator, values) if accelerator.isolates_itself and accelerator.may_cache(task.graph) else None
+        travels = accelerator.may_cache(task.graph) and accelerator.why_no_export() is None
+        elsewhere = afar(accelerator, values) if accelerator.isolates_itself and travels else None
         if elsewhere is None:
             moved.append(device)
         else:

@@ -29,6 +29,10 @@ def compile_cached(
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None or not accelerator.may_cache(graph):
         return compile()
+    reason = accelerator.why_no_export()
+    if reason is not None:
+        warnings.warn(f"nothing that {accelerator.name!r} compiles is cached: {reason}", stacklevel=2)
+        return compile()
     try:
         store = Store(folder)
     except AcceleratorError as error:

@@ -198,6 +198,11 @@ class Accelerator:
         one is passed over."""
         return None
 
+    def why_no_export(self) -> str | None:
+        """Why what it compiles here can be neither exported nor cached, though it runs; None if it can. It is asked before a
+        compilation whose only purpose is the file."""
+        return None
+
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Make the bytes that `CompiledSubgraph.export` returned ready to run again; `graph` is its body, for its
         types.

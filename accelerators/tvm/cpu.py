@@ -7,6 +7,7 @@ from typing import Any
 
 from accelerators.interface.accelerator import PRECISIONS
 from accelerators.interface.keys import Key, count, one_of
+from accelerators.tvm.code.linking import can_link
 from accelerators.tvm.device import TvmAccelerator
 from accelerators.tvm.kernels.shared.instructions import is_faster
 from accelerators.tvm.layouts.blocking import block
@@ -69,6 +70,7 @@ class CpuAccelerator(TvmAccelerator):
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {
             "AVAILABLE_DEVICES": ["0"],
-            "FULL_DEVICE_NAME": f"TVM {version()} for {host_cpu()}{widest and f' ({widest})'}",
+            "FULL_DEVICE_NAME": f"TVM {version()} for {host_cpu()}{widest and f' ({widest})'}"
+            + ("" if can_link() else "; no linker here: what it compiles is neither cached nor exported"),
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "BF16", "INT8"],
         }

@@ -19,6 +19,7 @@ from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.bodies.indices import check_indices
 from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.linking import MISSING, NEEDED, can_link
 from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled.assembling import Assembled, assemble
 from accelerators.tvm.compiled.shown import Origin
@@ -90,6 +91,10 @@ class TvmAccelerator(Accelerator):
     def why_no_compiler(self) -> str | None:
         """Why this device cannot compile here and only runs models that were compiled before; None where it compiles."""
         return why_no_compiler()
+
+    def why_no_export(self) -> str | None:
+        """There is no linker, which makes a library of the kernels."""
+        return None if can_link() else f"{MISSING}. {NEEDED}"
 
     def add_extension(self, extension: Any) -> None:
         """A TvmExtension: what a custom op computes, in TVM's tensor expressions."""

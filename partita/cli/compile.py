@@ -5,13 +5,15 @@ The file holds machine code: whoever runs it trusts whoever made it. --key signs
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import partita as pt
+from accelerators.interface.device_list import asked_devices
 from graph.summary import size_text
 from partita.cli import exits
-from partita.cli.arguments import add_devices, add_model, config_of
+from partita.cli.arguments import add_devices, add_model, config_of, placing_of
 from partita.cli.models import compiled, load_graph, writable
 from partita.cli.screen import Screen
 
@@ -38,14 +40,24 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     target = writable(arguments.output, arguments.model)
     assert target is not None
     key = Path(arguments.key).read_bytes() if arguments.key else None
-    model = compiled(
-        load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices)
-    )
+    graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
+    _check_export(graph, arguments, config)
+    model = compiled(graph, arguments, screen, config)
     model.export(target, key=key)
     size = target.stat().st_size
     screen.write_json({**model.report.to_dict(), "file": str(target), "bytes": size})
     screen.show(*report_lines(model), f"wrote {target}, {size_text(size)}")
     return exits.OK
+
+
+def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mapping[str, Any]) -> None:
+    """NotSupported, before anything is compiled, where a device that gets ops cannot export what it compiles."""
+    unable = {device.label: why for device in asked_devices(arguments.devices) if (why := device.accelerator.why_no_export())}
+    if unable:
+        placed = set(pt.query(graph, arguments.devices, config=config, **placing_of(arguments)).values())
+        for label in sorted(placed & unable.keys()):
+            cause = f"what {label!r} compiles cannot be written into a file: {unable[label]}"
+            raise pt.NotSupported(cause, where=arguments.output)
 
 
 def report_lines(model: pt.CompiledModel) -> list[Table | str]:

@@ -4,6 +4,7 @@ Without a linker TVM makes the machine code a second time in memory when a kerne
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -15,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from accelerators.errors import NotSupported
 from accelerators.tvm.code.codegen import written
 from accelerators.tvm.machine.library import compiling, function, part, tvm
@@ -22,31 +25,70 @@ from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.pool import pool_object
 from accelerators.tvm.run.runtime import load_library
 
-_OPTIONS = ["-shared", "-fPIC", "-pthread", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ())]
+_OPTIONS = ("-shared", "-fPIC", "-pthread", *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()))
 
-NEEDED = "It needs a C++ compiler: g++ or clang++ on the PATH, or CXX"
+MISSING = "there is no linker here for its kernels"
+
+NEEDED = "Install a C++ compiler (g++ or clang++ on the PATH, or CXX), or the package ziglang (pip install 'partita[linker]')"
+
+
+COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
+"""The compilers that link for C++, the usual one first."""
+
+
+@attrs.frozen(slots=True)
+class Tools:
+    """The programs that make a library of object files."""
+
+    link: tuple[str, ...]
+    """The command that links; "-o", the library and the object files follow."""
+    compile: tuple[str, ...]
+    """The command that compiles C; empty where there is none: then kernels run on TVM's own threads."""
 
 
 @cache
-def compiler() -> tuple[str, ...]:
-    """The command of the compiler that TVM finds, or CXX names, which may hold options:
+def tools() -> Tools | None:
+    """A C++ compiler, the one that CXX names before others; else the linker and compiler of the package ziglang; else a linker
+    alone. None where there is nothing."""
+    compiler = _compiler()
+    if compiler:
+        return Tools((*compiler, *_OPTIONS), compiler)
+    if not sys.platform.startswith("linux"):
+        return None
+    if has_ziglang():
+        zig = (sys.executable, "-m", "ziglang")
+        return Tools((*zig, "ld.lld", "-shared"), (*zig, "cc", "-DPARTITA_PLAIN_SYMBOLS"))
+    linker = shutil.which("ld") or shutil.which("ld.lld")
+    return Tools((linker, "-shared"), ()) if linker else None
 
-    `ccache g++`. Empty where there is no compiler.
-    """
-    command_name = part("support.cc").get_cc() or ""
-    command = [command_name] if shutil.which(command_name) else shlex.split(command_name)
-    return tuple(command) if command and shutil.which(command[0]) else ()
+
+def _compiler() -> tuple[str, ...]:
+    """The command that CXX or CC names, which may hold options (`ccache g++`), or the first compiler there is; empty for none."""
+    named = os.environ.get("CXX") or os.environ.get("CC")
+    if named:
+        command = [named] if shutil.which(named) else shlex.split(named)
+        return tuple(command) if command and shutil.which(command[0]) else ()
+    return next(((name,) for name in COMPILERS if shutil.which(name)), ())
+
+
+def has_ziglang() -> bool:
+    """Is the package there, which holds a compiler and a linker?"""
+    return importlib.util.find_spec("ziglang") is not None
 
 
 def can_link() -> bool:
     """Is there a linker?"""
-    return os.name == "posix" and bool(compiler())
+    return os.name == "posix" and tools() is not None
 
 
-def _share(files: Sequence[Path], path: Path) -> None:
-    done = subprocess.run([*compiler(), *_OPTIONS, "-o", path, *files], capture_output=True, text=True, check=False)
+def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None:
+    """Link the object files. TVM calls it too, with options that are for compilers of its own."""
+    programs = tools()
+    if programs is None:
+        raise NotSupported(MISSING, remedy=NEEDED)
+    done = subprocess.run([*programs.link, "-o", path, *files], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise OSError(done.stderr or f"{compiler()[0]} fails")
+        raise OSError(done.stderr or f"{programs.link[0]} fails")
 
 
 def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
@@ -56,11 +98,12 @@ def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
         try:
             with compiling.lock:
                 files = [_program(executable, target, Path(folder))]
-            threads = pool_object(*compiler())
+            programs = tools()
+            threads = pool_object(*programs.compile) if programs is not None and programs.compile else None
             for number, code in enumerate([*objects, *([threads] if threads else ())]):
                 files.append(Path(folder) / f"kernels{number}.o")
                 files[-1].write_bytes(code)
-            _share(files, path)
+            share(path, files)
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()

@@ -16,7 +16,7 @@ import numpy as np
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.cubins import cubins, served
-from accelerators.tvm.code.linking import NEEDED
+from accelerators.tvm.code.linking import MISSING, NEEDED, can_link, share
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.machine.library import compiling
@@ -48,12 +48,14 @@ def export(compiled: CompiledTvm) -> bytes:
 
 
 def _library(executable: Any) -> bytes:
+    if not can_link():
+        raise NotSupported(MISSING, remedy=NEEDED)
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         try:
             _check_room(Path(folder))
             with compiling.lock, quiet():
-                executable.export_library(str(path))
+                executable.export_library(str(path), fcompile=share)
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()

@@ -36,8 +36,10 @@ enum {
   STACK = 1 << 20,        /* bytes: what the system gives by default may be less than kernels keep there */
 };
 
-/* Their newest version came with glibc 2.34, and libraries are exported to older systems too. */
-#if defined(__GLIBC__) && defined(__x86_64__)
+/* Their newest version came with glibc 2.34, and libraries are exported to older systems too. A linker that does not look into
+   glibc takes them without a version: the system finds whatever it has. */
+#if defined(PARTITA_PLAIN_SYMBOLS)
+#elif defined(__GLIBC__) && defined(__x86_64__)
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 __asm__(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && defined(__aarch64__)
