@@ -1,5 +1,6 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs."""
 
+from accelerators.choosing_precision import choose_precision
 from accelerators.compiling import compile
 from accelerators.errors import (
     AcceleratorError,
@@ -26,6 +27,7 @@ from accelerators.interface.registry import (
 )
 from accelerators.placement.placement import Placement
 from accelerators.placement.placing import query
+from accelerators.precision.precision_plan import PrecisionPlan
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.profile import Profile
 from accelerators.tuning import TuningReport, tune
@@ -44,6 +46,7 @@ __all__ = [
     "Key",
     "NotSupported",
     "Placement",
+    "PrecisionPlan",
     "Profile",
     "ProfileRow",
     "QueueFull",
@@ -53,6 +56,7 @@ __all__ = [
     "UnknownDevice",
     "UnknownKey",
     "accelerator",
+    "choose_precision",
     "compile",
     "devices",
     "import_model",

@@ -90,10 +90,12 @@ def test_import_partita_loads_nothing_heavy() -> None:
 ROOMS = {
     "accelerators": """
         onnx_backend
+        choosing_precision
         compiling importing tuning
         starting
         package
         showing
+        precision
         running
         building
         hetero onnxruntime openvino reference tvm

@@ -1,0 +1,244 @@
+"""A graph with some of its products in lower precision, as ONNX says it, so that every engine reads it.
+
+A product in int8 stands between QuantizeLinear and DequantizeLinear, with a scale for each channel of its weights; one in bf16 or
+f16 between two casts. Ops that only move numbers, and pools, read the same integers as what follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from accelerators.precision.calibration import Range
+from graph.build import constant, op
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+from passes.constants import Namer
+
+Array = np.ndarray[Any, Any]
+
+KEPT = "float32"
+"""The precision of what is not lowered."""
+
+CASTS = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+
+PRECISIONS = ("int8", *CASTS)
+"""What a product may be lowered to."""
+
+MOVES = frozenset("MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice".split())
+"""Ops whose numbers are those of their input."""
+
+AGREEING = MOVES | frozenset("Add Sum Concat Relu".split())
+"""Ops that read what is quantized for others, rather than a value of their own."""
+
+ONNX_TYPES = {"bf16": 16, "f16": 10, "float32": 1}
+"""ONNX's numbers for element types."""
+
+
+def lowerable(graph: Graph) -> list[Node]:
+    """The convolutions and products of matrices whose weights are float32 constants: those that may be lowered. Linear."""
+    return [node for node in graph.nodes if weight_of_product(node) is not None]
+
+
+def weight_of_product(node: Node) -> Array | None:
+    """The constant weights of a product that may be lowered; None for any other node."""
+    if node.domain or node.op not in ("Conv", "MatMul", "Gemm") or node.attrs.get("transA", 0) or len(node.inputs) < 2:
+        return None
+    given, weight = node.inputs[0], node.inputs[1]
+    array = None if weight is None else weight.node.value
+    if given is None or given.node.value is not None or array is None or array.dtype != np.float32 or not array.size:
+        return None
+    static = isinstance(node[0].type, TensorType) and node[0].type.dtype == "float32"
+    scaled = float(node.attrs.get("alpha", 1.0)) == float(node.attrs.get("beta", 1.0)) == 1.0
+    fits = array.ndim == 2 if node.op != "Conv" else array.ndim > 2
+    return array if static and scaled and fits and np.isfinite(array).all() else None
+
+
+def why_not(node: Node, precision: str, version: int) -> str | None:
+    """Why a version of ONNX has no such op in a precision; None where it has."""
+    if precision == "int8" and version < 13:
+        return f"a scale for each channel needs opset 13, and the model has {version}"
+    least = 22 if node.op == "Conv" else 13
+    if precision == "bf16" and version < least:
+        return f"{node.op} takes bfloat16 from opset {least} on, and the model has {version}"
+    return None
+
+
+def channel_axis(node: Node) -> int:
+    """Along which axis of its weights a product has its outputs."""
+    return 0 if node.op == "Conv" or node.attrs.get("transB", 0) else 1
+
+
+def lowered(graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Range]) -> Graph:
+    """The graph with these nodes, by name, in these precisions; `ranges` are those of the values that int8 reads. Linear."""
+    return _Lowering(graph, precisions, ranges).run()
+
+
+def moved_from(entry: NodeEntry) -> list[NodeEntry]:
+    """The value, and those before it that have the same numbers, the first one last."""
+    path = [entry]
+    while path[-1].node.op in MOVES and not path[-1].node.domain and len(path[-1].node.output_names) == 1:
+        before = path[-1].node.inputs[0]
+        if before is None or before.node.value is not None:
+            break
+        path.append(before)
+    return path
+
+
+@attrs.frozen(slots=True)
+class Integers:
+    """What the bytes of a value stand for."""
+
+    scale: np.float32
+    point: np.uint8
+
+    @classmethod
+    def of(cls, bounds: Range) -> Integers:
+        """Unsigned bytes over a range, which zero is one of."""
+        low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
+        scale = np.float32((high - low) / 255)
+        if not (np.isfinite(scale) and scale > 1e-30):
+            scale = np.float32(1.0)
+        return cls(scale, np.uint8(np.clip(np.rint(-low / float(scale)), 0, 255)))
+
+
+def signed_bytes(array: Array, axis: int) -> tuple[Array, Array]:
+    """Weights as signed bytes around zero, and their scale along an axis."""
+    others = tuple(d for d in range(array.ndim) if d != axis)
+    scale = (np.abs(array).max(others, keepdims=True) / 127).astype(np.float32)
+    scale = np.where(scale > 1e-30, scale, np.float32(1.0))
+    return np.clip(np.rint(array / scale), -127, 127).astype(np.int8), scale.reshape(-1)
+
+
+class _Lowering:
+    def __init__(self, graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Range]) -> None:
+        self.graph = graph
+        self.precisions = precisions
+        self.ranges = ranges
+        self.rewriter = Rewriter(graph)
+        self.namer = Namer(graph)
+        self.integers = self._wanted()
+        self.dequantized: dict[NodeEntry, NodeEntry] = {}
+        self.cast: dict[tuple[NodeEntry, str], NodeEntry] = {}
+        self.affinity: str | None = None
+        """The device of the node that is being looked at, or of the first that reads it: what is added goes there."""
+
+    def _wanted(self) -> dict[NodeEntry, Integers]:
+        """The values that are quantized."""
+        wanted: dict[NodeEntry, Integers] = {}
+        for node in self.graph.nodes:
+            if self.precisions.get(node.name) == "int8" and node.inputs[0] is not None:
+                path = moved_from(node.inputs[0])
+                known = [self.ranges[entry.name] for entry in path if entry.name in self.ranges]
+                wanted.update(dict.fromkeys(path, Integers.of(known[-1])))
+        return wanted
+
+    def run(self) -> Graph:
+        rewriter, plain = self.rewriter, dict[NodeEntry, NodeEntry]()
+        for node in self.graph.nodes:
+            readers = [] if node.is_op else self.graph.consumers(node)
+            self.affinity = next((reader.affinity for reader in readers), node.affinity)
+            change = _CHANGES.get(self.precisions.get(node.name, KEPT), _Lowering._kept)
+            replacement = rewriter.keep(node, change(self, node)) if node.is_op else rewriter.keep(node)
+            for entry in node.outputs:
+                plain[entry] = replacement[entry.index]
+                if entry in self.integers:
+                    self.dequantized[entry] = self._quantized(entry, plain[entry])
+        outputs = [plain[entry] for entry in self.graph.outputs]
+        return rewriter.finish(outputs=outputs, nodes=())
+
+    def _reading(self, node: Node, slots: Callable[[int], bool]) -> list[NodeEntry | None]:
+        """The node's inputs, those of some slots as they were quantized."""
+        given = []
+        for i, entry in enumerate(node.inputs):
+            stands = self.dequantized.get(entry) if entry is not None and slots(i) else None
+            given.append(stands if stands is not None else None if entry is None else self.rewriter.value(entry))
+        return given
+
+    def _kept(self, node: Node) -> Node:
+        """A node that is not lowered reads its own values, or those that are quantized for what follows."""
+        if not node.domain and node.op in AGREEING and not node.bodies:
+            return self.rewriter.rebuilt(node).evolve(inputs=tuple(self._reading(node, lambda i: True)))
+        return self.rewriter.rebuilt(node)
+
+    def _quantized(self, entry: NodeEntry, value: NodeEntry) -> NodeEntry:
+        """The value rounded to bytes, and back."""
+        step = self.integers[entry]
+        arrays = {"scale": step.scale, "point": step.point}
+        operands = [self._constant(entry, np.asarray(array), what) for what, array in arrays.items()]
+        quantized = self._helper("QuantizeLinear", f"{entry.name}_integers", _typed(entry, "uint8"), value, *operands)
+        return self._helper("DequantizeLinear", f"{entry.name}_rounded", entry.type, quantized, *operands)
+
+    def _int8(self, node: Node) -> Node:
+        """The product of rounded values by rounded weights; its bias is in units of their scales' product."""
+        given, weight = self._reading(node, lambda i: i == 0), weight_of_product(node)
+        assert weight is not None and node.inputs[0] is not None and node.inputs[1] is not None
+        axis = channel_axis(node)
+        array, scales = signed_bytes(weight, axis)
+        given[1] = self._stored(node.inputs[1], node, "weight", array, scales, axis)
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        if bias is not None and bias.node.value is not None and bias.node.value.size == scales.size:
+            factor = self.integers[node.inputs[0]].scale * scales
+            units = np.rint(bias.node.value.reshape(-1).astype(np.float64) / factor)
+            if bias.node.value.ndim == 1 and np.abs(units).max() < 2**31 and (factor > 1e-30).all():
+                given[2] = self._stored(bias, node, "bias", units.astype(np.int32), factor, 0)
+        return node.evolve(inputs=tuple(given))
+
+    def _stored(self, entry: NodeEntry, node: Node, what: str, array: Array, scales: Array, axis: int) -> NodeEntry:
+        """A constant as integers and their scales."""
+        stem = f"{node.name}_{what}"
+        operands = [self._constant(entry, array, "integers", stem), self._constant(entry, scales, "scales", stem)]
+        return self._helper("DequantizeLinear", stem, entry.type, *operands, axis=axis)
+
+    def _narrow(self, node: Node) -> Node:
+        """The product of values and weights that are cast; its result is cast back."""
+        precision = self.precisions[node.name]
+        given: list[NodeEntry | None] = []
+        for entry in node.inputs:
+            if entry is None or not isinstance(entry.type, TensorType) or entry.type.dtype != "float32":
+                given.append(None if entry is None else self.rewriter.value(entry))
+            else:
+                given.append(self._as(entry, precision))
+        dtype = CASTS[precision].name
+        name = self.namer(f"{node.name}_{precision}")
+        product = node.evolve(
+            name=name, output_names=(self.namer(f"{node[0].name}_{precision}"),), inputs=tuple(given),
+            output_types=(_typed(node[0], dtype),),
+        )
+        narrow = self.rewriter.keep(product)[0]
+        cast = op("Cast", narrow, name=node.name, output_names=node.output_names, to=ONNX_TYPES["float32"])
+        return cast.evolve(output_types=node.output_types, affinity=node.affinity, metadata=node.metadata, place=node.place)
+
+    def _as(self, entry: NodeEntry, precision: str) -> NodeEntry:
+        """The value in another element type."""
+        if (entry, precision) not in self.cast:
+            kind, array = CASTS[precision], entry.node.value
+            if array is not None:
+                cast = self._constant(entry, array.astype(kind), precision)
+            else:
+                value, to = self.rewriter.value(entry), ONNX_TYPES[precision]
+                cast = self._helper("Cast", f"{entry.name}_{precision}", _typed(entry, kind.name), value, to=to)
+            self.cast[entry, precision] = cast
+        return self.cast[entry, precision]
+
+    def _constant(self, entry: NodeEntry, array: Array, what: str, stem: str = "") -> NodeEntry:
+        node = constant(array, self.namer(f"{stem or entry.name}_{what}"))
+        return self.rewriter.keep(node.evolve(affinity=entry.node.affinity))[0]
+
+    def _helper(self, kind: str, name: str, value_type: Any, *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
+        name = self.namer(name)
+        node = op(kind, *inputs, name=name, output_names=(name,), **attributes)
+        return self.rewriter.keep(node.evolve(output_types=(value_type,), affinity=self.affinity))[0]
+
+
+_CHANGES = {KEPT: _Lowering._kept, "int8": _Lowering._int8, **dict.fromkeys(CASTS, _Lowering._narrow)}
+
+
+def _typed(entry: NodeEntry, dtype: str) -> TensorType:
+    assert isinstance(entry.type, TensorType)
+    return TensorType(dtype, entry.type.shape)

@@ -1,0 +1,223 @@
+"""Which op runs in which precision, and why: read it, lock it, change it, keep it as JSON, and apply it to the graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from accelerators.errors import AcceleratorError
+from accelerators.precision.calibration import Range
+from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowered
+from graph.errors import did_you_mean
+from graph.graph import Graph
+from graph.words import counted
+from partition.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+VERSION = 1
+"""The version of the JSON form."""
+
+
+@attrs.frozen(slots=True)
+class PrecisionRow:
+    """One op that may be lowered."""
+
+    node: str
+    """The op's name."""
+    op: str
+    precision: str
+    """What it runs in: float32, or a lower precision."""
+    reason: str
+    """Why it runs in that."""
+    errors: Mapping[str, float]
+    """By lower precision: how far the model's answer moves if this op alone runs in it."""
+    gains: Mapping[str, float]
+    """By lower precision: what it wins, in the plan's unit."""
+    locked: bool = False
+    """Was it said from outside?"""
+
+
+class NoSuchOp(AcceleratorError, KeyError):
+    """A plan has no op of that name."""
+
+    __str__ = AcceleratorError.__str__
+
+
+class PrecisionPlan(MutableMapping[str, str]):
+    """The precision of each op that may be lowered, by name.
+
+    Assign to change it, which locks it; `apply` writes the precisions into a graph."""
+
+    def __init__(
+        self,
+        graph_name: str,
+        written_fingerprint: str,
+        rows: Mapping[str, PrecisionRow],
+        ranges: Mapping[str, Range],
+        tolerance: float,
+        error: float | None,
+        unit: str,
+    ) -> None:
+        self.graph_name = graph_name
+        self.fingerprint = written_fingerprint
+        """Tells whether another graph is the same, node for node."""
+        self._rows = dict(rows)
+        self.ranges = dict(ranges)
+        """By value, the range that its integers cover."""
+        self.tolerance = tolerance
+        """How far the answer may be from that of float32."""
+        self.error = error
+        """How far it was, measured with the whole plan applied; None once the plan was changed."""
+        self.unit = unit
+        """What gains are counted in: microseconds, or bytes of weights."""
+
+    @property
+    def rows(self) -> tuple[PrecisionRow, ...]:
+        """All ops that may be lowered, in the graph's order."""
+        return tuple(self._rows.values())
+
+    @property
+    def locked(self) -> dict[str, str]:
+        """What was said from outside: given to `choose_precision` as `lock`, it holds in another choice too."""
+        return {row.node: row.precision for row in self.rows if row.locked}
+
+    def __getitem__(self, name: str) -> str:
+        return self._row(name).precision
+
+    def __setitem__(self, name: str, precision: str) -> None:
+        row = self._row(name)
+        check_precision(precision, f"plan[{name!r}]")
+        self._rows[name] = attrs.evolve(row, precision=precision, reason="said by hand", locked=True)
+        self.error = None
+
+    def __delitem__(self, name: str) -> None:
+        raise AcceleratorError(
+            "every op has a precision", where=f"plan[{name!r}]", remedy=f"Assign another one; {KEPT!r} is that of the model"
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _row(self, name: str) -> PrecisionRow:
+        if name not in self._rows:
+            remedy = did_you_mean(str(name), self._rows) or "It lists products whose weights are float32 constants"
+            raise NoSuchOp(f"there is no op {name!r} that may be lowered", where="precision plan", remedy=remedy)
+        return self._rows[name]
+
+    def lock(self, *names: str) -> None:
+        """Let these ops keep their precision in later choices; all ops, if none is named."""
+        for name in names or tuple(self._rows):
+            self._rows[name] = attrs.evolve(self._row(name), locked=True)
+
+    def why(self, name: str) -> str:
+        """The op's precision, and the reason for it."""
+        row = self._row(name)
+        lines = [f"{row.node} ({row.op}) runs in {row.precision}: {row.reason}"]
+        for precision, error in row.errors.items():
+            gain = row.gains.get(precision)
+            won = "" if gain is None else f", and wins {amount(gain, self.unit)}"
+            lines.append(f"  {precision} alone moves the answer by {error:.2g}{won}")
+        return "\n".join(lines)
+
+    def apply(self, graph: Graph) -> Graph:
+        """The graph in these precisions: standard ONNX, which `save` writes and other engines read."""
+        from passes.infer import infer
+
+        if fingerprint(graph) != self.fingerprint:
+            raise AcceleratorError(
+                "the plan was made for another graph",
+                where=f"graph {graph.name!r}",
+                remedy="Apply it to the graph that choose_precision was given, or choose again",
+            )
+        typed = infer(graph, strict=False)
+        missing = [name for name in self if name not in typed]
+        if missing:
+            raise AcceleratorError(f"the plan names {missing[0]!r}, which the graph has not", where=f"graph {graph.name!r}")
+        return infer(lowered(typed, self, self.ranges), strict=False)
+
+    def to_json(self) -> str:
+        """The plan as text."""
+        content = {
+            "partita_precision": VERSION,
+            "graph": self.graph_name,
+            "fingerprint": self.fingerprint,
+            "tolerance": self.tolerance,
+            "error": self.error,
+            "unit": self.unit,
+            "ops": [attrs.asdict(row) for row in self.rows],
+            "ranges": {name: list(bounds) for name, bounds in self.ranges.items()},
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PrecisionPlan:
+        """The plan that `to_json` wrote."""
+        try:
+            content = json.loads(text)
+            if content["partita_precision"] != VERSION:
+                raise ValueError(f"its version is {content['partita_precision']}, not {VERSION}")
+            rows = {row["node"]: PrecisionRow(**row) for row in content["ops"]}
+            for row in rows.values():
+                check_precision(row.precision, f"plan[{row.node!r}]")
+            ranges = {str(name): (float(low), float(high)) for name, (low, high) in content["ranges"].items()}
+            error = None if content["error"] is None else float(content["error"])
+            return cls(
+                str(content["graph"]), str(content["fingerprint"]), rows, ranges, float(content["tolerance"]), error,
+                str(content["unit"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise AcceleratorError(
+                f"this is no precision plan: {problem}", where="PrecisionPlan.from_json", remedy="Read what to_json wrote"
+            ) from problem
+
+    def to_table(self) -> Table:
+        """The plan for a terminal, by rich."""
+        from rich.table import Table
+        from rich.text import Text
+
+        columns = "op", "kind", "precision", "alone moves the answer by", "wins", "why"
+        table = Table(*columns, title=Text(self._title()))
+        for row in self.rows:
+            errors = ", ".join(f"{name} {error:.1e}" for name, error in row.errors.items())
+            gains = ", ".join(f"{name} {amount(gain, self.unit)}" for name, gain in row.gains.items())
+            table.add_row(*map(Text, (row.node, row.op, row.precision, errors, gains, row.reason)))
+        return table
+
+    def __rich__(self) -> Table:
+        return self.to_table()
+
+    def _title(self) -> str:
+        counts = {name: sum(row.precision == name for row in self.rows) for name in (KEPT, *PRECISIONS)}
+        shown = ", ".join(f"{counted(count, 'op')} in {name}" for name, count in counts.items() if count)
+        measured = "not measured" if self.error is None else f"off by {self.error:.2g}"
+        return f"{self.graph_name}: {shown or 'no op may be lowered'}; {measured}, where {self.tolerance:g} is allowed"
+
+    def __str__(self) -> str:
+        lowered_rows = [f"  {row.node} ({row.op}): {row.precision}: {row.reason}" for row in self.rows]
+        return "\n".join([self._title(), *lowered_rows])
+
+    def __repr__(self) -> str:
+        return f"<PrecisionPlan of {self._title()}>"
+
+
+def amount(gain: float, unit: str) -> str:
+    """What is won, in words."""
+    return f"{gain:,.0f} {unit}" if unit == "bytes" else f"{gain:,.1f} {unit}"
+
+
+def check_precision(precision: str, where: str) -> None:
+    """Complain about a precision that there is not."""
+    if precision not in (KEPT, *PRECISIONS):
+        names = (KEPT, *PRECISIONS)
+        raise AcceleratorError(
+            f"there is no precision {precision!r}", where=where,
+            remedy=did_you_mean(str(precision), names) or f"There are {', '.join(names)}",
+        )

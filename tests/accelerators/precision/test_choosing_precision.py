@@ -1,0 +1,199 @@
+"""Choosing the precision of each op."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.precision.calibration import calibrated
+from accelerators.precision.distance import distance
+from tests.graphs.small_models import Array, Weights, convolutions, inputs_of, sensitive, transformer
+
+
+def off(plan: pt.PrecisionPlan, graph: pt.Graph, inputs: list[Array], device: str = "reference") -> float:
+    """How far the model with the plan applied is from the graph as it is, measured anew."""
+    plain, lowered = pt.compile(graph, device), pt.compile(plan.apply(graph), device)
+    return max(distance(list(lowered(x)), list(plain(x))) for x in inputs)
+
+
+def chosen(graph: pt.Graph, tolerance: float = 2e-2, **options: object) -> pt.PrecisionPlan:
+    return pt.choose_precision(graph, inputs_of(graph), tolerance, "reference", win="memory", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [convolutions, transformer])
+def test_all_of_a_network_fits_a_loose_tolerance(make: object) -> None:
+    graph = make()  # type: ignore[operator]
+    plan = chosen(graph, 0.1)
+    assert set(plan.values()) == {"int8"}
+    assert plan.error is not None
+    assert 0 < plan.error == off(plan, graph, inputs_of(graph)) <= 0.1
+
+
+def test_nothing_fits_no_tolerance() -> None:
+    plan = chosen(convolutions(), 0.0)
+    assert set(plan.values()) == {"float32"}
+    assert plan.error == 0.0
+    assert plan.why("first").startswith("first (Conv) runs in float32: int8 alone moves the answer by 0.0")
+
+
+def test_a_sensitive_layer_stays_in_float32() -> None:
+    graph = sensitive()
+    plan = chosen(graph, 0.05)
+    assert dict(plan) == {"steady": "int8", "delicate": "float32"}
+    assert "int8 alone moves the answer by" in plan.why("delicate")
+    assert off(plan, graph, inputs_of(graph)) <= 0.05
+
+
+def test_ops_that_are_harmless_alone_and_not_together_are_shared_out() -> None:
+    graph = convolutions()
+    everything = chosen(graph, 0.1)
+    assert everything.error is not None
+    most = max(row.errors["int8"] for row in everything.rows)
+    plan = chosen(graph, (most + everything.error) / 2)
+    assert set(plan.values()) == {"int8", "float32"}
+    assert plan.error is not None and plan.error <= plan.tolerance
+    left = next(name for name, precision in plan.items() if precision == "float32")
+    assert "with it in int8 the whole answer is off by" in plan.why(left)
+
+
+def test_few_measurements_leave_the_rest_alone() -> None:
+    error = chosen(convolutions(), 0.1).error
+    assert error is not None
+    plan = chosen(convolutions(), error * 0.99, most=1)
+    assert set(plan.values()) == {"float32"}
+    assert plan.why("first").splitlines()[0] == "first (Conv) runs in float32: not tried: 1 models were measured"
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), st.sampled_from((1e-3, 5e-3, 2e-2)), st.sampled_from(("minmax", "percentile", "entropy")))
+def test_the_tolerance_holds_for_random_graphs(seed: int, tolerance: float, calibration: str) -> None:
+    random, w = np.random.default_rng(seed), Weights(seed)
+    values = [pt.variable("x", "float32", (2, 12))]
+    for layer in range(random.integers(2, 6)):
+        node = values[random.integers(len(values))]
+        kind = random.choice(["MatMul", "MatMul", "Relu", "Add", "Tanh", "Transpose"])
+        if kind == "MatMul":
+            node = pt.op("MatMul", node, w(12, 12, fan_in=12), name=f"product{layer}")
+        elif kind == "Add":
+            node = pt.op("Add", node, values[random.integers(len(values))])
+        elif kind == "Transpose":
+            node = pt.op("Transpose", pt.op("Transpose", node, perm=[1, 0]), perm=[1, 0])
+        else:
+            node = pt.op(kind, node)
+        values.append(node)
+    graph = pt.Graph([values[-1], values[random.integers(1, len(values))]], [values[0]], name="random")
+    plan = chosen(graph, tolerance, calibration=calibration)
+    assert off(plan, graph, inputs_of(graph)) <= tolerance
+
+
+def test_each_op_gets_what_it_bears() -> None:
+    graph = sensitive()
+    plan = chosen(graph, 0.05, precisions=("int8", "bf16"))
+    assert dict(plan) == {"steady": "int8", "delicate": "bf16"}
+    text = str(plan.apply(graph))
+    assert "QuantizeLinear" in text and "bfloat16" in text
+
+
+def test_a_plan_is_read_locked_and_changed() -> None:
+    graph = convolutions()
+    plan = chosen(graph, 0.1)
+    plan["third"] = "float32"
+    assert plan.error is None
+    assert plan.locked == {"third": "float32"}
+    assert plan.why("third").startswith("third (Conv) runs in float32: said by hand")
+    again = pt.choose_precision(graph, inputs_of(graph), 0.1, "reference", win="memory", lock=plan.locked)
+    assert again["third"] == "float32"
+    assert again["first"] == "int8"
+    again.lock("first")
+    assert again.locked == {"first": "int8", "third": "float32"}
+    copy = pt.PrecisionPlan.from_json(again.to_json())
+    assert copy.to_json() == again.to_json()
+    assert str(copy.apply(graph)) == str(again.apply(graph))
+    assert "3 ops in int8" in str(copy)
+
+
+def test_what_is_quantized_is_read_by_onnxruntime_too(tmp_path: object) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    graph, (x, *_) = convolutions(), inputs_of(convolutions())
+    plan = chosen(graph, 0.1)
+    lowered = plan.apply(graph)
+    path = f"{tmp_path}/model.onnx"
+    pt.save(lowered, path)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    (theirs,) = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    (ours,) = pt.compile(lowered, "reference")(x)
+    assert np.abs(theirs - ours).max() <= 0.02 * np.abs(ours).max()
+
+
+def test_on_cpu_ops_run_as_integers() -> None:
+    pytest.importorskip("tvm")
+    graph = convolutions()
+    plan = pt.choose_precision(graph, inputs_of(graph), 0.05, "cpu", win="memory")
+    assert set(plan.values()) == {"int8"}
+    model = pt.compile(plan.apply(graph), "cpu")
+    assert sum(kernel.schedule == "quantized product" for kernel in model.kernels()) == 4
+    assert plan.error is not None and plan.error <= 0.05
+
+
+def test_time_is_measured_where_that_is_what_should_be_won() -> None:
+    graph = convolutions()
+    plan = pt.choose_precision(graph, inputs_of(graph), 0.05, "reference")
+    assert plan.unit == "µs"
+    assert all(set(row.gains) == {"int8"} for row in plan.rows)
+    assert off(plan, graph, inputs_of(graph)) <= 0.05
+
+
+def test_a_version_without_scales_for_channels_is_left_alone() -> None:
+    graph = convolutions().evolve(opsets={"": 12})
+    plan = chosen(graph, 0.1)
+    assert set(plan.values()) == {"float32"}
+    assert "a scale for each channel needs opset 13, and the model has 12" in plan.why("first")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precisions": ("int9",)}, "there is no 'int9'"),
+        ({"calibration": "middle"}, "there is no 'middle'"),
+        ({"lock": {"frist": "int8"}}, "no op that may be lowered is called 'frist'"),
+        ({"lock": {"first": "int5"}}, "there is no precision 'int5'"),
+        ({"lock": {".*": "int8"}, "tolerance": 1e-6}, "what is locked moves the answer by"),
+    ],
+)
+def test_wrong_options(options: dict[str, object], message: str) -> None:
+    with pytest.raises(pt.PartitaError, match=message):
+        chosen(convolutions(), **options)  # type: ignore[arg-type]
+
+
+def test_inputs_that_do_not_fit() -> None:
+    with pytest.raises(pt.PartitaError, match="the inputs given are not those of the graph: 'x'"):
+        pt.choose_precision(convolutions(), {"y": inputs_of(convolutions())[0]}, device="reference")
+    with pytest.raises(pt.PartitaError, match="no inputs are given"):
+        pt.choose_precision(convolutions(), [], device="reference")
+
+
+def test_a_plan_is_for_one_graph() -> None:
+    plan = chosen(convolutions(), 0.1)
+    with pytest.raises(pt.PartitaError, match="the plan was made for another graph"):
+        plan.apply(transformer())
+    with pytest.raises(KeyError, match="there is no op 'frist' that may be lowered"):
+        plan["frist"]
+    with pytest.raises(pt.PartitaError, match="this is no precision plan"):
+        pt.PrecisionPlan.from_json("{}")
+
+
+@pytest.mark.parametrize(("method", "most"), [("minmax", 100.0), ("percentile", 6.0), ("entropy", 60.0)])
+def test_one_far_number_counts_by_the_method(method: str, most: float) -> None:
+    numbers = np.random.default_rng(0).standard_normal(100_000)
+    numbers[0] = 100.0
+    low, high = calibrated(lambda: [{"x": numbers}], method)["x"]
+    assert low == pytest.approx(numbers.min(), abs=2.0)
+    assert (high == 100.0) if method == "minmax" else (2.0 < high < most)
+
+
+def test_values_without_numbers_have_a_range() -> None:
+    assert calibrated(lambda: [{"x": np.array([np.nan, np.inf])}], "entropy") == {"x": (0.0, 0.0)}
