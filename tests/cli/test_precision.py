@@ -10,6 +10,7 @@ import partita as pt
 from tests.cli.conftest import Command
 from tests.graphs.small_models import convolutions, sensitive
 
+
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
