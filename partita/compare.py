@@ -1,17 +1,41 @@
-"""The distance of a model's outputs from those that are expected."""
+"""The distance of a model's outputs from those that are expected, and how large it may be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.order import reachable
+from graph.types import TensorType
 
 TINY = 1e-30
 """Probabilities below this are taken for this when logarithms are compared."""
+
+TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
+"""The largest error of what was computed in an element type, where it is not that of float32."""
+
+TOLERANCE = 1e-3
+"""The largest error of float32 and of all wider types."""
+
+SMALLEST = 0.25
+"""The largest error of float types of eight bits and less: they keep two or three digits of a number's binary form."""
+
+ROUNDED = 2e-2
+"""The largest error of numbers on the way to which values were quantized: now and then one is rounded to the next step."""
+
+PRECISIONS = {"f32": TOLERANCE, "f16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "fast": TOLERANCES["bfloat16"]}
+"""The largest error by PRECISION, in which a device computes a float32 model."""
+
+STEPS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
+"""The element types of quantized values, which may be one step apart."""
+
+QUANTIZING = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
+"""How the names of ops that round to few steps begin."""
 
 
 @attrs.frozen(slots=True)
@@ -21,21 +45,71 @@ class Difference:
     output: str
     """The output's name."""
     worst: float
-    """The largest |a - b|, over the largest |b|; infinite where one has NaN, an infinity or a size that the other has not."""
+    """The largest |a - b|, over the largest |b|; infinite where one has NaN, an infinity or a size that the other has not.
+    Of quantized values it is the largest number of steps; other integers, text and booleans are equal (0) or not (1)."""
     where: tuple[int, ...]
     """The position of the largest error in the output."""
     logarithms: bool
     """Were logarithms compared? A final softmax hides what went wrong before it."""
+    tolerance: float = TOLERANCE
+    """The largest error that is no fault."""
+
+    @property
+    def ok(self) -> bool:
+        """Is it near enough?"""
+        return self.worst <= self.tolerance
+
+    def as_data(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        return {**attrs.asdict(self), "ok": self.ok}
+
+    def __str__(self) -> str:
+        how = " of the logarithms" if self.logarithms else ""
+        verdict = "ok" if self.ok else f"WRONG, worst at {list(self.where)}"
+        return f"{self.output}: error {self.worst:.1e}{how}, at most {self.tolerance:g}: {verdict}"
 
 
-def compare(graph: Graph, ours: Sequence[Any], expected: Sequence[Any]) -> list[Difference]:
-    """The outputs of a graph, one by one."""
+def compare(
+    graph: Graph, ours: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None, precision: str = "f32"
+) -> list[Difference]:
+    """The outputs of a graph, one by one. Without a `tolerance` each output has that of the element types that it was
+    computed in, or of the `precision` that was asked for."""
     differences = []
     for name, entry, a, b in zip(graph.output_names, graph.outputs, ours, expected, strict=True):
         logarithms = entry.node.op == "Softmax"
         worst, where = _worst(a, b, logarithms)
-        differences.append(Difference(name, worst, where, logarithms))
+        allowed = tolerance_of(entry, b, precision) if tolerance is None else tolerance
+        differences.append(Difference(name, worst, where, logarithms, allowed))
     return differences
+
+
+def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32") -> float:
+    """How far an output may be from the expected value: by the coarsest type on the way to it."""
+    if isinstance(value, np.ndarray) and not _is_float(value):
+        return 1.0 if value.dtype.name in STEPS else 0.0
+    own = _of_type(value.dtype.name) if isinstance(value, np.ndarray) else TOLERANCE
+    return max(own, PRECISIONS.get(precision, TOLERANCE), _on_the_way(reachable([entry.node])))
+
+
+def _on_the_way(nodes: Iterable[Node]) -> float:
+    coarsest = TOLERANCE
+    for node in nodes:
+        for value in node.outputs if node.is_op else ():
+            if isinstance(value.type, TensorType):
+                coarsest = max(coarsest, _of_type(value.type.dtype))
+        if node.op is not None and node.op.startswith(QUANTIZING):
+            coarsest = max(coarsest, ROUNDED)
+        for _, body in node.bodies:
+            coarsest = max(coarsest, _on_the_way(body.nodes))
+    return coarsest
+
+
+def _of_type(dtype: str) -> float:
+    return SMALLEST if dtype.startswith(("float8", "float4")) else TOLERANCES.get(dtype, TOLERANCE)
+
+
+def _is_float(value: np.ndarray[Any, Any]) -> bool:
+    return value.dtype.kind in "fc" or "float" in value.dtype.name
 
 
 def _worst(a: Any, b: Any, logarithms: bool) -> tuple[float, tuple[int, ...]]:
@@ -43,11 +117,12 @@ def _worst(a: Any, b: Any, logarithms: bool) -> tuple[float, tuple[int, ...]]:
         return (0.0 if _equal(a, b) else np.inf), ()
     if a.shape != b.shape or a.dtype != b.dtype:
         return np.inf, ()
-    if b.dtype.kind not in "fc" and "float" not in b.dtype.name:
-        unequal = np.argwhere(a != b)
-        return (1.0, tuple(map(int, unequal[0]))) if len(unequal) else (0.0, ())
     if not b.size:
         return 0.0, ()
+    if not _is_float(b):
+        steps = np.abs(a.astype(np.int16) - b.astype(np.int16)) if b.dtype.name in STEPS else a != b
+        position = np.unravel_index(int(steps.argmax()), steps.shape)
+        return float(steps[position]), tuple(map(int, position)) if steps[position] else ()
     wide = np.complex128 if b.dtype.kind == "c" else np.float64
     a, b = a.astype(wide), b.astype(wide)
     if logarithms:

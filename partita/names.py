@@ -59,6 +59,7 @@ from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify
 from graph.writers import save
+from partita.measuring import BenchReport, bench
 from partita.page import report_page
 from partition import (
     ANY,
@@ -89,6 +90,7 @@ __all__ = [
     "AcceleratorUnavailable",
     "AffinityProperty",
     "BadConfig",
+    "BenchReport",
     "CONST",
     "CompileError",
     "CompiledModel",
@@ -132,6 +134,7 @@ __all__ = [
     "WriteError",
     "accelerator",
     "apply_pass",
+    "bench",
     "call",
     "choose_precision",
     "compile",

@@ -95,12 +95,26 @@ def accelerator(name: str) -> Accelerator:
             return _instances[name]
         entry = _WHOLE if name == HETERO else _entries().get(name)
         if entry is None:
-            known = sorted(_entries())
-            raise UnknownDevice(
-                f"there is no device {name!r}", remedy=did_you_mean(name, known) or f"There are {', '.join(known)}"
-            )
+            raise UnknownDevice(f"there is no device {name!r}", remedy=_meant(name))
         instance = _instances[name] = _instance_of(name, entry)
         return instance
+
+
+ALSO_CALLED = {
+    "gpu": ("cuda", "opencl"), "nvidia": ("cuda",), "tensorrt": ("cuda",),
+    "host": ("cpu",), "llvm": ("cpu",), "tvm": ("cpu", "cuda"),
+    "ort": ("onnxruntime",), "onnx": ("onnxruntime",), "ov": ("openvino",), "numpy": ("reference",),
+}
+"""The devices that people mean by a name that other programs use."""
+
+
+def _meant(name: str) -> str:
+    """What to write in place of a name that nobody knows."""
+    known = sorted(_entries())
+    meant = [device for device in ALSO_CALLED.get(name.lower(), ()) if device in known]
+    if meant:
+        return f"Did you mean {' or '.join(map(repr, meant))}?"
+    return did_you_mean(name, known) or f"There are {', '.join(known)}"
 
 
 def is_known(name: str) -> bool:

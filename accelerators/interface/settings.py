@@ -24,6 +24,9 @@ from accelerators.interface.keys import (
 from accelerators.interface.registry import HETERO, accelerator
 from graph.errors import did_you_mean
 
+MEASURED = "PERF_COUNT"
+"""The key of a device that may stand beside several devices: a model is measured as a whole."""
+
 
 @attrs.frozen(slots=True)
 class HeteroSettings:
@@ -76,15 +79,18 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
         hetero[key] = given.pop(key)
     nested = {key: _mapping(value, f"config of device {key!r}") for key, value in given.items() if key in labels}
     flat = {key: value for key, value in given.items() if key not in nested}
+    everywhere = {key: flat.pop(key) for key in list(flat) if len(devices) > 1 and key.removeprefix("KEY_") == MEASURED}
     if flat and len(devices) > 1:
         key = next(iter(flat))
         remedy = did_you_mean(key, {*labels, HETERO}) or f"Configure by device: config={{{devices[0].label!r}: {{{key!r}: ...}}}}"
         raise UnknownDevice(f"{key!r} is none of the devices asked for", where="config", remedy=remedy)
-    return Config(_read_hetero(hetero), {device.label: _values(device, nested, flat) for device in devices})
+    return Config(_read_hetero(hetero), {device.label: _values(device, nested, flat, everywhere) for device in devices})
 
 
-def _values(device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any]) -> dict[str, Any]:
-    own = {**nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
+def _values(
+    device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any], everywhere: Mapping[str, Any]
+) -> dict[str, Any]:
+    own = {**everywhere, **nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
     if device.device_id is None:
         return device.accelerator.full_config(own)
     for key in ("DEVICE_ID", "KEY_DEVICE_ID"):

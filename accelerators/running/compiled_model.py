@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from accelerators.process.forking import renewed_in_children
 from accelerators.running.executor import Executor, Runs, root
 from accelerators.running.inputs import InputChecker, InputSpec
 from accelerators.running.outputs import Outputs, out_arrays
-from accelerators.running.profile import Measurement, Profile
+from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
 from accelerators.running.requests import RequestQueue
 from accelerators.running.steps import plan_run
 from graph.graph import Graph
@@ -168,13 +169,14 @@ class CompiledModel:
     def profile(self, /, *args: Any, **named: Any) -> Profile:
         """The time that a run takes, subgraph by subgraph and node by node.
 
-        With inputs, the model runs on them once under the clock. Without inputs, it is the last call, if the model was
-        compiled with PERF_COUNT, else a run on inputs that are made up. Other threads may go on calling.
+        With inputs, the model runs on them several times under the clock, and each row is the median. Without inputs, it is
+        the last call, if the model was compiled with PERF_COUNT, else runs on inputs that are made up. Other threads may go
+        on calling.
         """
         if args or named:
             return self._profiled(self._checker.arrays(args, named), "the inputs given")
         if self._last is not None:
-            return self._last.profile(self.graph.name, "the last call", self.dead)
+            return profile_of([self._last], self.graph.name, "the last call", self.dead)
         return self._profiled(self.example_inputs(), "inputs made up" if self.graph.inputs else "no inputs")
 
     @at_a_device()
@@ -185,9 +187,8 @@ class CompiledModel:
             if self._measuring is None:
                 self._measuring = Executor(plan_run(self.graph, self._measuring_units()), self._constants, False)
                 self._measuring.observed(list(arrays), Measurement())
-            measurement = Measurement()
-            self._measuring.observed(arrays, measurement)
-        return measurement.profile(self.graph.name, inputs, self.dead)
+            measurements = _measured(self._measuring, arrays)
+        return profile_of(measurements, self.graph.name, inputs, self.dead)
 
     def example_inputs(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit the inputs: random numbers, ones for integers; `size` for sizes that are not known."""
@@ -274,6 +275,16 @@ class CompiledModel:
         graph, devices = self.graph, ", ".join(self.properties.devices) or "no device"
         border = f"{', '.join(node.name for node in graph.inputs)} -> {', '.join(graph.output_names)}"
         return f"<CompiledModel {graph.name!r} ({border}): {counted(self.properties.subgraphs, 'subgraph')} on {devices}>"
+
+
+def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
+    """As many measured runs as a profile takes, or as there is time for."""
+    measurements: list[Measurement] = []
+    stop = time.perf_counter() + SECONDS
+    while not measurements or (len(measurements) < CALLS and time.perf_counter() < stop):
+        measurements.append(Measurement())
+        runs.observed(list(arrays), measurements[-1])
+    return measurements
 
 
 def _constant_ids(graph: Graph) -> frozenset[int]:

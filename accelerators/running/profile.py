@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns, thread_time_ns
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EXECUTED, NOT_RUN, OPTIMIZED_OUT = "EXECUTED", "NOT_RUN", "OPTIMIZED_OUT"
+
+OUTSIDE = "in no row"
+"""The name of the row for the time that no other row accounts for."""
+
+NOTHING_US = 1e-3
+"""Less than this is what rounding leaves of sums."""
 
 
 @attrs.frozen(slots=True)
@@ -83,9 +90,16 @@ WIDTH = 130
 """Columns of the table where it goes to a file or a pipe."""
 
 
+CALLS = 9
+"""How many calls a profile measures at most; each row is the median of them."""
+
+SECONDS = 1.0
+"""After so many seconds of measured calls no further one is begun."""
+
+
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Profile:
-    """One measured run of a model."""
+    """Measured runs of a model: each row is the median of them."""
 
     model: str
     """The model's name."""
@@ -99,11 +113,20 @@ class Profile:
     """Nodes that no output needs."""
     elapsed_us: float = 0.0
     """Microseconds that the steps took on our own clock: the rows, and what the devices do around them without telling."""
+    calls: int = 1
+    """How many runs were measured."""
+    outside: Row | None = None
+    """The time on the clock that no row of a device accounts for, as a row; None if there is none."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows in order."""
+        """The rows of the steps in order, and of what did not run."""
         return tuple(row for span in self.spans for row in span.rows) + self.not_run
+
+    @property
+    def listed(self) -> tuple[Row, ...]:
+        """What tables and files show: all rows, and `outside` as the last one."""
+        return self.rows if self.outside is None else (*self.rows, self.outside)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -112,7 +135,8 @@ class Profile:
             "inputs": self.inputs,
             "total_us": self.total_us,
             "elapsed_us": self.elapsed_us,
-            "rows": [attrs.asdict(row) for row in self.rows],
+            "calls": self.calls,
+            "rows": [attrs.asdict(row) for row in self.listed],
         }
 
     def to_json(self) -> str:
@@ -145,10 +169,11 @@ class Profile:
         from rich.text import Text
 
         caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
-        table = Table(title=Text(f"{self.model} ({self.inputs})"), caption=caption)
+        calls = "" if self.calls == 1 else f", median of {self.calls} calls"
+        table = Table(title=Text(f"{self.model} ({self.inputs}{calls})"), caption=caption)
         for title, _ in COLUMNS:
             table.add_column(title, justify="right" if title in NUMBERS else "left", overflow="fold")
-        rows = self.rows if slowest is None else sorted(self.rows, key=lambda row: -row.real_us)[:slowest]
+        rows = self.listed if slowest is None else sorted(self.listed, key=lambda row: -row.real_us)[:slowest]
         for row in rows:
             table.add_row(*(Text(shortened(cell(row))) for _, cell in COLUMNS))
         return table
@@ -166,7 +191,7 @@ class Profile:
         lines = [
             f"{row.subgraph}: {row.index}. {row.node}: {row.status} layer_type: {row.layer_type} real: {row.real_us:.0f} "
             f"cpu: {row.cpu_us:.0f} device: {row.device} exec_type: {row.exec_type}"
-            for row in self.rows
+            for row in self.listed
         ]
         return "\n".join([*lines, f"total: {self.total_us:.0f} microseconds"])
 
@@ -190,6 +215,8 @@ class Measurement:
         """The sum of the rows so far."""
         self.elapsed_us = 0.0
         """The microseconds of the steps so far on our clock; the time of measuring between them does not count."""
+        self.outside_cpu_us = 0.0
+        """The microseconds of processor time of the steps so far that no row has."""
 
     def __call__(self, step: Step, run: Callable[[], None]) -> None:
         """Run one step under the clock, and read the device's rows before another run overwrites them."""
@@ -210,11 +237,41 @@ class Measurement:
         self.spans.append(Span(name, label, self.total_us, inside_us, rows))
         self.total_us += inside_us
         self.elapsed_us += real_us
+        self.outside_cpu_us += max(0.0, cpu_us - sum(row.cpu_us for row in rows))
 
-    def profile(self, model: str, inputs: str, dead: Sequence[Node]) -> Profile:
-        """The run as a profile."""
-        rows = [Row("", i, node.name, NOT_RUN, node.op or "", 0.0, 0.0, "", "") for i, node in enumerate(dead, 1)]
-        return Profile(model, inputs, self.total_us, tuple(self.spans), tuple(rows), self.elapsed_us)
+
+def profile_of(measurements: Sequence[Measurement], model: str, inputs: str, dead: Sequence[Node]) -> Profile:
+    """The measured runs as one profile, each row the median of its times."""
+    spans: list[Span] = []
+    start_us = 0.0
+    for same in zip(*(one.spans for one in measurements), strict=True):
+        spans.append(_median_span(same, start_us))
+        start_us += spans[-1].real_us
+    outside_us = statistics.median(one.elapsed_us - one.total_us for one in measurements)
+    outside = _outside(outside_us, statistics.median(one.outside_cpu_us for one in measurements))
+    not_run = [Row("", i, node.name, NOT_RUN, node.op or "", 0.0, 0.0, "", "") for i, node in enumerate(dead, 1)]
+    elapsed_us = start_us + outside_us
+    return Profile(model, inputs, start_us, tuple(spans), tuple(not_run), elapsed_us, len(measurements), outside)
+
+
+def _median_span(spans: Sequence[Span], start_us: float) -> Span:
+    """The step with the medians of its rows. Runs in which a device gave other rows than in the last one do not count."""
+    last = spans[-1]
+    alike = [span for span in spans if [row.node for row in span.rows] == [row.node for row in last.rows]]
+    rows = tuple(_median_row(same) for same in zip(*(span.rows for span in alike)))
+    return Span(last.name, last.device, start_us, sum(row.real_us for row in rows), rows)
+
+
+def _median_row(rows: Sequence[Row]) -> Row:
+    real_us, cpu_us = (statistics.median(values) for values in zip(*((row.real_us, row.cpu_us) for row in rows)))
+    return attrs.evolve(rows[-1], real_us=real_us, cpu_us=cpu_us)
+
+
+def _outside(real_us: float, cpu_us: float) -> Row | None:
+    """The row for what no row of a device accounts for. Devices that give one row for a whole subgraph leave nothing."""
+    if real_us <= NOTHING_US:
+        return None
+    return Row("", 1, OUTSIDE, EXECUTED, "Overhead", real_us, cpu_us, "", "what devices do around their kernels")
 
 
 def _unit_rows(step: RunStep, device_rows: Sequence[ProfileRow], real_us: float, cpu_us: float) -> tuple[Row, ...]:

@@ -38,11 +38,32 @@ def load(
         from graph.readers.mxnet import load_mxnet
 
         return load_mxnet(name, params=params, shapes=shapes)
+    if isinstance(name, str) and holds_torch(name):
+        cause = "this is a file of PyTorch's, which holds no graph that can be read without its Python code"
+        raise ReadError(cause, where=name, remedy=TORCH)
     if params is not None:
         raise ReadError("params= goes with an MXNet symbol", remedy='Give the path of a "-symbol.json" with it')
     from graph.readers.onnx import load_onnx
 
     return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir)
+
+
+TORCH = (
+    "Load the module with torch, then pt.from_torch(module, example_inputs) makes a graph of it (pip install 'partita[torch]'), "
+    "or torch.onnx.export(module, example_inputs, 'model.onnx', dynamo=True) an ONNX file"
+)
+"""How a torch module is brought in."""
+
+
+def holds_torch(path: str) -> bool:
+    """Is it a file that torch.save or torch.export.save wrote, by its name and its first bytes (a zip archive or a pickle)?"""
+    if not path.lower().endswith((".pt", ".pth", ".pt2")):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+    except OSError:
+        return False
 
 
 def mxnet_ops(*names: str) -> frozenset[str]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from accelerators.interface.device_list import DEFAULT
 from graph.errors import PartitaError, did_you_mean
 from graph.types import Dim
 from partita.cli.images import NORMALIZE
+from partita.compare import PRECISIONS
+
+NEVER = "never"
+"""What --fail-on takes for no condition at all."""
 
 
 class Usage(PartitaError):
@@ -31,8 +36,8 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     )
 
 
-def add_devices(parser: argparse.ArgumentParser, required: bool = False) -> None:
-    """The devices, and how they are configured."""
+def add_devices(parser: argparse.ArgumentParser, required: bool = False, precision: bool = False) -> None:
+    """The devices, and how they are configured; for models that run, with the precision."""
     group = parser.add_argument_group("devices")
     group.add_argument(
         "--devices",
@@ -43,6 +48,35 @@ def add_devices(parser: argparse.ArgumentParser, required: bool = False) -> None
     add_placing(group)
     text = "like NUM_THREADS=2 (each device that has it), or cpu.NUM_THREADS=2"
     add_repeated(group, "--config", setting, "KEY=VALUE", text)
+    if precision:
+        text = "PRECISION of every device that offers one (default: the model's own types)"
+        group.add_argument("--precision", choices=tuple(PRECISIONS), help=text)
+
+
+def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], default: str) -> None:
+    """What makes the exit status 1."""
+
+    def listed(text: str) -> list[tuple[str, float]]:
+        parts = [] if text == NEVER else [part.partition("=") for part in names(text)]
+        return [(_condition(word, conditions), positive(number) if equals else 1.0) for word, equals, number in parts]
+
+    about = "; ".join(f"{name}: {what}" for name, what in conditions.items())
+    group.add_argument(
+        "--fail-on",
+        type=listed,
+        default=listed(default),
+        metavar="WHAT",
+        help=f"exit status 1 for any of these, with commas between them ({about}), or {NEVER} (default: {default})",
+    )
+
+
+def _condition(word: str, conditions: Mapping[str, str]) -> str:
+    """The condition of that name, as it is listed: `slower=1.1` is listed as `slower=X`."""
+    known = [name.partition("=")[0] for name in conditions]
+    if word not in known:
+        near = did_you_mean(word, known) or f"there are {', '.join(known)}"
+        raise argparse.ArgumentTypeError(f"{word!r} is nothing to fail on: {near}")
+    return word
 
 
 def add_placing(group: argparse._ArgumentGroup) -> None:
@@ -155,6 +189,21 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
             remedy = did_you_mean(key, known) or f"There are {', '.join(sorted(known))}"
             raise Usage(f"{', '.join(asked)}: no such setting as {key!r}", remedy=remedy)
     return config
+
+
+def precise(config: Mapping[str, Any], devices: str | None, precision: str | None) -> dict[str, Any]:
+    """The configuration with --precision; an error where no device offers one."""
+    if precision is None:
+        return dict(config)
+    from partita.measuring import with_key
+
+    extended = with_key(config, devices, "PRECISION", precision)
+    if extended == config:
+        raise Usage(
+            f"none of the devices offers a PRECISION: {devices or DEFAULT}",
+            remedy="`partita devices NAME` lists the keys of a device",
+        )
+    return extended
 
 
 def placing_of(arguments: argparse.Namespace) -> dict[str, Any]:

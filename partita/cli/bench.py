@@ -2,26 +2,23 @@
 
 The contenders take turns, in changing order: in each round each one runs once unmeasured and then several times under the
 clock, so that whatever else the machine does falls on all alike. "times the first" is the median over the rounds of the
-ratio within a round, with half the distance between its 10th and 90th percentile. Outputs are compared with the first one's.
---vs takes devices as --devices does; an engine then gets the whole model. MODEL may be a file that `partita compile` wrote: the
-others then get what it says that it computes."""
+ratio within a round, with half the distance between its 10th and 90th percentile. Throughput is measured with --streams calls
+at once. Outputs are compared with the first one's. --vs takes devices as --devices does; an engine then gets the whole model.
+MODEL may be a file that `partita compile` wrote: the others then get what it says that it computes."""
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import attrs
 
 import partita as pt
 from accelerators.interface.device_list import DEFAULT
-from accelerators.process.settling import settle
 from partita.cli import exits
 from partita.cli.arguments import (
     add_devices,
+    add_fail_on,
     add_inputs,
     add_model,
     add_repeated,
@@ -29,56 +26,30 @@ from partita.cli.arguments import (
     config_of,
     names,
     positive,
+    precise,
 )
 from partita.cli.models import load_model, model_inputs, unplaced
-from partita.cli.screen import Screen, table
-from partita.compare import compare
+from partita.cli.screen import Screen
+from partita.measuring import BenchReport, Contender, Effort, contender, measure, report, with_key
 
 EXAMPLE = """\
   partita bench zoo:squeezenet --devices cpu --vs onnxruntime,openvino --threads 2
+  partita bench zoo:squeezenet --streams 4 --iterations 100 --json
+  partita bench net.onnx --devices cpu --vs onnxruntime --fail-on refused,difference,slower=1.1
 """
 
-BLOCK_SECONDS = 0.03
-"""The seconds that each contender runs in a round, or once if one run takes longer."""
-
-
-@attrs.define(slots=True, eq=False)
-class Contender:
-    """One model on its devices."""
-
-    devices: str
-    """The devices, as the user named them."""
-    model: pt.CompiledModel
-    """The compiled model."""
-    compile_seconds: float
-    """The seconds that compiling took; few where the cache had the model."""
-    difference: float = 0.0
-    """From the outputs of the first contender."""
-    rounds: list[list[float]] = attrs.field(factory=list)
-    """The milliseconds of each run, round by round."""
-
-    def as_data(self, first: Contender) -> dict[str, Any]:
-        """The contender's row of the table, as data."""
-        every = [taken for one in self.rounds for taken in one]
-        ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(self.rounds, first.rounds)]
-        tenths = statistics.quantiles(ratios, n=10, method="inclusive")
-        return {
-            "devices": self.devices,
-            "subgraphs": self.model.properties.subgraphs,
-            "compile_seconds": self.compile_seconds,
-            "median_ms": statistics.median(every),
-            "min_ms": min(every),
-            "runs": len(every),
-            "ratio": statistics.median(ratios),
-            "ratio_spread": (tenths[-1] - tenths[0]) / 2,
-            "difference": self.difference,
-        }
+CONDITIONS = {
+    "refused": "a device of --vs does not run the model",
+    "difference": "outputs are not near enough to the first one's",
+    "slower=X": "the first one takes more than X times as long as another (1 without =X)",
+}
+"""What --fail-on may name."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     add_model(parser, package=True)
-    add_devices(parser)
+    add_devices(parser, precision=True)
     group = parser.add_argument_group("measuring")
     add_repeated(group, "--vs", _rivals, "D,D", "other devices; again for a HETERO:a,b")
     group.add_argument(
@@ -87,6 +58,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="NUM_THREADS of every device that has it: equal means for all",
     )
+    group.add_argument("--batch", type=at_least(1), metavar="N", help="the first size of the inputs")
+    group.add_argument(
+        "--streams",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="calls at once, for throughput (default: %(default)s)",
+    )
     group.add_argument(
         "--seconds",
         type=positive,
@@ -94,64 +73,73 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="measure about so long (default: %(default)s)",
     )
+    group.add_argument("--iterations", type=at_least(1), metavar="N", help="measure so many runs of each instead")
+    group.add_argument(
+        "--warmup",
+        type=at_least(0),
+        default=1,
+        metavar="N",
+        help="runs of each before the first round (default: %(default)s)",
+    )
+    group.add_argument(
+        "--profile",
+        type=at_least(0),
+        default=0,
+        metavar="N",
+        help="show the N slowest rows of the first one (default: none)",
+    )
+    add_fail_on(group, CONDITIONS, "refused")
     add_inputs(parser.add_argument_group("inputs"))
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile the model for all contenders and measure them in turns."""
+    _check_precision(arguments)
     start = time.perf_counter()
-    graph, model = load_model(arguments, screen, _with_threads(arguments.devices, arguments))
-    contenders = [Contender(_named(graph, model, arguments), model, time.perf_counter() - start)]
-    refused: dict[str, str] = {}
+    graph, model = load_model(arguments, screen, _config(arguments.devices, arguments))
+    first = contender(None if graph is None else arguments.devices or DEFAULT, model, {})
+    first.compile_seconds = time.perf_counter() - start
+    contenders, refused = [first], {}
     for devices in (d for listed in arguments.vs for d in listed):
         try:
             contenders.append(_rival(graph or model.graph, devices, arguments, screen))
         except pt.PartitaError as error:
             refused[devices] = str(error)
     inputs = model_inputs(model, arguments, screen)
-    screen.say(f"measuring for about {arguments.seconds:g} s")
-    _differences(contenders, inputs)
-    measure(contenders, inputs, arguments.seconds)
-    rows = [one.as_data(contenders[0]) for one in contenders]
-    screen.write_json({"model": model.graph.name, "contenders": rows, "refused": refused})
-    columns = (
-        "devices",
-        "subgraphs",
-        "median",
-        "fastest",
-        "runs",
-        "times the first",
-        "difference",
-        "ready in",
-    )
-    screen.show(table(f"{model.graph.name}: one run", columns, map(_cells, rows), right=columns[1:]))
-    for devices, why in refused.items():
+    effort = Effort(arguments.seconds, arguments.iterations, arguments.warmup, arguments.streams)
+    runs = f"{effort.iterations} runs of each" if effort.iterations else f"for about {effort.seconds:g} s"
+    screen.say(f"measuring {runs}")
+    measure(contenders, inputs, effort, arguments.precision or "f32")
+    measured = report(contenders, inputs, effort, refused, bool(arguments.profile))
+    failed = _failed(measured, arguments.fail_on)
+    screen.write_json({**measured.to_dict(), "failed": failed})
+    screen.show(measured.to_table())
+    if measured.profile is not None:
+        screen.show(measured.profile.to_table(arguments.profile))
+    _warn(measured, failed, screen)
+    return exits.NO if failed else exits.OK
+
+
+def _warn(measured: BenchReport, failed: Sequence[str], screen: Screen) -> None:
+    for row in measured.rows:
+        for output in row.outputs:
+            if not output.ok:
+                screen.warn(f"{row.devices}, output {output}")
+    for devices, why in measured.refused.items():
         screen.warn(f"{devices} does not run it: {why}")
-    return exits.NO if refused else exits.OK
+    for name in failed:
+        screen.warn(f"failed on {name}")
 
 
-def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], seconds: float) -> None:
-    """Fill `rounds`: at least three of them, then as many as there is time for."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(contenders[0].rounds) < 3:
-        shift = len(contenders[0].rounds) % len(contenders)
-        for one in [*contenders[shift:], *contenders[:shift]]:
-            settle()
-            one.rounds.append(_block(one.model, inputs))
-
-
-def _block(model: pt.CompiledModel, inputs: Mapping[str, Any]) -> list[float]:
-    """The milliseconds of some runs in a row, after one that is not measured."""
-    model(inputs)
-    milliseconds: list[float] = []
-    last = time.perf_counter()
-    stop = last + BLOCK_SECONDS
-    while last < stop:
-        model(inputs)
-        now = time.perf_counter()
-        milliseconds.append(1e3 * (now - last))
-        last = now
-    return milliseconds
+def _failed(measured: BenchReport, conditions: Sequence[tuple[str, float]]) -> list[str]:
+    """The conditions of --fail-on that hold."""
+    fastest = min(row.ratio for row in measured.rows)
+    holds = {
+        "refused": lambda _: bool(measured.refused),
+        "difference": lambda _: not all(output.ok for row in measured.rows for output in row.outputs),
+        "slower": lambda times: fastest * times < 1,
+    }
+    return [name for name, number in conditions if holds[name](number)]
 
 
 def _rivals(text: str) -> list[str]:
@@ -159,51 +147,29 @@ def _rivals(text: str) -> list[str]:
     return [text] if text.upper().startswith("HETERO:") else names(text)
 
 
-def _named(graph: pt.Graph | None, model: pt.CompiledModel, arguments: argparse.Namespace) -> str:
-    """The name of the first contender: the devices that were asked for, or those that a compiled file was compiled
-    for.
-    """
-    if graph is not None:
-        return arguments.devices or DEFAULT
-    devices = model.properties.devices
-    return ("HETERO:" if len(devices) > 1 else "") + ",".join(devices)
-
-
 def _rival(graph: pt.Graph, devices: str, arguments: argparse.Namespace, screen: Screen) -> Contender:
     screen.say(f"compiling for {devices}")
-    start = time.perf_counter()
-    model = pt.compile(unplaced(graph), devices, _with_threads(devices, arguments, own=False))
-    return Contender(devices, model, time.perf_counter() - start)
+    return contender(devices, unplaced(graph), _config(devices, arguments, own=False))
 
 
-def _with_threads(devices: str | None, arguments: argparse.Namespace, own: bool = True) -> dict[str, Any]:
-    """The configuration, with the number of threads for each device that has such a key."""
+def _config(devices: str | None, arguments: argparse.Namespace, own: bool = True) -> dict[str, Any]:
+    """The configuration: of the first contender what --config says, of each what equal means ask for."""
     config: dict[str, Any] = config_of(arguments.config, devices) if own else {}
-    if arguments.threads is None:
-        return config
-    from accelerators.interface.device_list import asked_devices
-
-    for device in asked_devices(devices):
-        if "NUM_THREADS" in device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS"):
-            config.setdefault(device.label, {}).setdefault("NUM_THREADS", arguments.threads)
-    return config
+    if arguments.threads is not None:
+        config = with_key(config, devices, "NUM_THREADS", arguments.threads)
+    return config if arguments.precision is None else with_key(config, devices, "PRECISION", arguments.precision)
 
 
-def _differences(contenders: list[Contender], inputs: Mapping[str, Any]) -> None:
-    expected = contenders[0].model(inputs)
-    for one in contenders[1:]:
-        outputs_compared = compare(one.model.graph, one.model(inputs), expected)
-        one.difference = max((difference.worst for difference in outputs_compared), default=0.0)
+def _check_precision(arguments: argparse.Namespace) -> None:
+    """At least one of all the devices has to offer it, or --precision would change nothing."""
+    asked = [arguments.devices, *(devices for listed in arguments.vs for devices in listed)]
+    if arguments.precision is None or any(map(_offers_precision, asked)):
+        return
+    precise({}, arguments.devices, arguments.precision)
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        row["devices"],
-        str(row["subgraphs"]),
-        f"{row['median_ms']:.3f} ms",
-        f"{row['min_ms']:.3f} ms",
-        str(row["runs"]),
-        f"{row['ratio']:.2f} ±{row['ratio_spread']:.2f}",
-        f"{row['difference']:.0e}",
-        f"{row['compile_seconds']:.1f} s",
-    )
+def _offers_precision(devices: str | None) -> bool:
+    try:
+        return bool(with_key({}, devices, "PRECISION", "f32"))
+    except pt.PartitaError:
+        return False  # it is refused later, and why is shown

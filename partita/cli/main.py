@@ -11,7 +11,8 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import partita as pt
 from partita.cli import exits
@@ -111,14 +112,15 @@ def _needed(first: str) -> Sequence[str]:
 
 def _too_many(word: str, command: str, help_text: str) -> Usage:
     """A word of the command line that nobody takes."""
-    from graph.errors import did_you_mean
     from partita.cli.arguments import Usage
 
     option = word.partition("=")[0]
     if not option.startswith("-"):
         return Usage(f"{word!r} is one argument too many", remedy=f"See {command} --help")
-    near = did_you_mean(option, dict.fromkeys(re.findall(r"--[a-z-]+", help_text)))
-    return Usage(f"there is no option {option!r}", remedy=near or f"See {command} --help")
+    known = dict.fromkeys(re.findall(r"--([a-z-]+)", help_text))
+    near = [f"'--{name}'" for name in get_close_matches(option.lstrip("-"), known)]  # dashes make any two look alike
+    remedy = f"Did you mean {', '.join(near)}?" if near else f"See {command} --help"
+    return Usage(f"there is no option {option!r}", remedy=remedy)
 
 
 def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
@@ -164,7 +166,23 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
 
+class _Once(argparse._StoreAction):
+    """An option with one value: to give it twice is a slip, of which one would be dropped without a word."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        given = namespace.__dict__.setdefault("_given", set())
+        if option is not None and self.dest in given:
+            raise argparse.ArgumentError(self, "it is given twice, and takes one value")
+        given.add(self.dest)
+        super().__call__(parser, namespace, values, option)
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
+
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and which help to read, then exit."""
         from partita.cli.arguments import Usage

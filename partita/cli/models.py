@@ -17,6 +17,7 @@ from accelerators.interface.device_list import DEFAULT
 from accelerators.running.inputs import InputChecker
 from graph.errors import PartitaError, ReadError, WriteError
 from graph.node import Node
+from graph.readers import holds_torch
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Dim, TensorType
 from partita.cli.arguments import Usage, placing_of
@@ -42,10 +43,13 @@ ZIP = b"PK\x03\x04"
 def is_package(model: str) -> bool:
     """Is the file a compiled model?
 
-    Under another name it is known by its first bytes: no other model that is read here is a zip archive.
+    Under another name it is known by its first bytes: no other model that is read here is a zip archive. (A torch file is one
+    too, and is not read.)
     """
     if model.endswith(PACKAGE):
         return True
+    if holds_torch(model):
+        return False
     try:
         with open(model, "rb") as file:
             return file.read(len(ZIP)) == ZIP
@@ -80,6 +84,10 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
     graph = read_graph(arguments.model, screen, dict(arguments.shape), arguments.params)
     if arguments.inline:
         graph = unplaced(graph)
+    if getattr(arguments, "batch", None):
+        from partita.measuring import batched
+
+        graph = batched(graph, arguments.batch)
     return pt.optimize(graph) if arguments.optimize else graph
 
 
@@ -139,9 +147,9 @@ def load_model(
         if len(given) == len(specs):
             InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
-    late = ("shape", "params", "optimize", "inline", "pin", "forbid")
+    late = ("shape", "params", "optimize", "inline", "pin", "forbid", "batch")
     for name in late:
-        if getattr(arguments, name):
+        if getattr(arguments, name, None):
             raise Usage(f"the model is compiled: --{name} comes too late")
     screen.say(f"importing {arguments.model}")
     key = Path(arguments.key).read_bytes() if getattr(arguments, "key", None) else None

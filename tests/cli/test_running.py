@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.interface.keys import Key, one_of
 from partita.cli.arguments import config_of, setting
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, small_graph
 
 ARRAY = np.random.default_rng(1).standard_normal((1, 3, 8, 8), np.float32)
 
@@ -54,6 +56,83 @@ def test_a_check_that_fails(partita: Command, model: str) -> None:
         pt.unregister_accelerator("wrong")
     assert done.status == 1
     assert "WRONG, worst at [0," in done.out
+
+
+class Offering(pt.Accelerator):
+    """The reference, under another name: it offers PRECISION and keeps what it was asked for."""
+
+    name = "offering"
+    config_keys = {"PRECISION": Key("f32", one_of("f32", "f16", "bf16"))}
+    asked: list[str] = []
+
+    def metrics(self):
+        return {**super().metrics(), "OPTIMIZATION_CAPABILITIES": ["FP32", "FP16", "BF16"]}
+
+    def supports(self, node, graph):
+        return True
+
+    def compile(self, graph, config):
+        self.asked.append(config["PRECISION"])
+        return pt.accelerator("reference").compile(graph, {"PERF_COUNT": False})
+
+
+@pytest.fixture
+def offering() -> Iterator[list[str]]:
+    pt.register_accelerator(Offering)
+    Offering.asked.clear()
+    yield Offering.asked
+    pt.unregister_accelerator("offering")
+
+
+def test_precision_goes_to_the_devices_that_offer_it(partita: Command, model: str, offering: list[str]) -> None:
+    done = partita(f"run {model} --devices HETERO:offering,reference --precision bf16 --check --json --profile 0")
+    assert (done.status, set(offering)) == (0, {"bf16"})
+    assert done.json["check"]["outputs"][0]["tolerance"] == 0.05
+    offering.clear()
+    assert partita(f"bench {model} --devices reference --vs offering --precision f16 --seconds 0.1").status == 0
+    assert set(offering) == {"f16"}
+
+
+@pytest.mark.parametrize("verb", ["run", "bench"])
+def test_a_precision_that_nobody_offers(partita: Command, model: str, verb: str) -> None:
+    done = partita(f"{verb} {model} --devices reference --precision bf16")
+    assert done.status == 2
+    assert "error: none of the devices offers a PRECISION: reference\n  `partita devices NAME` lists" in done.err
+
+
+def test_fail_on(partita: Command, model: str) -> None:
+    devices = "HETERO:onnxruntime,reference --forbid Relu=onnxruntime --profile 0"
+    assert partita(f"run {model} --devices {devices}").status == 0
+    done = partita(f"run {model} --devices {devices} --fail-on moved,fallback --json")
+    assert (done.status, done.json["failed"]) == (1, ["fallback"])
+    assert "warning: failed on fallback: an op is not on the first device" in done.err
+    done = partita(f"run {model} --devices onnxruntime --check --tolerance 1e-30 --fail-on never --json --profile 0")
+    assert (done.status, done.json["failed"], done.json["check"]["ok"]) == (0, [], False)
+    assert partita(f"run {model} --devices onnxruntime --check --tolerance 1e-30 --profile 0").status == 1
+
+
+def test_a_torch_file(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in (("zip.pt", b"PK\x03\x04rest"), ("old.pth", b"\x80\x02rest")):
+        Path(name).write_bytes(content)
+        for verb in ("run", "inspect", "bench"):
+            done = partita(f"{verb} {name}")
+            assert done.status == 1
+            assert f"{name}: this is a file of PyTorch's, which holds no graph" in done.err
+            assert "pt.from_torch(module, example_inputs)" in done.err
+    pt.save(small_graph(), "really.pt")
+    assert partita("inspect really.pt").status == 0
+    assert "none.pt" in partita("run none.pt").err and "PyTorch" not in partita("run none.pt").err
+
+
+MEANT = {"gpu": "'cuda'", "GPU": "'cuda'", "ort": "'onnxruntime'", "tvm": "'cpu' or 'cuda'"}
+
+
+@pytest.mark.parametrize(("given", "meant"), MEANT.items())
+def test_names_that_other_programs_use(partita: Command, model: str, given: str, meant: str) -> None:
+    done = partita(f"run {model} --devices {given}")
+    assert done.status == 1
+    assert f"error: there is no device {given!r}\n  Did you mean {meant}" in done.err
 
 
 def test_inputs_from_files(partita: Command, model: str) -> None:
@@ -205,7 +284,31 @@ def test_bench(partita: Command, model: str) -> None:
     assert rows[0]["ratio"] == 1
     assert rows[1]["difference"] < 1e-5
     assert min(row["runs"] for row in rows) >= 3
+    assert rows[1]["outputs"][0]["output"] == "y" and rows[1]["outputs"][0]["ok"]
+    assert all(row["min_ms"] <= row["median_ms"] <= row["p90_ms"] <= row["p99_ms"] for row in rows)
     assert "median" in partita(f"bench {model} --devices reference --seconds 0.1").out
+
+
+def test_bench_with_streams_iterations_and_a_batch(partita: Command, dynamic: str) -> None:
+    options = "--streams 2 --iterations 5 --warmup 0 --batch 3 --profile 1"
+    done = partita(f"bench {dynamic} --devices reference {options} --json")
+    assert (done.status, done.json["batch"], done.json["streams"]) == (0, 3, 2)
+    (row,) = done.json["contenders"]
+    assert row["runs"] == 5 and row["throughput"] > 0
+    assert done.json["profile"]["rows"][0]["node"] == "conv1"
+    done = partita(f"bench {dynamic} --devices reference {options}")
+    assert "throughput in items per second, 2 calls at once" in done.out and "layer_type" in done.out
+
+
+def test_bench_fails_on_what_it_is_told_to(partita: Command, model: str) -> None:
+    def status(fail_on: str, vs: str = "") -> tuple[int, list[str]]:
+        done = partita(f"bench {model} --devices reference {vs} --iterations 2 --fail-on {fail_on} --json")
+        return done.status, done.json["failed"]
+
+    assert status("slower=1000", "--vs onnxruntime") == (0, [])
+    assert status("slower=0.001,difference", "--vs onnxruntime") == (1, ["slower"])
+    assert status("refused", "--vs nonesuch") == (1, ["refused"])
+    assert status("never", "--vs nonesuch") == (0, [])
 
 
 def test_bench_against_a_device_that_does_not_run_it(partita: Command, model: str) -> None:

@@ -60,6 +60,13 @@ def test_without_inputs_it_makes_some_up_or_tells_of_the_last_call(beta):
     assert m.profile(X).inputs == "the inputs given"
 
 
+def test_perf_count_goes_to_every_device(alpha, beta):
+    m = pt.compile(alternating(), "HETERO:alpha,beta", {"PERF_COUNT": True, "beta": {"PERF_COUNT": False}})
+    assert [config["PERF_COUNT"] for config in (*alpha.configs, *beta.configs)] == [True, True, False, False]
+    m(X)
+    assert m.profile().inputs == "the last call"
+
+
 def test_inputs_that_cannot_be_made_up(beta):
     s = pt.variable("s", type=pt.SequenceType(pt.TensorType("float32", (2,))))
     m = pt.compile(pt.Graph([pt.op("SequenceLength", s, name="n")]), "beta")
@@ -80,7 +87,8 @@ def test_as_data_table_and_trace(alpha, beta, tmp_path):
     profile = pt.compile(alternating(), "HETERO:alpha,beta").profile(X)
     data = json.loads(profile.to_json())
     assert data["model"] == "chain" and data["rows"][0]["node"] == "a" and data["total_us"] == profile.total_us
-    assert profile.to_table().row_count == 4
+    assert profile.to_table().row_count == 5, "and a row for the time that is in none of them"
+    assert [row["node"] for row in data["rows"]] == ["a", "b", "c", "d", "in no row"]
     profile.to_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["alpha", "beta"]
@@ -90,6 +98,41 @@ def test_as_data_table_and_trace(alpha, beta, tmp_path):
     with pytest.raises(pt.PartitaError, match="the file cannot be written: No such file"):
         profile.to_chrome_trace(tmp_path / "none" / "trace.json")
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_rows_are_medians_of_several_calls():
+    """A call that is slow once, as when another program gets the processor, shows in no row."""
+    times = iter([5.0, 900.0, *[7.0] * 7, 8.0])
+
+    class Uneven(Ran):
+        def profile_rows(self):
+            return (ProfileRow("a", "Relu", "EXECUTED", next(times), 1.0, "numpy"),)
+
+    with device("uneven", subgraph_type=Uneven):
+        profile = pt.compile(alternating(), "uneven").profile(X)
+    assert (profile.calls, profile.rows[0].real_us) == (9, 7.0)
+    assert "median of 9 calls" in str(profile.to_table().title)
+
+
+def test_a_slow_model_is_measured_once(monkeypatch, beta):
+    monkeypatch.setattr("accelerators.running.compiled_model.SECONDS", 0.0)
+    assert pt.compile(alternating(), "beta").profile(X).calls == 1
+
+
+def test_what_is_in_no_row_has_one_of_its_own(beta):
+    profile = pt.compile(alternating(), "beta").profile(X)
+    outside = profile.outside
+    assert outside is not None and (outside.subgraph, outside.layer_type, outside.device) == ("", "Overhead", "")
+    assert outside.real_us == pytest.approx(profile.elapsed_us - profile.total_us)
+    assert sum(row["real_us"] for row in profile.to_dict()["rows"]) == pytest.approx(profile.elapsed_us)
+    assert str(profile).splitlines()[-2].startswith(": 1. in no row: EXECUTED layer_type: Overhead real: ")
+
+
+def test_a_device_that_gives_one_row_leaves_nothing_out():
+    silent = type("Silent", (Ran,), {"profile_rows": lambda self: ()})
+    with device("silent", subgraph_type=silent):
+        profile = pt.compile(alternating(), "silent").profile(X)
+    assert profile.calls == 9 and [row.node for row in profile.listed] == ["silent_0"]
 
 
 def test_the_report(alpha, beta):

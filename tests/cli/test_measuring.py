@@ -1,0 +1,128 @@
+"""pt.bench: times of models beside each other, and what they say about it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.measuring import Contender, Effort, Row, measure, report
+from tests.cli.conftest import small_graph
+
+X = np.ones((1, 3, 8, 8), np.float32)
+
+
+def test_a_report_of_two_devices() -> None:
+    result = pt.bench(small_graph(), "reference", vs="onnxruntime", seconds=0.05, threads=1)
+    assert [row.devices for row in result.rows] == ["reference", "onnxruntime"]
+    row = result["onnxruntime"]
+    assert row.min_ms <= row.median_ms <= row.p90_ms <= row.p99_ms
+    assert row.difference < 1e-5 and row.outputs[0].output == "y"
+    assert (result["reference"].ratio, result["reference"].outputs) == (1.0, ())
+    assert result.to_dict()["contenders"][1]["outputs"][0]["ok"] is True
+    assert "reference" in str(result) and "99 %" in str(result)
+    assert repr(result).startswith("<BenchReport of 'small': reference ")
+
+
+def test_so_many_runs_of_each() -> None:
+    calls: list[int] = []
+    model = pt.compile(small_graph(), "reference")
+
+    def counted(inputs: Mapping[str, Any]) -> Any:
+        calls.append(1)
+        return model(inputs)
+
+    result = pt.bench(model, vs={"counted": counted}, iterations=7, warmup=4)
+    assert {row.devices: row.runs for row in result.rows} == {"reference": 7, "counted": 7}
+    assert len(calls) >= 1 + 4 + 7, "compared once, warmed up, measured"
+    assert result["counted"].subgraphs is None and result["reference"].compile_seconds is None
+
+
+def test_percentiles_ratios_and_throughput_are_those_of_the_runs() -> None:
+    model = pt.compile(small_graph(4), "reference")
+    inputs = {"x": np.ones((4, 3, 8, 8), np.float32)}
+    first, other = Contender("a", model, model), Contender("b", model, model)
+    first.rounds = [[1.0] * 50, [1.0] * 50]
+    other.rounds = [[float(i) for i in range(1, 51)], [float(i) for i in range(51, 102)]]
+    row = report([first, other], inputs, Effort(), {}, False).rows[1]
+    assert (row.median_ms, row.p90_ms, row.p99_ms, row.min_ms, row.runs) == (51.0, 91.0, 100.0, 1.0, 101)
+    assert row.ratio == pytest.approx((25.5 + 76) / 2)
+    assert row.throughput == pytest.approx(4 * 1e3 * 101 / sum(range(1, 102)))
+    other.rates = [10.0, 30.0, 11.0]
+    assert report([first, other], inputs, Effort(streams=2), {}, False).rows[1].throughput == 44.0
+
+
+def test_streams_call_at_once() -> None:
+    together = threading.Barrier(3, timeout=30)
+    model = pt.compile(small_graph(), "reference")
+    main = threading.get_ident()
+
+    def needs_three(inputs: Mapping[str, Any]) -> Any:
+        if threading.get_ident() != main:
+            together.wait()
+        return model(inputs)
+
+    contender = Contender("three", needs_three, model)
+
+    def stopping(inputs: Mapping[str, Any]) -> Any:
+        """Each stream calls once, so that none waits for others that have ended."""
+        outputs = needs_three(inputs)
+        time.sleep(0.3 if threading.get_ident() != main else 0)
+        return outputs
+
+    contender.call = stopping
+    measure([contender], {"x": X}, Effort(iterations=1, streams=3))
+    assert len(contender.rates) == 1 and 0 < contender.rates[0] <= 3 / 0.3
+
+
+def test_a_rival_that_is_refused_is_said() -> None:
+    result = pt.bench(small_graph(), "reference", vs=["nonesuch"], iterations=1)
+    assert list(result.refused) == ["nonesuch"] and "there is no device 'nonesuch'" in result.refused["nonesuch"]
+
+
+def test_a_batch() -> None:
+    assert pt.bench(small_graph("N"), "reference", batch=5, iterations=1).batch == 5
+    assert pt.bench(small_graph(1), "reference", batch=2, iterations=1).batch == 2
+    x = pt.variable("x", "float32", (1, 4))
+    fixed = pt.Graph([pt.op("Add", x, pt.constant(np.ones((2, 4), np.float32)))])
+    with pytest.raises(pt.PartitaError, match="the model does not take a batch of 3"):
+        pt.bench(fixed, "reference", batch=3, iterations=1)
+    with pytest.raises(pt.PartitaError, match="the sizes of a compiled model are fixed\n  Give the graph"):
+        pt.bench(pt.compile(small_graph(), "reference"), batch=3)
+
+
+def test_the_profile_of_the_first() -> None:
+    result = pt.bench(small_graph(), "reference", iterations=1, profile=True)
+    assert result.profile is not None and result.profile.rows[0].node == "conv1"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"iterations": 0}, "bench, option iterations: it is a whole number from 1 on, not 0"),
+        ({"streams": 1.5}, "bench, option streams: it is a whole number from 1 on, not 1.5"),
+        ({"warmup": -1}, "bench, option warmup: it is a whole number from 0 on, not -1"),
+        ({"seconds": 0}, "bench, option seconds: it is a number above zero, not 0"),
+        ({"vs": {"none": 3}}, "bench, rival 'none': it is devices, a compiled model or a function, not 3"),
+        ({"inputs": [X, X], "iterations": 1}, "bench, option inputs: there are 1 input, and 2 were given"),
+    ],
+)
+def test_options_that_say_nothing(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(pt.PartitaError) as caught:
+        pt.bench(small_graph(), "reference", **options)
+    assert message in str(caught.value)
+
+
+def test_what_it_cannot_measure() -> None:
+    with pytest.raises(pt.PartitaError, match="bench: it measures a graph or a compiled model, not a list"):
+        pt.bench([1])  # type: ignore[arg-type]
+
+
+def test_rows_are_plain_data() -> None:
+    row = Row("cpu", 1, None, 1.0, 1.0, 1.0, 1.0, 3, 10.0, 1.0, 0.0, ())
+    assert row.to_dict()["difference"] == 0.0 and row.to_dict()["outputs"] == []
