@@ -170,7 +170,7 @@ class Profile:
 
         caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
         calls = "" if self.calls == 1 else f", median of {self.calls} calls"
-        table = Table(title=Text(f"{self.model} ({self.inputs}{calls})"), caption=caption)
+        table = Table(title=Text(f"{self.model} ({self.inputs}){calls}"), caption=caption)
         for title, _ in COLUMNS:
             table.add_column(title, justify="right" if title in NUMBERS else "left", overflow="fold")
         rows = self.listed if slowest is None else sorted(self.listed, key=lambda row: -row.real_us)[:slowest]
