@@ -52,7 +52,11 @@ def test_no_more_groups_than_openvino_on_random_graphs() -> None:
     compared = 0
     for _ in range(150):
         text = random_case(rng)
-        g, theirs = graph_of(text), groups_of_openvino(text)
+        try:
+            g, theirs = graph_of(text), groups_of_openvino(text)
+        except RuntimeError as error:
+            assert "Cannot sort subgraphs" in str(error), "its groups would depend on each other, up to 2026.2"
+            continue
         if contracted_is_acyclic(g, theirs) and all(connected(g, set(group)) for group in theirs):
             compared += 1
             assert len(groups_found(g)) <= len(theirs), text
