@@ -43,6 +43,7 @@ class Placement(MutableMapping[str, str]):
         by_hand: Mapping[str, str],
         rounds: Sequence[Sequence[str]] = (),
         notes: Sequence[str] = (),
+        homeless: Sequence[str] = (),
     ) -> None:
         self.graph = table.graph
         """The graph that was asked about, with types, and without the calls in `inlined`."""
@@ -56,6 +57,7 @@ class Placement(MutableMapping[str, str]):
         self._rules = rules
         self._where = where
         self._by_hand = dict(by_hand)
+        self._homeless = tuple(homeless)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -67,13 +69,20 @@ class Placement(MutableMapping[str, str]):
         """The nodes that `pin` forces onto their devices."""
         return tuple(self._rules.pinned)
 
+    @property
+    def unsupported(self) -> dict[str, dict[str, str]]:
+        """The ops that no device runs (of `query(partial=True)`), each with every device's reason. They are not listed, and
+        `apply` gives them no device; assigning one forces it onto that."""
+        names = [name for name in self._homeless if name not in self._where]
+        return {name: {label: self._reason(name, label) for label in self.devices} for name in names}
+
     def __getitem__(self, name: str) -> str:
         if name not in self._where:
             raise self._unknown(name)
         return self._where[name]
 
     def __setitem__(self, name: str, device: str) -> None:
-        if name not in self._where:
+        if name not in self._where and name not in self._homeless:
             raise self._unknown(name)
         self._where[name] = find_device(device, self._devices, f"placement[{name!r}]").label
         self._by_hand[name] = "placed by hand"
@@ -89,21 +98,24 @@ class Placement(MutableMapping[str, str]):
 
     def refusals(self, name: str) -> dict[str, str]:
         """Why each device that is preferred to the node's own does not run it."""
-        label = self[name]
+        label = None if name in self._homeless and name not in self._where else self[name]
         reasons: dict[str, str] = {}
         for preferred in self.devices:
             if preferred == label:
                 break
-            rule = self._rules.against(name, preferred)
-            reason = self._table.refusals(preferred).get(name)
-            reasons[preferred] = rule or reason or self._by_hand.get(name) or "it would run it"
+            reasons[preferred] = self._reason(name, preferred)
         return reasons
+
+    def _reason(self, name: str, device: str) -> str:
+        rule = self._rules.against(name, device)
+        return rule or self._table.refusals(device).get(name) or self._by_hand.get(name) or "it would run it"
 
     def why(self, name: str) -> str:
         """The device of the node, and why it is not on the devices that come before."""
-        label, node = self[name], self.graph[name]
         refused = self.refusals(name)
-        head = f"{name} ({node.op}) is on {label}"
+        node = self.graph[name]
+        label = self._where.get(name)
+        head = f"{name} ({node.op}) is on {label or 'no device'}"
         if name in self._by_hand:
             head += f": {self._by_hand[name]}"
         elif not refused:
@@ -146,12 +158,14 @@ class Placement(MutableMapping[str, str]):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data; refusals of those nodes that are not on the first device."""
         refused = {name: self.refusals(name) for name in self}
+        unsupported = self.unsupported
         return {
             "graph": self.graph.name,
             "devices": list(self.devices),
             "nodes": dict(self._where),
             "refusals": {name: reasons for name, reasons in refused.items() if reasons},
             "inlined": list(self.inlined),
+            **({"unsupported": unsupported} if unsupported else {}),
         }
 
     def to_table(self, most: int = 12) -> Table:
@@ -164,6 +178,10 @@ class Placement(MutableMapping[str, str]):
         for device, ops in self._ops_by_device().items():
             shown = ", ".join(f"{op} ×{n}" for op, n in ops.most_common(6)) + (", ..." if len(ops) > 6 else "")
             table.add_row(Text(device), str(ops.total()), Text(shown))
+        nobody = Counter(self.graph[name].op or "" for name in self.unsupported)
+        if nobody:
+            shown = ", ".join(f"{op} ×{n}" for op, n in nobody.most_common(6))
+            table.add_row(Text("no device"), str(nobody.total()), Text(shown))
         reasons = self._reasons()
         if reasons:
             table.add_section()
@@ -185,6 +203,7 @@ class Placement(MutableMapping[str, str]):
     def __str__(self) -> str:
         lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]
         lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
+        lines += [f"  no device: {counted(len(self.unsupported), 'op')}"] if self.unsupported else []
         lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
         return "\n".join([*lines, *(f"  {note}" for note in first_of(self.notes))])
 
@@ -206,7 +225,8 @@ class Placement(MutableMapping[str, str]):
         return counts
 
     def _reasons(self) -> Counter[tuple[str, str]]:
-        return Counter(refusal for name in self._where for refusal in self.refusals(name).items())
+        names = (*self._where, *self.unsupported)
+        return Counter(refusal for name in names for refusal in self.refusals(name).items())
 
     def _unknown(self, name: str) -> GraphError:
         if name in self.graph and not self.graph[name].is_op:

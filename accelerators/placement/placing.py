@@ -16,6 +16,7 @@ from accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
 from accelerators.placement.support_table import SupportTable
 from accelerators.process.ending import at_a_device
 from graph.build import is_made_call, may_inline
+from graph.errors import check_flag
 from graph.graph import Graph
 from passes.infer import infer, with_missing_types
 from passes.views import TypeView
@@ -29,15 +30,20 @@ def query(
     config: Mapping[str, Any] | None = None,
     pin: Pin | None = None,
     forbid: Forbid | None = None,
+    partial: bool = False,
 ) -> Placement:
     """Where HETERO would place each op: on the first of the devices that runs it. Affinities of the graph play no part.
+
+    An op that no device runs is an error; with `partial` it has no device, and is in `placement.unsupported`, with the reasons.
 
     `config` is as for `compile`: devices answer for that configuration. `pin={"conv.*": device}` forces nodes whose whole name
     matches, `forbid={"Softmax": device}` excludes an op or such nodes."""
     asked = parse_devices(devices)
     settings = read_config(config, asked)
     asked = present(asked, settings.by_device, settings.hetero.strict)
-    return place(live_part(_checked_types(checked_graph(graph, "query"))), asked, pin, forbid, by_device=settings.by_device)
+    check_flag(partial, "option partial", AcceleratorError)
+    live = live_part(_checked_types(checked_graph(graph, "query")))
+    return place(live, asked, pin, forbid, by_device=settings.by_device, partial=partial)
 
 
 def place(
@@ -47,6 +53,7 @@ def place(
     forbid: Forbid | None = None,
     fixed: Mapping[str, str] | None = None,
     by_device: Mapping[str, Mapping[str, Any]] | None = None,
+    partial: bool = False,
 ) -> Placement:
     """The placement of a graph with types; `fixed` gives the devices of nodes that have theirs already, `by_device` the
     configurations.
@@ -70,12 +77,12 @@ def place(
                 refused.append(node)
             else:
                 where[node.name] = label
-    if refused:
+    if refused and not partial:
         raise unsupported(refused, devices, table, rules)
     by_hand = dict.fromkeys(fixed, "it had this affinity")
     by_hand.update((name, rule) for name, (_, rule) in rules.pinned.items())
     notes = [*notes_on(devices), *calls.notes, *calls.kept_whole(graph, where, table, rules)]
-    placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes)
+    placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes, [node.name for node in refused])
     _check_forced(placement, table, rules, fixed)
     return placement
 
@@ -142,7 +149,7 @@ class _Calls:
             if node.name in self.fixed:
                 if not by_hand:
                     notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, by its affinity")
-            elif not may_inline(node) and where[node.name] not in labels:
+            elif not may_inline(node) and node.name in where and where[node.name] not in labels:
                 reasons = _refusals(node.name, self.preferred, table, rules)
                 notes.append(f"kept whole: the call {node.name!r} on {where[node.name]}, for it says inline=False: {reasons}")
         return notes

@@ -25,6 +25,11 @@ class Partitioned:
     placement: pt.Placement | None
     """The device of each node, if devices were asked."""
 
+    @property
+    def unsupported(self) -> dict[str, dict[str, str]]:
+        """The ops that no device runs, each with every device's reason."""
+        return {} if self.placement is None else self.placement.unsupported
+
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose how a graph is partitioned."""
@@ -80,7 +85,7 @@ def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
         )
     else:
         with blaming(arguments.plugin):
-            placement = pt.query(graph, arguments.devices, **placing_of(arguments))
+            placement = pt.query(graph, arguments.devices, partial=True, **placing_of(arguments))
         graph = placement.apply(graph)
     with blaming(arguments.plugin):
         partitioned = pt.apply_pass(graph, "PartitionGraph", **options)

@@ -11,6 +11,9 @@ NO = 1
 USAGE = 2
 """The command line is wrong."""
 
+UNSUPPORTED = 3
+"""What was asked for is shown, and no device runs some op of it."""
+
 FAULT = 70
 """A fault in Partita: a traceback was printed."""
 
@@ -21,5 +24,6 @@ BROKEN_PIPE = 141
 """Whoever read the output stopped reading."""
 
 TEXT = """exit status: 0 done; 1 refused, with the reason, or a check failed; 2 the command line is wrong;
-             70 a fault in Partita; 130 interrupted; 141 the reader of the output went away"""
+             3 shown, but no device runs some op; 70 a fault in Partita; 130 interrupted;
+             141 the reader of the output went away"""
 """The exit statuses as `--help` explains them."""

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     if partitioned.placement is not None:
         screen.show(partitioned.placement.why(node.name))
     screen.show(partitioned.report.explain(node.name), *_ways(node.name, partitioned.report))
-    return exits.OK
+    return exits.UNSUPPORTED if node.name in partitioned.unsupported else exits.OK
 
 
 def find_node(graph: pt.Graph, name: str) -> pt.Node:
@@ -72,8 +72,8 @@ def find_node(graph: pt.Graph, name: str) -> pt.Node:
 
 
 def _described(node: pt.Node) -> str:
-    read = ", ".join(f"{entry.name}: {entry.type}" for entry in node.reads if not entry.node.is_constant)
-    results = ", ".join(f"{entry.name}: {entry.type}" for entry in node.outputs if entry.name)
+    read = ", ".join(f"{entry.name}: {entry.type or '?'}" for entry in node.reads if not entry.node.is_constant)
+    results = ", ".join(f"{entry.name}: {entry.type or '?'}" for entry in node.outputs if entry.name)
     return f"{node.name} ({node.op}): ({read}) -> ({results})"
 
 
@@ -92,7 +92,7 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
         ({"rule": row.rule, "text": row.text} for row in report.outside if row.node == name), None
     )
     if partitioned.placement is not None:
-        data |= {"device": partitioned.placement[name], "refusals": partitioned.placement.refusals(name)}
+        data |= {"device": partitioned.placement.get(name), "refusals": partitioned.placement.refusals(name)}
     path = report.cycle_path
     borders = [border for border in report.borders if name in (border.producer, border.consumer)]
     data["borders"] = [

@@ -8,6 +8,7 @@ import argparse
 
 import partita as pt
 from accelerators.process.atomic import write_text
+from graph.words import counted
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition
@@ -19,6 +20,9 @@ EXAMPLE = """\
   partita partition zoo:resnet50 --pattern 'Conv,BatchNormalization?,Sum|Add?,Relu?' --svg blocks.svg
   partita partition model.onnx --plugin my_selectors.py --json
 """
+
+NAMED = 12
+"""The number of ops that a warning names."""
 
 SHOWN = 30
 """The number of subgraphs that the table lists unless --all is given."""
@@ -52,12 +56,15 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     if screen.as_json:
         placement = {} if partitioned.placement is None else {"placement": partitioned.placement.to_dict()}
         screen.write_json({**partitioned.report.to_dict(), **placement})
-        return exits.OK
+        return exits.UNSUPPORTED if partitioned.unsupported else exits.OK
     groups = len(partitioned.report.groups)
     screen.show(partitioned.report.to_table(groups if arguments.all else SHOWN), *partitioned.report.notes)
     if partitioned.placement is not None:
         screen.show(partitioned.placement.to_table())
-    return exits.OK
+    if partitioned.unsupported:
+        names = ", ".join(list(partitioned.unsupported)[:NAMED])
+        screen.warn(f"no device runs {counted(len(partitioned.unsupported), 'op')}, outside all subgraphs: {names}")
+    return exits.UNSUPPORTED if partitioned.unsupported else exits.OK
 
 
 def _write(name: str, path: str, partitioned: Partitioned) -> None:

@@ -41,13 +41,8 @@ def outside(report: PartitionReport, by_name: Mapping[str, int]) -> list[Refusal
 
 
 def refused(placement: Placement, by_name: Mapping[str, int]) -> list[Refusal]:
-    """Why the preferred devices do not run ops, by reason."""
-    rows = (
-        (name, f"not on {device}", "", reason.replace(repr(name), "the op"))
-        for name in placement
-        for device, reason in placement.refusals(name).items()
-    )
-    return _grouped(rows, by_name)
+    """Why the preferred devices do not run ops, by reason; of ops that no device runs, why none does."""
+    return refused_in({name: placement.refusals(name) for name in (*placement, *placement.unsupported)}, by_name)
 
 
 def refused_in(refusals: Mapping[str, Mapping[str, str]], by_name: Mapping[str, int]) -> list[Refusal]:
