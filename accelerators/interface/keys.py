@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import Any
 
 import attrs
@@ -89,11 +89,11 @@ def positive(value: Any) -> int:
 
 
 def seconds(value: Any) -> float:
-    """A time that is more than nothing."""
+    """A time that is more than nothing, and that a lock or a socket can wait."""
     with contextlib.suppress(TypeError, ValueError):
-        if not isinstance(value, bool) and 0 < float(value) < math.inf:
+        if not isinstance(value, bool) and 0 < float(value) <= TIMEOUT_MAX:
             return float(value)
-    raise BadValue("Give a number of seconds")
+    raise BadValue(f"Give a number of seconds, at most {TIMEOUT_MAX:g}")
 
 
 def callback(value: Any) -> Callable[..., Any] | None:

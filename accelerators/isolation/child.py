@@ -48,7 +48,11 @@ def main() -> None:
                 question = messages.receive(stream)
             except EOFError:
                 return
-            messages.send(stream, server.answer(question))
+            answer = server.answer(question)
+            try:
+                messages.send(stream, answer)
+            except (TypeError, ValueError) as error:
+                messages.send(stream, {"error": messages.error_told(AcceleratorError(f"its answer is of no use: {error}"))})
 
 
 def _end_with(life: int) -> None:

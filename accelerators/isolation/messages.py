@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+
 from accelerators import errors
 from accelerators.errors import AcceleratorError
 from graph import errors as graph_errors
@@ -17,11 +19,21 @@ from graph.errors import PartitaError
 
 _LENGTH = struct.Struct("<Q")
 
+MOST = 100_000
+"""The letters of an error's message that are handed over."""
+
 
 def send(stream: socket.socket, message: Any) -> None:
-    """Write one message."""
-    body = json.dumps(message).encode()
+    """Write one message; TypeError or ValueError, and nothing is written, where JSON cannot say it."""
+    body = json.dumps(message, default=_number).encode()
     stream.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def _number(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"it holds {type(value).__name__}, which cannot be handed to another process")
 
 
 def receive(stream: socket.socket, seconds: float | None = None) -> Any:
@@ -45,9 +57,20 @@ def _exactly(stream: socket.socket, size: int, until: float | None) -> bytes:
 
 def error_told(error: BaseException) -> dict[str, Any]:
     """The error in the form of a message."""
+    kind = type(error).__name__
     if isinstance(error, PartitaError):
-        return {"kind": type(error).__name__, "cause": error.cause, "where": error.where, "remedy": error.remedy}
-    return {"kind": "AcceleratorError", "cause": f"{type(error).__name__}: {error}", "where": None, "remedy": None}
+        words = [None if part is None else _in_words(part) for part in (error.cause, error.where, error.remedy)]
+        return {"kind": kind, **dict(zip(("cause", "where", "remedy"), words, strict=True))}
+    return {"kind": "AcceleratorError", "cause": f"{kind}: {_in_words(error)}", "where": None, "remedy": None}
+
+
+def _in_words(value: object) -> str:
+    """The value's own words, up to MOST letters; a device's error may have none."""
+    try:
+        words = str(value)
+    except Exception as error:  # noqa: BLE001  whatever a device's class raises
+        return f"(its message cannot be read: {type(error).__name__})"
+    return words if len(words) <= MOST else f"{words[:MOST]}..."
 
 
 def error_of(described: Mapping[str, Any], where: str) -> PartitaError:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,17 @@ def breaking(config: Mapping[str, Any], stage: str) -> None:
         ctypes.PyDLL(None).pause()  # Holds the interpreter's lock.
     if how == "raise":
         raise ZeroDivisionError("by design")
+    if how == "mute":
+        raise MuteError
+    if how == "path":
+        raise pt.AcceleratorError("by design", where=Path("/nowhere"))  # type: ignore[arg-type]
+
+
+class MuteError(Exception):
+    """An error whose message cannot be read."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
 
 
 class CompiledFragile(pt.CompiledSubgraph):
@@ -49,7 +61,8 @@ class CompiledFragile(pt.CompiledSubgraph):
         return [value + np.ones((), value.dtype) if value.dtype != object else value for value in inputs]
 
     def profile_rows(self) -> Sequence[pt.ProfileRow]:
-        return [pt.ProfileRow(n.name, str(n.op), "EXECUTED", 1.5, 1.0, "plus one") for n in self.graph.nodes if n.is_op]
+        real: Any = np.float32(1.5) if self.config["BREAKS"] == "numpy" else object() if self.config["BREAKS"] == "rows" else 1.5
+        return [pt.ProfileRow(n.name, str(n.op), "EXECUTED", real, 1.0, "plus one") for n in self.graph.nodes if n.is_op]
 
     def export(self) -> bytes:
         return b"fragile\0" + self.graph.name.encode()

@@ -135,8 +135,9 @@ def test_sizes_that_vary() -> None:
             np.testing.assert_array_equal(model(given)[0], given + 1)
 
 
-def test_a_profile() -> None:
-    with compiled(PERF_COUNT=True) as model:
+@pytest.mark.parametrize("breaks", ["", "numpy"])
+def test_a_profile(breaks: str) -> None:
+    with compiled(breaks, PERF_COUNT=True) as model:
         model(A)
         (row,) = [row for row in model.profile().rows if row.node == "r"]
     assert (row.real_us, row.exec_type) == (1.5, "plus one")
@@ -189,6 +190,8 @@ def test_engines(device: str) -> None:
         ("sleep", r"it took more than 0\.5 s {doing}, and its process was ended"),
         ("hang", r"it took more than 0\.5 s {doing}, and its process was ended"),
         ("raise", r"ZeroDivisionError: by design"),
+        ("mute", r"MuteError: \(its message cannot be read: ZeroDivisionError\)"),
+        ("path", r"/nowhere: by design"),
     ],
 )
 def test_a_device_that_breaks(stage: str, how: str, cause: str, tmp_path: Path) -> None:
@@ -198,10 +201,21 @@ def test_a_device_that_breaks(stage: str, how: str, cause: str, tmp_path: Path) 
     (switch := tmp_path / "broken").touch()
     with pytest.raises(kind, match=cause.format(doing=doing)) as caught:
         compiled(f"{stage}:{how}:{switch}", seconds=0.5 if how in ("sleep", "hang") else 30)(A)
-    assert "'fragile'" in str(caught.value.where)
-    assert how == "raise" or caught.value.remedy
+    assert how == "path" or "'fragile'" in str(caught.value.where)
+    assert how in ("raise", "mute", "path") or caught.value.remedy
     switch.unlink()
     np.testing.assert_array_equal(compiled(f"{stage}:{how}:{switch}")(A)[0], A + 1)
+
+
+def test_an_answer_that_cannot_be_handed_over_is_an_error() -> None:
+    with compiled("rows", PERF_COUNT=True) as model, pytest.raises(pt.RunError, match=r"its answer is of no use: it holds object, which"):
+        model(A)
+
+
+@pytest.mark.parametrize("seconds", [1e10, 0, float("inf")])
+def test_a_time_that_nobody_can_wait(seconds: float) -> None:
+    with pytest.raises(pt.BadConfig, match=r"ISOLATE_SECONDS cannot be .*\n.*Give a number of seconds, at most 9\.2"):
+        compiled(seconds=seconds)
 
 
 def test_a_backend_asks_in_the_child_too() -> None:
