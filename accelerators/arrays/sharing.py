@@ -27,10 +27,10 @@ _digests: dict[int, str] = {}
 _guard = Guard()
 
 
-def held_once(array: Array) -> Array:
-    """An aligned array of the same content: one that is held already, or this one.
+def held_once(array: Array, *, is_ours: bool = False) -> Array:
+    """An aligned array of the same content: one that is held already, a copy, or this one if it `is_ours`: nobody else has it.
 
-    It is freed with its last holder, and nobody may write to it.
+    It is freed with its last holder, and nobody may write to it. A user may write to what a graph's constants hold.
     """
     if _final.get(id(array)) is array:
         return array
@@ -39,7 +39,7 @@ def held_once(array: Array) -> Array:
         known = _held.get(key)
     if known is not None:
         return known
-    own = laid_out(array, ALIGNMENT) if array.flags.writeable else _copied(array)
+    own = laid_out(array, ALIGNMENT) if is_ours and array.flags.writeable else _copied(array)
     with _guard.lock:
         return _kept(_held.setdefault(key, own), key[0])
 

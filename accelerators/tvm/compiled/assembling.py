@@ -271,7 +271,8 @@ def _packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, lis
 
 
 def _packed(array: Array, pack: Any) -> Array:
-    return held_once(np.asarray(pack(array), order="C"))
+    packed = np.asarray(pack(array), order="C")
+    return held_once(packed, is_ours=not np.may_share_memory(packed, array))
 
 
 def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.arrays.layout import aligned_block
 from accelerators.arrays.sharing import array_digest, held_once
 from accelerators.cache import clear, explain, list_entries, weight_files
 from accelerators.cache.damage import Damaged
@@ -363,3 +364,22 @@ def test_a_digest_goes_with_its_array() -> None:
     del others, array
     fresh = [np.full(64, -i, np.float32) for i in range(50)]
     assert [array_digest(one) for one in fresh] == [array_digest(one.copy()) for one in fresh]
+
+
+def test_what_a_user_writes_to_is_held_by_nobody_else(tmp_path: Path) -> None:
+    """An aligned array was taken as it is: another model of equal weights, and the cache, then had what came to stand in it."""
+    positions = pt.variable("positions", "int64", (3,))
+
+    def rows(table: np.ndarray) -> list[float]:
+        graph = pt.Graph([pt.op("Gather", pt.constant(table), positions)], [positions])
+        result: np.ndarray = pt.compile(graph, "cpu", config={"CACHE_DIR": tmp_path})(np.array([0, 5, 7]))[0]
+        return result[:, 0].tolist()
+
+    table = aligned_block(512 * 300 * 4, 64).view(np.float32).reshape(512, 300)[:]
+    table[...] = np.arange(512, dtype=np.float32)[:, None]
+    first = table.copy()
+    assert rows(table) == [0, 5, 7]
+    table += 1
+    assert rows(first) == [0, 5, 7]
+    assert rows(table) == [1, 6, 8]
+    assert rows(first) == [0, 5, 7]
