@@ -72,11 +72,15 @@ def flag(value: Any) -> bool:
     raise BadValue("Give True or False (or YES or NO)")
 
 
+MOST = 1024
+"""The largest number of threads: a package may ask for them too, and tens of thousands are started for minutes, or not at all."""
+
+
 def count(value: Any) -> int:
-    """A whole number that is not negative; 0 leaves the choice to the device."""
+    """A number of threads; 0 leaves the choice to the device."""
     number = _whole(value)
-    if number is None:
-        raise BadValue("Give a number; 0 means: as the engine likes")
+    if number is None or number > MOST:
+        raise BadValue(f"Give a number up to {MOST}; 0 means: as the engine likes")
     return number
 
 

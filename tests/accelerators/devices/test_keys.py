@@ -61,7 +61,7 @@ def test_every_key_of_every_device_has_a_check(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "key", "value"),
-    [(name, "NUM_THREADS", value) for name in ("cpu", "onnxruntime", "openvino") for value in ("x", -1, 1.5, True, None, "²")]
+    [(n, "NUM_THREADS", value) for n in ("cpu", "onnxruntime", "openvino") for value in ("x", -1, 1025, 1.5, True, None, "²")]
     + [
         ("cpu", "ISOLATE", "perhaps"), ("cpu", "PROGRESS", 3), ("cpu", "ISOLATE_SECONDS", "0"),
         ("onnxruntime", "PROVIDER", "NoProvider"), ("onnxruntime", "PROVIDER", ["NoProvider"]), ("onnxruntime", "PROVIDER", 5),

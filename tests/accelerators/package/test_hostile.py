@@ -123,6 +123,13 @@ def test_values_are_checked_as_the_callers_are(exported, tmp_path):
         refused(forge(exported(), tmp_path / "evil.partita", giving(**values)), f"{key} cannot be")
 
 
+@pytest.mark.parametrize("name", ["cpu", "onnxruntime", "openvino"])
+def test_a_file_asks_for_no_more_threads_than_a_machine_has(name, exported, tmp_path):
+    pytest.importorskip("tvm" if name == "cpu" else name)
+    cause = "NUM_THREADS cannot be 100000\n.*Export the model again"
+    refused(forge(exported(name), tmp_path / "evil.partita", giving(NUM_THREADS=100_000)), cause)
+
+
 @pytest.mark.parametrize(
     ("settings", "match"),
     [

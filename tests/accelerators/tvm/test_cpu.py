@@ -189,7 +189,7 @@ def test_progress_counts_distinct_kernels(avx2: Machine) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "remedy"),
     [
-        ("NUM_THREADS", "many", "Give a number; 0 means: as the engine likes"),
+        ("NUM_THREADS", "many", "Give a number up to 1024; 0 means: as the engine likes"),
         ("ISOLATE", "maybe", "Give True or False"),
         ("ISOLATE_SECONDS", 0, "Give a number of seconds"),
         ("ISOLATE_SECONDS", "soon", "Give a number of seconds"),
