@@ -2,18 +2,20 @@
 
 For an index outside openvino makes zeros, or reads and writes the memory there; a length that is too long it takes for the
 longest one. Indices that are computed within a subgraph cannot be checked from here: openvino does not get the ops that read
-such indices, except Gather, for which it makes zeros, and ops with lengths.
+such indices, except Gather, for which it makes zeros, and ops with lengths. Of a size, an axis or an index that 32 bits do not
+hold it takes the lower 32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from accelerators.errors import RunError
+from accelerators.openvino.small_integers import WIDE, is_index
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
@@ -47,7 +49,7 @@ def _counting(node: Node) -> NodeEntry | None:
 def _wrong(node: Node, shape: Sequence[Any] | None, values: np.ndarray[Any, Any]) -> str | None:
     """The first index or length that does not fit data of this shape, in words."""
     if node.op not in RECURRENT:
-        sizes = _sizes(node, shape)
+        sizes = _sizes(node, shape, values.shape)
         return None if sizes is None else _outside(values, sizes)
     steps = shape[1 if node.attrs.get("layout", 0) else 0] if shape and len(shape) == 3 else None
     long = values[(values < 0) | (values > steps)] if isinstance(steps, int) else values[:0]
@@ -76,6 +78,7 @@ class GivenIndices:
             for node, entry in counting
             if entry in self._slots and node.inputs[0] is not None
         ]
+        self._wide = {self._slots[entry]: node for node in graph.nodes for entry in _wide(node) if entry in self._slots}
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise RunError if an index or a length does not fit."""
@@ -83,6 +86,11 @@ class GivenIndices:
             wrong = _wrong(given.node, self._shape(given.data, inputs), np.asarray(inputs[given.slot]))
             if wrong is not None:
                 raise RunError(wrong, where=f"device 'openvino', {given.node.name!r} ({given.node.op})")
+        for slot, node in self._wide.items():
+            long = _longer_than_32_bits(np.asarray(inputs[slot]))
+            if long is not None:
+                cause = f"{long} is no size, axis or index that openvino computes with: it has 32 bits for it"
+                raise RunError(cause, where=f"device 'openvino', {node.name!r} ({node.op})")
 
     def _shape(self, data: NodeEntry, inputs: Sequence[Any]) -> Sequence[Any] | None:
         if data in self._slots:
@@ -90,15 +98,28 @@ class GivenIndices:
         return data.type.shape if isinstance(data.type, TensorType) else None
 
 
-def _sizes(node: Node, shape: Sequence[Any] | None) -> tuple[int, ...] | None:
+def _wide(node: Node) -> Iterator[NodeEntry]:
+    """The inputs of the node that are sizes, axes or indices of more than 32 bits. Bounds of Slice end at the data."""
+    for slot, entry in enumerate(node.inputs):
+        if entry is not None and is_index(node, slot) and node.op != "Slice" and not node.domain:
+            if isinstance(entry.type, TensorType) and entry.type.dtype in WIDE:
+                yield entry
+
+
+def _longer_than_32_bits(values: np.ndarray[Any, Any]) -> int | None:
+    """The first number, if there is one, that 32 bits do not hold."""
+    if not values.size:
+        return None
+    return next((int(n) for n in (values.min(), values.max()) if not -(2**31) <= n < 2**31), None)
+
+
+def _sizes(node: Node, shape: Sequence[Any] | None, given: Sequence[int]) -> tuple[int, ...] | None:
     """The sizes that bound the indices; None where they are not known."""
     if not shape:
         return None
     if str(node.op).endswith("ND"):
-        read = node.inputs[1].type if node.inputs[1] is not None else None
-        count = read.shape[-1] if isinstance(read, TensorType) and read.shape else None
         first = int(node.attrs.get("batch_dims", 0))
-        wanted = tuple(shape[first : first + count]) if isinstance(count, int) else (None,)
+        wanted = tuple(shape[first : first + given[-1]]) if given else (None,)
     else:
         wanted = (shape[int(node.attrs.get("axis", 0)) % len(shape)],)
     return wanted if all(isinstance(size, int) for size in wanted) else None

@@ -9,12 +9,12 @@ from graph.nested import bodies_of
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
 
-_WIDE = frozenset(("int64", "uint64", "uint32"))
+WIDE = frozenset(("int64", "uint64", "uint32"))
 """Computed, and even moved, in 32 bits."""
 
 _NARROW = frozenset(("int16", "uint16", "int8", "uint8"))
 
-_INTEGERS = _WIDE | _NARROW | {"int32"}
+_INTEGERS = WIDE | _NARROW | {"int32"}
 
 _SIZES = frozenset("Shape Size NonZero ArgMax ArgMin TopK Unique".split())
 """Ops whose 64-bit results count elements."""
@@ -65,7 +65,7 @@ class SmallIntegers:
             return True
         if node.op == "ConstantOfShape":
             return _fits(np.asarray(node.attrs.get("value", 0)))
-        data = [entry for i, entry in enumerate(node.inputs) if entry is not None and not _index(node, i)]
+        data = [entry for i, entry in enumerate(node.inputs) if entry is not None and not is_index(node, i)]
         if node.op == "Cast":
             return _dtype(data[0]) in ("bool", "int8", "uint8", "int16", "uint16") or data[0] in self._small
         return bool(data) and all(entry in self._small or _dtype(entry) == "bool" for entry in data)
@@ -75,12 +75,12 @@ class SmallIntegers:
         if node.bodies:
             return None
         for i, entry in enumerate(node.inputs):
-            if entry is not None and not _index(node, i):
+            if entry is not None and not is_index(node, i):
                 why = self._refused(node, entry)
                 if why:
                     return why
         for entry in node.outputs:
-            if entry.name and _dtype(entry) in _WIDE and entry not in self._small:
+            if entry.name and _dtype(entry) in WIDE and entry not in self._small:
                 return _too_wide(entry)
         return None
 
@@ -89,7 +89,7 @@ class SmallIntegers:
         # What is small among 32 bits may be more than 8 or 16 hold.
         if dtype not in _INTEGERS or (entry in self._small and dtype not in _NARROW):
             return None
-        if dtype in _WIDE:
+        if dtype in WIDE:
             return _too_wide(entry)
         if node.op in _ARITHMETIC and not (node.op or "").startswith("Scatter"):
             return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
@@ -108,7 +108,8 @@ def _fits(array: np.ndarray) -> bool:  # type: ignore[type-arg]
     return not array.size or bool(np.all(np.abs(array.astype(np.float64)) <= _LIMIT))
 
 
-def _index(node: Node, number: int) -> bool:
+def is_index(node: Node, number: int) -> bool:
+    """Is this input of the node a size, an axis or an index?"""
     return number in _INDEXED.get(node.op or "", ())
 
 

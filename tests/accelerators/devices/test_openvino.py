@@ -232,6 +232,22 @@ def test_an_index_outside_is_an_error(op: str) -> None:
     model(data, indices * 0, *updates)
 
 
+@pytest.mark.parametrize("op", ["OneHot", "ReverseSequence", "CumSum", "ScatterND"])
+def test_an_index_of_more_than_32_bits_is_an_error(op: str) -> None:
+    """openvino takes the lower 32 bits."""
+    x, far = pt.variable("x", "float32", ("n", 4)), np.array(1 + 2**40)
+    shape = {"OneHot": (3,), "ReverseSequence": (4,), "CumSum": (), "ScatterND": (1, "k")}[op]
+    inputs = [x, pt.variable("i", "int64", shape)]
+    given = {"x": np.ones((3, 4), np.float32), "i": np.full((1, 2) if op == "ScatterND" else shape, far)}
+    if op == "OneHot":
+        node = pt.op(op, inputs[1], pt.constant(np.array(4)), pt.constant(np.array([0, 1], np.float32)))
+        del inputs[0], given["x"]
+    else:
+        node = pt.op(op, *inputs, *([pt.constant(np.ones(1, np.float32))] if op == "ScatterND" else []))
+    with pytest.raises(pt.RunError, match=r"1099511627777 is (no size, axis or index|outside)|index 1099511627777 is outside"):
+        pt.compile(pt.Graph([node], inputs), "openvino")(given)
+
+
 @pytest.mark.parametrize("op", sorted(set(INDEXED) - {"Gather"}))
 def test_computed_indices_are_left_to_others(op: str) -> None:
     said = answer("openvino", indexed(op, INDEXED[op][0], computed=True))
