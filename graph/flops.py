@@ -178,7 +178,7 @@ def _recurrence(node: Node, results: int) -> int | None:
     return read[0] * read[1] * (math.prod(inner) + math.prod(hidden))
 
 
-def _einsum(node: Node, results: int) -> int | None:
+def einsum_products(node: Node) -> int | None:
     """Every combination of indices once (for two operands; for more it is what a direct evaluation takes)."""
     left = str(node.attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
     if any("." in labels for labels in left):
@@ -211,7 +211,7 @@ _PRODUCTS: Mapping[str, Callable[[Node, int], int | None]] = {
     "ConvInteger": _convolution,
     "ConvTranspose": _transposed,
     "DeformConv": _convolution,
-    "Einsum": _einsum,
+    "Einsum": lambda node, results: einsum_products(node),
     "GRU": _recurrence,
     "Gemm": _product,
     "LSTM": _recurrence,

@@ -20,6 +20,7 @@ from graph.types import TensorType, dtype_name, numpy_dtype
 from passes.bodies import control_targets, everywhere, without_captures
 from passes.constants import as_constant, made_constant
 from passes.infer import infer
+from passes.labour import labour
 from passes.registry import REQUESTS, register_pass
 from passes.shape_values import ShapeValues
 
@@ -31,15 +32,19 @@ GROWTH = 1 << 20
 by what is cheap to compute.
 """
 
+MOST = 1 << 28
+"""A node for which numpy would look at more numbers than this is left to a device."""
+
 
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
 def fold_constants(g: Graph, *, limit: int = LIMIT, growth: int = GROWTH) -> Graph:
     """Replace nodes whose inputs are all constant by their values, shape arithmetic on known sizes by its results, and an If
     whose condition is constant by its branch. Constants that bodies capture become constants inside them.
 
-    A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, and so does a node whose
-    outputs would take more than `limit` bytes, or `growth` bytes more than what it reads. Sizes are known before
-    anything is computed: from the types, or else by inference on the node alone. Linear in nodes, plus the computing.
+    A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, or if it would take seconds
+    (see `passes.labour`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than what
+    it reads. Sizes are known before anything is computed: from the types, or else by inference on the node alone. Linear in
+    nodes, plus the computing.
     """
     folded = _everywhere(g, limit, growth)
     inlined = inline_calls(folded, _is_branch)
@@ -105,7 +110,7 @@ def _folded(
         not node.inputs
         or any(entry is not None and entry.node.value is None for entry in node.inputs)
         or is_random(node)
-        or (node.op in _BOUNDLESS and not node.domain)
+        or labour(node) > MOST
     ):
         return None
     read = sum(
@@ -169,9 +174,6 @@ def _output_bytes(node: Node, g: Graph) -> int | None:
         return 8 * sum(sizes) * max(2, *(_rank(entry) for entry in node.inputs))
     return None
 
-
-_BOUNDLESS = frozenset({"RegexFullMatch"})
-"""Ops that may take for ever on little data: Python tries all ways to match a pattern."""
 
 _BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
 """Ops whose output sizes depend on the data and are bounded by the input's size times its rank."""

@@ -293,3 +293,34 @@ def test_a_pattern_that_may_take_for_ever_is_not_tried() -> None:
     text_of = constant(np.array(["a" * 40 + "b"], object), "t")
     g = Graph([op("RegexFullMatch", text_of, name="y", pattern="(a+)+c")])
     assert apply_pass(g, "Default")["y"].op == "RegexFullMatch"
+
+
+IMAGE = np.ones((1, 1, 4, 4), np.float32)
+REGIONS = np.array([[0, 0, 1e9, 1e9]], np.float32)
+BOXES = np.zeros((1, 50_000, 4), np.float32)
+LOOPING = {
+    "nodes_nodeids": [0, 1], "nodes_treeids": [0, 0], "nodes_truenodeids": [1, 0], "nodes_falsenodeids": [1, 0],
+    "nodes_featureids": [0, 0], "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ"], "nodes_values": [0.0, 0.0], "target_ids": [0],
+    "target_nodeids": [1], "target_treeids": [0], "target_weights": [1.0], "n_targets": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "attributes"),
+    [
+        ("AveragePool", [IMAGE], {"kernel_shape": [2**14] * 2, "pads": [2**13] * 4}),
+        ("MaxPool", [IMAGE], {"kernel_shape": [2**15] * 2, "pads": [2**15 - 1] * 4, "strides": [2**15] * 2}),
+        ("Conv", [IMAGE, np.ones((1, 1, 2, 2), np.float32)], {"pads": [2**15] * 4, "strides": [2**15] * 2}),
+        ("Einsum", [np.ones((32, 32), np.float32)] * 5, {"equation": "ab,cd,ef,gh,ij->"}),
+        ("GRU", [np.ones(s, np.float32) for s in ((100_000, 1, 1), (1, 3, 1), (1, 3, 1))], {"hidden_size": 1}),
+        ("LRN", [IMAGE], {"size": 2**31 - 1}),
+        ("RoiAlign", [IMAGE, REGIONS, np.array([0])], {"output_height": 1, "output_width": 1}),
+        ("NonMaxSuppression", [BOXES, BOXES[:, None, :, 0], np.array(2**60)], {}),
+        ("ai.onnx.ml.TreeEnsembleRegressor", [np.ones((1, 1), np.float32)], LOOPING),
+    ],
+)
+def test_what_would_take_long_is_left_to_a_device(name: str, inputs: list[np.ndarray], attributes: dict[str, object]) -> None:
+    domain, _, kind = name.rpartition(".")
+    node = op(kind, *map(constant, inputs), domain=domain, **attributes)
+    opsets = {"": 21, "ai.onnx.ml": 3}
+    assert [n.op for n in apply_pass(Graph([node[0]], opsets=opsets), "FoldConstants").nodes if n.is_op] == [kind]

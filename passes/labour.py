@@ -1,0 +1,67 @@
+"""How much work it would be to compute a node of constants by numpy, where that is more than its sizes tell.
+
+A file of a hundred bytes may state a pool whose window is larger than any image, or trees that go round in circles."""
+
+from __future__ import annotations
+
+import math
+
+from graph.flops import einsum_products
+from graph.node import Node
+from graph.types import TensorType
+
+ENDLESS = frozenset(
+    "NonMaxSuppression RegexFullMatch RoiAlign TfIdfVectorizer TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor".split()
+)
+"""Ops that may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes."""
+
+_POOLS = frozenset("AveragePool LpPool MaxPool".split())
+
+_CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
+"""For each op the input that holds its weights."""
+
+STEP = 1000
+"""A step of Python's takes as long as numpy takes for so many numbers."""
+
+GATES = 50
+"""The steps of Python's, about, that one step of a recurrent op takes."""
+
+
+def labour(node: Node) -> float:
+    """The numbers that are looked at, about; as many as there are where nobody can tell before."""
+    if node.op in ENDLESS:
+        return math.inf
+    if node.op == "Einsum" and not node.domain:
+        products = einsum_products(node)
+        return math.inf if products is None else products
+    if node.op == "LRN" and not node.domain:
+        return int(node.attrs["size"]) * (_elements(node, 0) + STEP)
+    if node.op in ("GRU", "LSTM", "RNN") and not node.domain:
+        return GATES * STEP * math.prod(_sizes(node, 0)[:2])
+    weights = _CONVOLUTIONS.get(str(node.op))
+    if node.domain or (weights is None and node.op not in _POOLS):
+        return 0
+    kernel = node.attrs.get("kernel_shape", ()) if weights is None else _sizes(node, weights)[2:]
+    return _padded(node, kernel) + math.prod(kernel) * (_elements(node, 0) + STEP)
+
+
+def _padded(node: Node, kernel: tuple[int, ...]) -> float:
+    """The elements of the first input within its padding, and of what a dilated window covers."""
+    sizes, rank = _sizes(node, 0), len(kernel)
+    pads = [abs(int(pad)) for pad in node.attrs.get("pads", ()) or (0,) * (2 * rank)]
+    dilations = [int(d) for d in node.attrs.get("dilations", ()) or (1,) * rank]
+    spans = [
+        size + before + after + kernel_size * dilation
+        for size, before, after, kernel_size, dilation in zip(sizes[2:], pads[:rank], pads[rank:], kernel, dilations)
+    ]
+    return math.prod(sizes[:2]) * math.prod(spans)
+
+
+def _sizes(node: Node, position: int) -> tuple[int, ...]:
+    entry = node.inputs[position] if position < len(node.inputs) else None
+    value_type = None if entry is None else entry.type
+    return tuple(int(size or 0) for size in (value_type.shape or ())) if isinstance(value_type, TensorType) else ()  # type: ignore[arg-type]
+
+
+def _elements(node: Node, position: int) -> int:
+    return math.prod(_sizes(node, position))
