@@ -11,6 +11,7 @@ from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import scaling_of
 from graph.node import Node, NodeEntry, frozen_attrs
+from passes.fold_batch_norm import is_inference, scale_and_shift
 
 
 def rounding(walk: Walk, node: Node) -> bool | None:
@@ -59,6 +60,21 @@ def elementwise(walk: Walk, node: Node) -> bool | None:
     if node in walk.divided and node.op == "Clip":
         inputs[1:] = [_bound(walk, node, i) for i in range(1, len(inputs))]
     walk.sides.keep(node, node.evolve(inputs=tuple(inputs)), True)
+    return True
+
+
+def normalized(walk: Walk, node: Node) -> bool | None:
+    """BatchNormalization, as a factor and a summand of each channel."""
+    source = node.inputs[0]
+    if source not in walk.sides.beside or not is_inference(node, walk.graph):
+        return None
+    factors = scale_and_shift(node)
+    if factors is None or not all(np.isfinite(part).all() for part in factors):
+        return None
+    scale, shift = (walk.sides.new_constant(part.astype(np.float32), f"{node.name}_part") for part in factors)
+    shape = any_shape(walk.sides.beside[source].entry) or ()
+    scaled = walk.helper(node, "Mul", (walk.sides.beside[source].entry, scale), shape, {}, "float32")
+    walk.sides.keep(node, node.evolve(op="Add", inputs=(scaled, shift), attrs=frozen_attrs({})), True)
     return True
 
 

@@ -14,7 +14,7 @@ from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.quantized_enlarging import resized, transposed
 from accelerators.tvm.layouts.quantized_images import join, largest, mean, response
 from accelerators.tvm.layouts.quantized_moves import move, pad
-from accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, rounding
+from accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
 from accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
 from accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from accelerators.tvm.layouts.scales import scaling_of
@@ -34,6 +34,7 @@ RULES: Mapping[str, Rule] = {
     "ConvTranspose": transposed,
     "Resize": resized,
     "Upsample": resized,
+    "BatchNormalization": normalized,
     "MaxPool": largest,
     "AveragePool": mean,
     "GlobalAveragePool": mean,

@@ -284,3 +284,16 @@ def test_a_bias_of_any_shape_is_broadcast(shape: tuple[int, ...], kind: str) -> 
     graph = typed(quantized(stored, 0.3, 99))
     x = integers(0, (4, 6), "uint8")
     assert np.abs(compiled(graph).run([x], [None])[0].astype(int) - interpret(graph, [x])[0]).max() <= 1
+
+
+def test_a_norm_of_quantized_channels_is_computed_where_they_stand_side_by_side() -> None:
+    x = dequantized(pt.variable("x", "uint8", (1, 8, 6, 7)), 0.05, 100)
+    random = normals(5)
+    parts = [pt.constant(random(12)), pt.constant(random(12)), pt.constant(random(12)), pt.constant(np.abs(random(12)) + 0.5)]
+    joined = pt.op("Concat", again(convolved(x, 8, 8, 1, 1)), again(convolved(x, 8, 4, 1, 2)), axis=1)
+    norm = pt.op("BatchNormalization", again(joined), *parts)
+    graph = typed(quantized(convolved(again(pt.op("Relu", norm), 0.04, 0), 12, 16, 1, 3, scale=0.04), 0.05, 100))
+    model, given = compiled(graph), integers(4, (1, 8, 6, 7), "uint8")
+    assert [kind for kind in layer_types(model) if kind == "Transpose"] == ["Transpose"] * 2
+    off = np.abs(model.run([given], [None])[0].astype(int) - interpret(graph, [given])[0])
+    assert off.max() <= 1 and (off > 0).mean() < 1e-2
