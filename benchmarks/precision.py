@@ -5,12 +5,14 @@
 The models of `benchmarks.models` in QDQ form, as onnxruntime's quantizer writes them, on Partita's `cpu`, onnxruntime and
 OpenVINO. All take turns in one process; one thread is measured in the processor's time, several by the clock. A table goes to the
 standard output, with Partita's time over each peer's, round by round, and how far the answers are from onnxruntime's. What cannot
-be quantized or run has the reason in its row."""
+be quantized or run has the reason in its row; each peer first runs the model in a process of its own, and one that ends there is
+left out of the row."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,12 +25,16 @@ from benchmarks.machine import machine_name, processor, usable_cores
 from benchmarks.models import NAMES
 from benchmarks.models.files import Model
 from benchmarks.models.quantized import quantized_model
+from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run
 from benchmarks.timing import Ratio, Seconds, clocked, interleaved, mean, ratio, summary
 from graph.errors import PartitaError
 
 BUDGET = 8.0
 """Seconds for the turns of one model."""
+
+SECONDS = 600.0
+"""The seconds that a peer may take to run a model once."""
 
 TINY = ("squeezenet",)
 
@@ -54,7 +60,12 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, usable_cores()}))
     parser.add_argument("--integers", default="", help="the instruction that Partita multiplies integers with")
     parser.add_argument("--tiny", action="store_true", help="one small model, few rounds, to see that it works")
+    parser.add_argument("--alone", choices=PEERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.alone:
+        model = quantized_model(args.models[0])
+        print(json.dumps(len(PEERS[args.alone](model, args.threads[0])(model.inputs()))))
+        return
     names, threads, budget = (TINY, [1], 0.5) if args.tiny else (args.models, args.threads, BUDGET)
     progress = Progress(len(names) * len(threads), "model")
     print(f"{processor()} ({machine_name()}), integers by {args.integers or host_machine(1).instruction('int8')}")
@@ -72,21 +83,32 @@ def main() -> None:
             else:
                 print(line(rows[-1]), flush=True)
         if rows:
-            means = [str(mean([row.ratios[peer] for row in rows])) for peer in PEERS]
+            means = [str(mean([row.ratios[peer] for row in rows if peer in row.ratios])) for peer in PEERS]
             print(f"| geometric mean | | {' | '.join(means)} | |")
 
 
 def measured(model: Model, threads: int, integers: str, budget: float) -> Row:
     """The engines in turn."""
     inputs = model.inputs()
-    calls = {"partita": partita(model, threads, integers), **{peer: load(model, threads) for peer, load in PEERS.items()}}
+    peers = {peer: load for peer, load in PEERS.items() if survives(peer, model, threads)}
+    calls = {"partita": partita(model, threads, integers), **{peer: load(model, threads) for peer, load in peers.items()}}
     answers = {name: call(inputs) for name, call in calls.items()}
     clock = processor_clocked if threads == 1 else clocked
     times = interleaved({name: clock(partial(call, inputs)) for name, call in calls.items()}, budget)
-    ratios = {peer: ratio([times["partita"]], [times[peer]]) for peer in PEERS}
+    ratios = {peer: ratio([times["partita"]], [times[peer]]) for peer in peers}
     ours, theirs = (np.asarray(answers[name][0], np.float64) for name in ("partita", "onnxruntime"))
     difference = float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-30))
     return Row(model.name, summary([times["partita"]]).median * 1e3, ratios, difference)
+
+
+def survives(peer: str, model: Model, threads: int) -> bool:
+    """Does the peer run the model to its end? Some end the process."""
+    command = module_command("benchmarks.precision", ["--models", model.name, "--threads", str(threads), "--alone", peer])
+    try:
+        run_json(command, SECONDS)
+    except (CutOff, Failed):
+        return False
+    return True
 
 
 def processor_clocked(call: Callable[[], object]) -> Seconds:
@@ -131,7 +153,7 @@ PEERS = {"onnxruntime": onnxruntime, "openvino": openvino}
 
 def line(row: Row) -> str:
     """A row of the table."""
-    cells = [row.name, f"{row.milliseconds:.2f}", *[str(row.ratios[peer]) for peer in PEERS], f"{row.difference:.3f}"]
+    cells = [row.name, f"{row.milliseconds:.2f}", *[str(row.ratios.get(peer, "it ends the process")) for peer in PEERS], f"{row.difference:.3f}"]
     return f"| {' | '.join(cells)} |"
 
 
