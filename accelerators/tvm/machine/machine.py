@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from accelerators.tvm.machine.library import function, tvm
+from accelerators.tvm.machine.permission import usable_features
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from accelerators.tvm.machine.work import STEPS, TASKS
@@ -86,7 +87,7 @@ def host_cpu() -> str:
 @cache
 def host_machine(threads: int) -> Machine:
     """The host with so many threads."""
-    features = host_features()
+    features = usable_features()
     instructions = best_instructions(features)
     if "avx512f" in features:
         return Machine("cpu", host_cpu(), threads, 16, 32, instructions)
@@ -103,7 +104,7 @@ def with_instruction(machine: Machine, name: str) -> Machine:
         return machine
     row = BY_NAME[name]
     others = [used for used in machine.instructions if BY_NAME[used.name].multiplies != row.multiplies]
-    machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(host_features()), is_asked=True)))
+    machine = attrs.evolve(machine, instructions=(*others, Used(name, not row.is_here(usable_features()), is_asked=True)))
     is_wider = row.multiplies == "bfloat16" and row.lanes > machine.lanes
     return attrs.evolve(machine, lanes=row.lanes, registers=32) if is_wider else machine
 

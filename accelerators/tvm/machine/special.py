@@ -50,6 +50,7 @@ def _needs(*alternatives: str) -> tuple[frozenset[str], ...]:
 
 
 INSTRUCTIONS = (
+    Special("amx-int8", "int8", _needs("amx-tile amx-int8 avx512f avx512bw avx512vnni"), 16),
     Special("avx512-vnni", "int8", _needs("avx512f avx512bw avx512vnni"), 16),
     Special("avx-vnni", "int8", _needs("avxvnni", "avx512vnni avx512vl"), 8),
     Special("avx2", "int8", _needs("avx2"), 8),

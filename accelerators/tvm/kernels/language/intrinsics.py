@@ -137,6 +137,40 @@ vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, fo
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
 vpermps = Intrinsic("vpermps", _table, "a table of 16 float32, and 16 places in it as int32", _llvm("avx512.permvar.sf.512"))
 """The numbers of a table at places, of which the low four bits count."""
+
+
+def _tile_memory(types: Sequence[Type]) -> Type | None:
+    """A tile's number, a number in memory, and how many bytes its rows are apart."""
+    return types[1] if len(types) == 3 and types[0] is type_of(int8) and types[2] is type_of(int32) else None
+
+
+def _tile_numbers(types: Sequence[Type]) -> Type | None:
+    return types[0] if len(types) == 3 and all(given is type_of(int8) for given in types) else None
+
+
+def _tile_load_or_store(name: str) -> Emit:
+    """A tile and memory: rows of bytes, so many bytes apart."""
+    return lambda script, dtype, given: script.call_llvm_intrin(
+        "void", f"llvm.x86.{name}", given[0], script.address_of(given[1]), script.cast(given[2], "int64")
+    )
+
+
+TAKES = "a tile's number, a number in memory and a distance"
+tile_load = Intrinsic("tile_load", _tile_memory, TAKES, _tile_load_or_store("tileloadd64"))
+tile_store = Intrinsic("tile_store", _tile_memory, TAKES, _tile_load_or_store("tilestored64"))
+tile_configure = Intrinsic(
+    "tile_configure", _any_one, "the first of 64 bytes that say how large tiles are",
+    lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.ldtilecfg", script.address_of(given[0])),
+)
+tile_release = Intrinsic(
+    "tile_release", lambda types: type_of(int32), "nothing",
+    lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tilerelease"),
+)
+tdpbusd = Intrinsic(
+    "tdpbusd", _tile_numbers, "three tiles' numbers",
+    lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbusd", *given),
+)
+"""To the first tile's sums the products of the second's unsigned bytes and the third's signed ones, four for each sum."""
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 

@@ -175,6 +175,10 @@ class Kernel:
         """Fetch the line of the cache in which this number of a buffer stands."""
         self._add(Do(prefetch_of(number)))
 
+    def do(self, call: Call) -> None:
+        """Call something that makes nothing, for what it does."""
+        self._add(Do(call))
+
     def require(self, condition: Value, message: str) -> None:
         """Let the run fail with this message where the condition does not hold."""
         self._add(Require(condition, message))

@@ -7,7 +7,8 @@ border, where a task copies its band with the zero point around it."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 
@@ -24,6 +25,7 @@ from accelerators.tvm.kernels.language import (
     uint8,
 )
 from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
 from accelerators.tvm.kernels.quantized.dots import GROUP
 from accelerators.tvm.kernels.quantized.following import make_following
@@ -97,7 +99,11 @@ class _Writing:
                 frame = Frame(cut.shape, cut.rows, self.zero)
                 image = kernel.memory("image", uint8, (frame.bytes,))
                 frame.write(kernel, self.source, image, n, top)
+            if cut.tiling is not None:
+                configure(kernel, cut.tiling)
             self._panels(n, top, part, image)
+            if cut.tiling is not None:
+                release(kernel, cut.tiling)
 
     def _panels(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
         cut, kernel = self.cut, self.kernel
@@ -125,12 +131,8 @@ class _Writing:
         with kernel.loop(cut.tiles, "tile") as tile:
             base = kernel.name_value("base", start(tile, cut.tile.rows, cut.pixels))
             addresses = self._addresses(panel, top, base, image)
-            acc = kernel.registers("acc", int32, (cut.tile.rows, panel.vectors), cut.dot.lanes)
-            for r in range(cut.tile.rows):
-                for v, column in enumerate(columns):
-                    acc[r, v] = self.beginning.vector(cut.dot.lanes, column)
-            self._steps(n, panel, addresses, weights, acc, image)
-            self._store(n, top, base, columns, panel, acc)
+            make = self._in_vectors if cut.tiling is None else self._in_tiles
+            self._store(n, top, base, columns, make(n, columns, addresses, weights, image))
 
     def _column(self, panel: _Panel, v: int) -> Value:
         """Where a vector of the panel begins among the columns."""
@@ -153,35 +155,77 @@ class _Writing:
             addresses.append(name(f"at{r}", position * across + panel.group * (shape.channels // shape.groups)))
         return addresses
 
-    def _steps(
-        self, n: Value, panel: _Panel, addresses: list[Value], weights: Value, acc: Registers, image: Buffer | None
-    ) -> None:
-        """The loops over taps and channels."""
-        cut, kernel = self.cut, self.kernel
-        window, across = cut.shape.window, cut.shape.across
-        wide = window.sizes[1] if image is None else Frame(cut.shape, cut.rows, self.zero).wide
-        steps, each = cut.shape.reach // GROUP, panel.vectors * cut.dot.bytes
-        with ExitStack() as loops:
-            ky = loops.enter_context(kernel.loop(window.taps[0], "ky"))
-            kx = loops.enter_context(kernel.loop(window.taps[1], "kx"))
-            position = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
-            tap = kernel.name_value("tap", position * across)
-            packed = kernel.name_value("packed", weights + (ky * window.taps[1] + kx) * (steps * each))
-            k = loops.enter_context(kernel.loop(steps, "k"))
+    def _in_vectors(
+        self, n: Value, columns: list[Value], addresses: list[Value], weights: Value, image: Buffer | None
+    ) -> Registers:
+        """The sums of a tile in registers; they leave them, to be read again in a loop."""
+        cut, kernel, vectors = self.cut, self.kernel, len(columns)
+        acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), cut.dot.lanes)
+        for r in range(cut.tile.rows):
+            for v, column in enumerate(columns):
+                acc[r, v] = self.beginning.vector(cut.dot.lanes, column)
+        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.reach // GROUP, "k") as k:
             for r in range(cut.tile.rows):
                 position = addresses[r] + tap + k * GROUP
                 bytes_of_row = self.source.vector(GROUP, n, position) if image is None else image.vector(GROUP, position)
                 left = kernel.name_value(f"left{r}", bytes_of_row.regrouped(int32))
-                for v in range(panel.vectors):
-                    cut.dot.step(kernel, acc, (r, v), left, self.weight, packed + k * each + v * cut.dot.bytes)
-
-    def _store(self, n: Value, top: Value, base: Value, columns: list[Value], panel: _Panel, acc: Registers) -> None:
-        """Write what the sums come to: they leave their registers, and are read again in a loop."""
-        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
-        sums = kernel.registers("sums", int32, (cut.tile.rows, panel.vectors), cut.dot.lanes)
+                for v in range(vectors):
+                    first = packed + k * (vectors * cut.dot.bytes) + v * cut.dot.bytes
+                    cut.dot.step(kernel, acc, (r, v), left, self.weight, first)
+        sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), cut.dot.lanes)
         for r in range(cut.tile.rows):
-            for v in range(panel.vectors):
+            for v in range(vectors):
                 sums[r, v] = acc[r, v]
+        return sums
+
+    def _in_tiles(
+        self, n: Value, columns: list[Value], addresses: list[Value], weights: Value, image: Buffer | None
+    ) -> Registers:
+        """The sums of a tile in the processor's tiles. Rows of the image that are not equally far apart are copied for each
+        step."""
+        cut, kernel, tiling, vectors = self.cut, self.kernel, self.cut.tiling, len(columns)
+        assert tiling is not None
+        sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), cut.dot.lanes)
+        tiles = Tiles(tiling, kernel, vectors, sums)
+        tiles.begin(self.beginning, columns)
+        apart = self._apart(image)
+        rows = kernel.stack("rows", uint8, (cut.tile.rows * tiling.bytes,)) if apart is None else None
+        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.reach // tiling.bytes, "k") as k:
+            firsts = [address + tap + k * tiling.bytes for address in addresses]
+            if rows is None:
+                buffer, before = (self.source, (n,)) if image is None else (image, ())
+                left = Left(buffer, before, kernel.name_value("at", firsts[0]), apart or 0)
+            else:
+                for r, first in enumerate(firsts):
+                    numbers = self.source.vector(tiling.bytes, n, first) if image is None else image.vector(tiling.bytes, first)
+                    rows[r * tiling.bytes] = numbers
+                left = Left(rows, (), kernel.name_value("at", as_index(0)), tiling.bytes)
+            tiles.step(left, self.weight, packed + k * (vectors * cut.dot.lanes * tiling.bytes))
+        tiles.end()
+        return sums
+
+    def _apart(self, image: Buffer | None) -> int | None:
+        """How far neighbouring pixels of the result are apart in the image; None if that differs."""
+        window, across = self.cut.shape.window, self.cut.shape.across
+        wide = window.sizes[1] if image is None else Frame(self.cut.shape, self.cut.rows, self.zero).wide
+        if window.out[1] == 1:
+            return window.strides[0] * wide * across
+        return window.strides[1] * across if self.cut.rows == 1 else None
+
+    @contextmanager
+    def _taps(self, vectors: int, weights: Value, image: Buffer | None) -> Iterator[tuple[Value, Value]]:
+        """A block for each tap: how far from the first tap its bytes are, and where its weights begin."""
+        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
+        wide = window.sizes[1] if image is None else Frame(cut.shape, cut.rows, self.zero).wide
+        with kernel.loop(window.taps[0], "ky") as ky, kernel.loop(window.taps[1], "kx") as kx:
+            position = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
+            tap = kernel.name_value("tap", position * cut.shape.across)
+            each = cut.shape.reach // GROUP * vectors * cut.dot.bytes
+            yield tap, kernel.name_value("packed", weights + (ky * window.taps[1] + kx) * each)
+
+    def _store(self, n: Value, top: Value, base: Value, columns: list[Value], sums: Registers) -> None:
+        """Write what the sums come to."""
+        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         first = kernel.name_value("to", n * window.pixels + top * window.out[1] + base)
         with kernel.loop(cut.tile.rows, "r") as row:
             for v, column in enumerate(columns):

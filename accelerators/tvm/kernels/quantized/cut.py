@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from accelerators.tvm.kernels.quantized.dots import GROUP, Dot, dot_of
+from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
+from accelerators.tvm.kernels.quantized.dots import GROUP, Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.tile import fitting
@@ -22,6 +23,9 @@ NEAR = 24 << 10
 
 FRAME = 64 << 10
 """A copy of a band takes about so many bytes at most."""
+
+FEWEST = 16
+"""Of fewer pixels vectors make the sums as fast as tiles do."""
 
 HEAVY = 1 << 20
 """With more bytes of weights than this, each is read once."""
@@ -102,6 +106,8 @@ class Cut:
     parts: int
     """Into how many ranges the panels are cut, for the threads to share."""
     parallel: bool
+    tiling: Tiling | None = None
+    """How the sums are made in the processor's tiles; None: in vectors."""
 
     @property
     def bands(self) -> int:
@@ -185,11 +191,20 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
         return cut.tiles * (full * tile.cycles(tile.vectors) + (tile.cycles(rest) if rest else 0.0))
 
     pixels = rows * shape.window.out[1]
+    if has_tiles(machine) and pixels >= FEWEST:
+        used = machine.instruction("int8")
+        tiling = Tiling.of(pixels, shape.reach, used is not None and used.is_emulated)
+        blocks = math.ceil(shape.own / dot.lanes)
+        cut = Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, threads > 1, tiling)
+        return _shared_out(cut, threads)
     sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= pixels]
-    tile = choose("tile", sizes, cost)
-    cut = Cut(shape, dot, tile, rows, 1, threads > 1)
-    tasks = shape.batch * cut.bands
-    panels = math.ceil(cut.blocks / tile.vectors)
+    return _shared_out(Cut(shape, dot, choose("tile", sizes, cost), rows, 1, threads > 1), threads)
+
+
+def _shared_out(cut: Cut, threads: int) -> Cut:
+    """With the panels in as many ranges as the threads need."""
+    tasks = cut.shape.batch * cut.bands
+    panels = math.ceil(cut.blocks / cut.tile.vectors)
     parts = 1 if tasks >= 2 * threads or threads == 1 else min(panels, math.ceil(2 * threads / tasks))
     return attrs.evolve(cut, parts=parts)
 

@@ -104,6 +104,12 @@ def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
     return total
 
 
+def has_tiles(machine: Machine) -> bool:
+    """Does this machine sum up products of bytes in tiles? Where there are few rows it does so in vectors, as AVX-512 does."""
+    used = machine.instruction("int8")
+    return used is not None and used.name == "amx-int8"
+
+
 def dot_of(machine: Machine) -> Dot:
     """The instruction by which this machine sums up products of bytes."""
     used = machine.instruction("int8") or Used("plain")
@@ -114,6 +120,7 @@ def dot_of(machine: Machine) -> Dot:
 _COLUMNS, _EVEN_AND_ODD, _BYTES = (0, 1, 2), (2, 0, 1), (1, 2, 0)
 
 _DOTS: dict[str, Callable[[int], Dot]] = {
+    "amx-int8": lambda lanes: Dot(lanes, _COLUMNS, _vnni, lambda rows, vectors: vectors + 2),
     "avx512-vnni": lambda lanes: Dot(lanes, _COLUMNS, _vnni, lambda rows, vectors: vectors + 2),
     "avx-vnni": lambda lanes: Dot(lanes, _COLUMNS, _vnni, lambda rows, vectors: vectors + 2),
     "avx2": lambda lanes: Dot(lanes, _EVEN_AND_ODD, _pairs, lambda rows, vectors: 2 * vectors + 3),

@@ -1,0 +1,37 @@
+"""Permission to use the processor's tiles (AMX): Linux gives it to a process that asks.
+
+It holds for all threads, also those that run already, and after a fork; without it the first instruction on tiles ends the
+process."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from functools import cache
+
+from accelerators.tvm.machine.processor import host_features
+
+ARCH_PRCTL = 158
+"""The system call's number on x86-64."""
+
+ASK = 0x1023
+"""ARCH_REQ_XCOMP_PERM: ask for a part of the processor's state."""
+
+TILES = 18
+"""The number of the tiles' state."""
+
+
+@cache
+def usable_features() -> frozenset[str]:
+    """The host's extensions, without the tiles where the system refuses them. It is asked once for the process."""
+    features = host_features()
+    if "amx-tile" not in features or _is_permitted():
+        return features
+    return frozenset(name for name in features if not name.startswith("amx-"))
+
+
+def _is_permitted() -> bool:
+    if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    return bool(ctypes.CDLL(None).syscall(ARCH_PRCTL, ASK, TILES) == 0)

@@ -1,0 +1,71 @@
+"""Sums of products of bytes in the processor's tiles: the instructions that are emitted, and who may use them."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.code.building import build
+from accelerators.tvm.kernels.fusion import fuse
+from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
+from accelerators.tvm.layouts.quantizing import quantize
+from accelerators.tvm.machine import permission
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
+from accelerators.tvm.prepare.quantized_weights import hold_weights
+from tests.accelerators.tvm.quantizing import Layer
+from tests.accelerators.tvm.running import compiled
+
+pytest.importorskip("tvm")
+
+LAYERS = {
+    "pixels side by side": Layer(64, 48, (7, 9)),
+    "a window": Layer(12, 40, (9, 8), (3, 3), pads=(1, 1, 1, 1)),
+}
+TILES = frozenset("amx-tile amx-int8 avx512f avx512bw avx512vnni avx512vl avx2".split())
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_the_processors_own_instructions_are_emitted(kind: str) -> None:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("names an x86 processor")
+    machine = Machine("cpu", "sapphirerapids", 1, 16, 32, (Used("amx-int8"),))
+    fused = fuse(quantize(hold_weights(LAYERS[kind].graph()), machine))
+    call = next(node for node in fused.nodes if node.is_call and "Product" in str(node.subgraph))
+    assert call.subgraph is not None
+    text = build(make_body(call.subgraph), machine).library.inspect_source("asm")
+    counts = {name: text.count(name) for name in ("ldtilecfg", "tileloadd", "tdpbusd", "tilestored", "tilerelease")}
+    assert counts["ldtilecfg"] == counts["tilerelease"] == 1
+    assert all(counts.values())
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_several_tasks_have_tiles_of_their_own(kind: str) -> None:
+    layer = LAYERS[kind]
+    x = layer.given()
+    (result,) = compiled(layer.graph(), INTEGERS="amx-int8", NUM_THREADS=2).run([x], [None])
+    assert np.array_equal(result, layer.expected(x))
+
+
+@pytest.mark.parametrize(("pixels", "reach"), [(1, 4), (2, 8), (3, 64), (17, 768), (31, 80), (33, 148), (200, 12)])
+def test_tiles_fit_the_pixels_and_steps_fit_the_depth(pixels: int, reach: int) -> None:
+    tiling = Tiling.of(pixels, reach, False)
+    assert tiling.rows * tiling.high <= pixels and 1 <= tiling.rows <= 16
+    assert reach % tiling.bytes == 0 and tiling.bytes <= 64 and tiling.bytes % 4 == 0
+
+
+def test_tiles_are_the_first_choice_of_a_processor_that_has_them() -> None:
+    assert best_instructions(TILES)[0] == Used("amx-int8")
+    assert best_instructions(TILES - {"amx-int8"})[0] == Used("avx512-vnni")
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_tiles_are_used_if_the_system_permits_it(permitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission, "host_features", lambda: TILES)
+    monkeypatch.setattr(permission, "_is_permitted", lambda: permitted)
+    features = permission.usable_features.__wrapped__()
+    assert BY_NAME["amx-int8"].is_here(features) == permitted
+    assert BY_NAME["avx512-vnni"].is_here(features)
