@@ -1,0 +1,83 @@
+"""A user's own file may bear the name of one of our packages, as long as nobody could mean it by that name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_house import ROOT
+
+WORKS = """
+import partita as pt
+x = pt.variable("x", "float32", (2, 3))
+g = pt.Graph([pt.op("Relu", x)])
+print(pt.compile(g, "reference").properties.devices)
+"""
+
+
+START = """
+import runpy, sys
+folder, script, root = sys.argv[1:]
+sys.path[:] = [folder, *sys.path[1:], root]
+runpy.run_path(f"{folder}/{script}", run_name="__main__")
+"""
+"""Runs a script as `python SCRIPT` does, in an environment where Partita comes later on the path."""
+
+
+def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """A script in a folder of the user's."""
+    command = [sys.executable, "-c", START, str(folder), script, str(ROOT)]
+    return subprocess.run(command, cwd=folder, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["graph", "passes", "partition", "accelerators"])
+@pytest.mark.parametrize("kind", ["the script", "a file beside it", "a package beside it"])
+def test_a_file_that_lies_there_is_passed_by(tmp_path: Path, name: str, kind: str) -> None:
+    script = f"{name}.py" if kind == "the script" else "main.py"
+    (tmp_path / script).write_text(WORKS)
+    if kind == "a file beside it":
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('nobody asked for it')")
+    elif kind == "a package beside it":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('nobody asked for it')")
+    done = run(tmp_path, script)
+    assert (done.returncode, done.stdout) == (0, "('reference',)\n"), done.stderr
+
+
+@pytest.mark.parametrize("line", ["import graph", "from graph import own", "import graph.own", "def f():\n    import graph\nf()"])
+def test_code_beside_it_that_imports_the_name_is_told(tmp_path: Path, line: str) -> None:
+    (tmp_path / "graph.py").write_text("own = 1")
+    (tmp_path / "main.py").write_text(f"{WORKS}\n{line}")
+    done = run(tmp_path, "main.py")
+    assert done.returncode == 1 and done.stdout == "('reference',)\n"
+    assert f"'graph' is the name of a package of Partita's and of {tmp_path / 'graph.py'}" in done.stderr
+    assert "stands beside the code that imports it" in done.stderr and "Rename that file or folder" in done.stderr
+
+
+def test_theirs_imported_first_is_told(tmp_path: Path) -> None:
+    (tmp_path / "graph.py").write_text("own = 1")
+    (tmp_path / "main.py").write_text(f"import graph\n{WORKS}")
+    done = run(tmp_path, "main.py")
+    assert done.returncode == 1 and "which was imported before partita" in done.stderr
+
+
+def test_other_packages_that_import_the_name_mean_ours(tmp_path: Path) -> None:
+    """A plugin in site-packages, say, which knows nothing of the folder that it is used from."""
+    installed = tmp_path / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "plugin.py").write_text("from graph.text import parse")
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "graph.py").write_text("own = 1")
+    ask = f"import sys\nsys.path.append({str(installed)!r})\nimport plugin\nprint(plugin.parse.__module__)"
+    (user / "main.py").write_text(f"{WORKS}\n{ask}")
+    assert run(user, "main.py").stdout == "('reference',)\ngraph.text.parser\n"
+
+
+def test_where_nothing_bears_the_name_python_s_import_is_python_s_own() -> None:
+    code = "import builtins; before = builtins.__import__; import partita; print(builtins.__import__ is before)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n"
