@@ -15,6 +15,7 @@ from accelerators.tvm.code.building import compile_kernels
 from accelerators.tvm.lower.lowering import lower
 from accelerators.tvm.machine.library import tvm
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import Used
 from accelerators.tvm.query.support import import_trial
 from graph.errors import PartitaError
 from graph.readers.onnx import load_onnx
@@ -35,7 +36,8 @@ def _tried(request: dict[str, object]) -> str | None:
     text, machine = str(request["model"]), request["machine"]
     assert isinstance(machine, dict)
     graph = load_onnx(base64.b64decode(text))
-    target_machine = Machine(**machine)
+    instructions = tuple(Used(**used) for used in machine.pop("instructions"))
+    target_machine = Machine(**machine, instructions=instructions)
     if "key" not in request:
         answer = import_trial(graph, target_machine)
         return None if answer is True else str(answer)
