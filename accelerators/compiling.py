@@ -27,9 +27,11 @@ from accelerators.starting import started
 from graph.build import is_made_call
 from graph.errors import check_flag
 from graph.graph import Graph
+from graph.logs import logger
 from graph.node import Node
 from graph.order import reachable
 from graph.types import Dim
+from graph.words import counted
 from passes import apply_pass
 from passes import optimize as optimized
 
@@ -109,6 +111,8 @@ def _compiled(task: Task) -> CompiledModel:
     if folder is not None:
         write_subgraphs_dot(folder, built.graph)
     report = _report(built, placement, not manual)
+    devices_used = ", ".join(dict.fromkeys(unit.device.label for unit in built.units.values()))
+    logger("compile").info("%s: %s on %s", whole.name, counted(len(built.units), "subgraph"), devices_used or "no device")
     needed = set(reachable([entry.node for entry in whole.outputs]))
     dead = [node for node in whole.nodes if node.is_op and node not in needed]
     measured = any(values["PERF_COUNT"] for values in settings.by_device.values())

@@ -9,6 +9,7 @@ from typing import Any
 
 from graph.errors import PartitaError, PassError, did_you_mean
 from graph.graph import Graph
+from graph.logs import logger
 from passes.dump import DumpTarget, dumper
 from passes.registry import PassInfo, pass_info, pass_names, providers
 from passes.settings import settings
@@ -17,6 +18,8 @@ from passes.views import TypeView
 
 OnPass = Callable[[PassRecord, Graph, Graph], None]
 """Called after each pass with its record, the graph before and the graph after."""
+
+_log = logger("passes")
 
 
 def apply_pass(
@@ -49,6 +52,7 @@ def apply_pass(
     for info in infos:
         result, record = _run(g, info, given[info.name], done, checked)
         done.append(info.name)
+        _log.debug("%s: %d nodes to %d, %.4f s", info.name, record.nodes_before, record.nodes_after, record.seconds)
         write(info.name, result)
         if trace is not None:
             trace.records.append(record)

@@ -24,12 +24,16 @@ from accelerators.placement.placement import Placement
 from accelerators.process.forking import Guard
 from graph.build import is_made_call
 from graph.graph import Graph
+from graph.logs import logger
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
 from graph.words import counted
 from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from passes import apply_pass
 from passes.registry import REPORT
+
+_log = logger("compile")
+_placement = logger("placement")
 
 SHOWN = 8
 """The number of nodes that a note lists."""
@@ -168,7 +172,9 @@ class Builder:
                 if isinstance(error, CompileError):
                     failures[running[future]] = error
                 else:
-                    done[running[future]] = future.result()
+                    unit = done[running[future]] = future.result()
+                    ops = counted(len(unit.ops), "op")
+                    _log.info("%s is ready on %s: %s, %.2f s", unit.name, unit.device.label, ops, unit.seconds)
         return [not_compiled(call, failures[_task(call)]) for call in calls if _task(call) in failures]
 
     def _compile_one(self, call: Node) -> Unit:
@@ -196,6 +202,8 @@ class Builder:
             except NotSupported as nowhere:
                 raise _final(error, call, f"no other device takes it: {nowhere.cause}") from error
             self.moves.append(Move(call.name, tuple(names), call.affinity, error.cause, to))
+            moved_to = ", ".join(dict.fromkeys(to.values()))
+            _placement.warning("%s moves from %s to %s: %s", call.name, call.affinity, moved_to, failure.reason)
             if call.name in to:
                 inner = [node.name for node in call.subgraph.nodes if node.is_op]
                 to = {call.name: to[call.name], **dict.fromkeys(inner, to[call.name])}

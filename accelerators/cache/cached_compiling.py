@@ -18,6 +18,9 @@ from accelerators.cache.store import Store, Stored
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from graph.graph import Graph
+from graph.logs import logger
+
+_log = logger("cache")
 
 
 def compile_cached(
@@ -53,7 +56,7 @@ class _Caching:
         self.damage: str | None = None
 
     def run(self, compile: Callable[[], CompiledSubgraph]) -> CompiledSubgraph:
-        compiled = self.read()
+        compiled = self.read_and_log()
         if compiled is not None:
             return compiled
         with contextlib.ExitStack() as held:
@@ -62,7 +65,7 @@ class _Caching:
             except AcceleratorError as error:
                 self.warn(error)
                 return compile()
-            compiled = self.read()
+            compiled = self.read_and_log()
             if compiled is not None:
                 return compiled
             start = time.perf_counter()
@@ -71,6 +74,13 @@ class _Caching:
                 return compiled
         del compiled  # Frees its weights: the entry maps them from disk, and its code needs no more work when it first runs.
         return self.read() or compile()
+
+    def read_and_log(self) -> CompiledSubgraph | None:
+        """The entry, if there is one; the log says so."""
+        compiled = self.read()
+        if compiled is not None:
+            _log.info("%s: read from the cache of %s", self.graph.name, self.accelerator.name)
+        return compiled
 
     def read(self) -> CompiledSubgraph | None:
         """The entry, ready to run; None if there is no entry, or if it is damaged; a damaged entry is removed."""
@@ -115,6 +125,7 @@ class _Caching:
         except (AcceleratorError, OSError) as error:
             self.warn(error)
             return False
+        _log.info("%s: compiled for %s, because %s; kept", self.graph.name, self.accelerator.name, because)
         return True
 
     def warn(self, error: Exception) -> None:

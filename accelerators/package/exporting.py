@@ -18,6 +18,8 @@ from accelerators.package.container import checked_key, writing
 from accelerators.package.plan import plan_of
 from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
+from graph.logs import logger
+from graph.words import counted
 
 
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
@@ -35,6 +37,7 @@ def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: 
         for name, data in exporting.members.items():
             package.add(name, data)
         package.finish(exporting.manifest(), key)
+    logger("package").info("%s: exported to %s, %s", model.graph.name, os.fspath(path), counted(len(exporting.rows), "subgraph"))
 
 
 class _Exporting:

@@ -25,6 +25,7 @@ from accelerators.package.plan import graph_of
 from accelerators.running.compiled_model import CompiledModel
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.logs import logger
 
 Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""
@@ -36,7 +37,9 @@ def import_package(
     """Do what `import_model` promises."""
     package = Package(path, checked_key(key, os.fsdecode(path)))
     try:
-        return _Importing(package, config, recompile).run()
+        model = _Importing(package, config, recompile).run()
+        logger("package").info("%s: imported from %s", model.graph.name, package.where)
+        return model
     except (PackageError, BadConfig, UnknownDevice, UnknownKey):
         raise
     except PartitaError as error:

@@ -18,6 +18,7 @@ import partita as pt
 from partita.cli import exits
 from partita.cli.completion import add_completion
 from partita.cli.screen import DEBUG, Screen
+from partita.cli.verbose import told
 
 if TYPE_CHECKING:
     from graph.errors import PartitaError
@@ -84,7 +85,8 @@ def _run(argv: Sequence[str] | None) -> int:
         screen, debug = Screen(arguments.json, arguments.quiet), debug or arguments.debug
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: screen.warn(str(message))
-            return _run_isolated(arguments, screen)
+            with told(arguments.verbose, screen):
+                return _run_isolated(arguments, screen)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else exits.OK
     except Exception as error:
@@ -155,6 +157,7 @@ def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> Non
     common = parser.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print one JSON object in place of tables")
     common.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    common.add_argument("-v", "--verbose", action="count", default=0, help="what is compiled, cached and moved; -vv: in detail")
     common.add_argument("--debug", action="store_true", help=f"errors with a traceback (also: {DEBUG}=1)")
     parser.set_defaults(run=run, help=parser.format_help)
 

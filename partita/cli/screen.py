@@ -59,6 +59,10 @@ class Screen:
         if not self.quiet:
             _print_line(text, "dim")
 
+    def note(self, text: str) -> None:
+        """Print a line that was asked for, whatever --quiet says, on stderr."""
+        _print_line(text, "dim")
+
     def warn(self, text: str) -> None:
         """Print what the user should know about the result as a line on stderr."""
         _print_line(f"warning: {text}", "yellow")

@@ -1,0 +1,15 @@
+"""The loggers of Partita, all under `partita`: silent until the program that uses it asks Python's logging for them."""
+
+from __future__ import annotations
+
+import logging
+
+NAME = "partita"
+"""The name of the logger above all others."""
+
+logging.getLogger(NAME).addHandler(logging.NullHandler())
+
+
+def logger(topic: str) -> logging.Logger:
+    """The logger `partita.TOPIC`; the topics are listed in docs/logging.md."""
+    return logging.getLogger(f"{NAME}.{topic}")
