@@ -1,12 +1,74 @@
-"""What mkdocs puts into the pages while it builds them: the help of each verb, and the list of the passes."""
+"""What mkdocs puts into the site while it builds it: the help of each verb, the list of the passes, and pages that are made of
+files outside docs/: the notebooks and the list of changes."""
 
 from __future__ import annotations
 
+import html
+import json
 import os
+import re
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
 
 HELP, PASSES = "<!-- help -->", "<!-- passes -->"
 """Where it goes."""
+
+
+HEIGHT = 420
+"""How many pixels of a picture in a notebook are seen without scrolling."""
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """The files of the site, with the pages that are made of others."""
+    from mkdocs.structure.files import File
+
+    for name, text in outside_pages().items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def outside_pages() -> dict[str, str]:
+    """The pages made of files outside docs/, by their names in the site."""
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    pages = {f"notebooks/{path.stem}.md": notebook_page(path) for path in notebooks}
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
+    return {**pages, "changes.md": changes}
+
+
+def notebook_page(path: Path) -> str:
+    """A notebook as Markdown, with what its cells printed and drew."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    parts = [f"*The notebook `notebooks/{path.name}`, as it ran.*"]
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(re.sub(r"\]\(\.\./docs/", "](../", source))
+        else:
+            parts.append(f"```python\n{source}\n```")
+            parts += [_shown(output) for output in cell["outputs"]]
+    first = next((i for i, part in enumerate(parts) if part.startswith("# ")), None)
+    if first is not None:  # the page's title stands first
+        parts.insert(0, parts.pop(first))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _shown(output: Any) -> str:
+    """One output of a cell: the richest form that there is."""
+    data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+    if "text/html" in data or "image/svg+xml" in data:
+        page = data.get("text/html") or data["image/svg+xml"]
+        return f'<iframe srcdoc="{_flat(page)}" loading="lazy" style="width:100%;height:{HEIGHT}px;border:0"></iframe>'
+    if "image/png" in data:
+        return f'<img src="data:image/png;base64,{data["image/png"].strip()}" alt="what the cell drew">'
+    text = "".join(output.get("text", [])) or data.get("text/plain", "")
+    return f"```text\n{text.rstrip()}\n```" if text.strip() else ""
+
+
+def _flat(page: str) -> str:
+    """HTML as an attribute's value, in one line: Markdown ends a block of HTML at an empty line."""
+    return html.escape(page).replace("\n", "&#10;")
 
 
 def on_page_markdown(markdown: str, **more: Any) -> str:

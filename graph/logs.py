@@ -11,5 +11,5 @@ logging.getLogger(NAME).addHandler(logging.NullHandler())
 
 
 def logger(topic: str) -> logging.Logger:
-    """The logger `partita.TOPIC`; the topics are listed in docs/logging.md."""
+    """The logger `partita.TOPIC`; docs/troubleshooting.md lists the topics."""
     return logging.getLogger(f"{NAME}.{topic}")

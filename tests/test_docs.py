@@ -2,25 +2,31 @@
 
 The blocks of a page run in order, the Python ones in one namespace. A text block right behind a Python block is what it prints;
 in a console block the lines behind `$ partita ...` are what the command prints, progress left out; other commands are not run.
-"..." stands for anything. `python -m tests.test_docs PAGE ...` writes what is printed now into the pages."""
+"..." stands for anything.
+A page that begins with `<!-- needs: torch -->` runs where that package is.
+`python -m tests.test_docs PAGE ...` writes what is printed now into the pages."""
 
 from __future__ import annotations
 
 import contextlib
 import doctest
 import io
+import json
 import os
 import re
+import runpy
 import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from partita.cli.main import main
+from tests.test_house import STOREYS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
@@ -30,6 +36,9 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+NEEDS = re.compile(r"^<!-- needs: (.+) -->$", re.MULTILINE)
+"""The packages of extras without which a page's examples are not run."""
 
 COLUMNS = "100"
 """How wide the terminal of the console blocks is."""
@@ -75,8 +84,22 @@ def is_as_said(wanted: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(wanted, printed, doctest.ELLIPSIS)
 
 
+@pytest.fixture
+def own_devices() -> Iterator[None]:
+    """What a page registers is gone after it."""
+    from accelerators.interface import registry
+
+    before = set(registry._registered)
+    yield
+    for name in set(registry._registered) - before:
+        registry.unregister_accelerator(name)
+
+
+@pytest.mark.usefixtures("own_devices")
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in " ".join(NEEDS.findall(page.read_text("utf-8"))).split():
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", COLUMNS)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -110,10 +133,62 @@ def test_the_reference_has_every_public_name() -> None:
     assert not missing, "these belong into docs/reference/"
 
 
+def test_what_is_written_by_hand_in_performance_says_so() -> None:
+    """Figures outside what `make bench` writes stand in a part that is marked, or in the description of the measurement."""
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    unmarked = []
+    for section in re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]:
+        plain = re.sub(r"<!-- bench:(\w+) -->.*?<!-- /bench:\1 -->", "", section, flags=re.DOTALL)
+        by_hand = plain.partition("*Written by hand")[0]
+        if re.search(r"^\|.*\d|\d GFLOP/s", by_hand, re.MULTILINE):
+            unmarked.append(section.partition("\n")[0])
+    assert not unmarked, "say in these that they are written by hand"
+
+
+def test_troubleshooting_quotes_messages_that_there_are() -> None:
+    """Of each message the longest part without numbers and names has to stand in the sources."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    sources = [*(path for folder in STOREYS for path in (ROOT / folder).rglob("*.py")), ROOT / ".ci" / "venv"]
+    text = re.sub(r'"\s*\n\s*f?"', "", "".join(path.read_text("utf-8") for path in sources))
+    quoted = re.findall(r"^\| (?!message)([^|]+) \|", page, re.MULTILINE)
+    messages = [message for cell in quoted for message in re.findall(r"`([^`]+)`", cell) if " " in message]
+    assert len(messages) > 20
+    for message in messages:
+        parts = [part.strip(" :,;") for part in re.split(r"\.\.\.|(?<!\w)'[^']*'|\S*\d\S*|\S*_\S*|[\[\]]", message)]
+        longest = max(parts, key=len)
+        assert longest in text, f"nobody says {longest!r} of {message!r}"
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8"))
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    assert sorted(listed) == sorted(pages), "the nav of mkdocs.yml"
+    assert sorted(listed) == sorted([*pages, *hook()["outside_pages"]()]), "the nav of mkdocs.yml"
+
+
+def hook() -> dict[str, Any]:
+    """What .ci/docs_hook.py defines."""
+    return runpy.run_path(str(ROOT / ".ci" / "docs_hook.py"))
+
+
+def test_notebooks_are_pages_of_the_site() -> None:
+    pages = hook()["outside_pages"]()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        page = pages[f"notebooks/{path.stem}.md"]
+        assert page.startswith("# "), "the title comes first"
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            assert "".join(cell["source"]).strip()[:40] in page or "](../" in page
+        assert page.count("```") % 2 == 0
+        frames = re.findall(r"<iframe[^\n]*</iframe>$", page, re.MULTILINE)
+        assert len(frames) == page.count("<iframe "), "each picture is one line, which Markdown leaves alone"
+        for link in re.findall(r"\]\(\.\./([^)#]+)", page):
+            assert (ROOT / "docs" / link).exists(), f"{path.name} links to {link}"
+
+
+def test_the_changes_are_a_page_of_the_site() -> None:
+    page = hook()["outside_pages"]()["changes.md"]
+    assert page.startswith("# Changes\n")
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page):
+        assert (ROOT / "docs" / link).exists(), f"CHANGELOG.md links to {link}"
 
 
 def rewrite(page: Path) -> None:

@@ -105,7 +105,7 @@ def test_readme_on_the_package_index_has_absolute_links(metadata: Message) -> No
     links = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)\"", text)
     assert len(links) > 20
     assert [link for pair in links for link in pair if link and not link.startswith("https://")] == []
-    assert f"[Tutorial]({ADDRESS}/blob/HEAD/docs/tutorial.md)" in text
+    assert f"[tutorial]({ADDRESS}/blob/HEAD/docs/tutorial.md)" in text
     assert f'src="{ADDRESS}/raw/HEAD/docs/pictures/googlenet.svg"' in text
 
 
@@ -120,7 +120,7 @@ def of_setup(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_without_an_address_no_link_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     text = of_setup(monkeypatch)["readme"](None)
     assert re.findall(r"\]\((?!https://)[^)]+\)|<img", text) == []
-    assert "- Tutorial, and notebooks" in text
+    assert "- Installation, tutorial, and notebooks" in text
 
 
 @pytest.mark.parametrize(
