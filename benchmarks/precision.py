@@ -1,12 +1,12 @@
 """Latency of quantized models, side by side.
 
-    python -m benchmarks.precision [--models NAME ...] [--threads N ...] [--integers INSTRUCTION] [--tiny]
+    python -m benchmarks.precision [--models NAME ...] [--threads N ...] [--integers INSTRUCTION] [--decode] [--tiny]
 
 The models of `benchmarks.models` in QDQ form, as onnxruntime's quantizer writes them, on Partita's `cpu`, onnxruntime and
 OpenVINO. All take turns in one process; one thread is measured in the processor's time, several by the clock. A table goes to the
 standard output, with Partita's time over each peer's, round by round, and how far the answers are from onnxruntime's. What cannot
 be quantized or run has the reason in its row; each peer first runs the model in a process of its own, and one that ends there is
-left out of the row."""
+left out of the row. With --decode it is GPT-2 instead, token by token, its weights alone quantized (`benchmarks.decoding`)."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, usable_cores()}))
     parser.add_argument("--integers", default="", help="the instruction that Partita multiplies integers with")
+    parser.add_argument("--decode", action="store_true", help="GPT-2 token by token, its weights alone quantized")
     parser.add_argument("--tiny", action="store_true", help="one small model, few rounds, to see that it works")
     parser.add_argument("--alone", choices=PEERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -67,6 +68,9 @@ def main() -> None:
         print(json.dumps(len(PEERS[args.alone](model, args.threads[0])(model.inputs()))))
         return
     names, threads, budget = (TINY, [1], 0.5) if args.tiny else (args.models, args.threads, BUDGET)
+    if args.decode:
+        importlib.import_module("benchmarks.decoding").decode(threads, budget, args.tiny)
+        return
     progress = Progress(len(names) * len(threads), "model")
     print(f"{processor()} ({machine_name()}), integers by {args.integers or host_machine(1).instruction('int8')}")
     for count in threads:

@@ -59,6 +59,9 @@ def test_precision() -> None:
     pytest.importorskip("openvino")
     said = run("precision", "--tiny")
     assert "**1 thread**" in said and "| squeezenet | " in said and "geometric mean" in said
+    said = run("precision", "--decode", "--tiny")
+    row = next(line for line in said.splitlines() if line.startswith("| int4, blocks of 32 |"))
+    assert float(row.split("|")[3]) <= 1.1  # the weights in memory, over those stored
 
 
 def test_compile(tmp_path: Path) -> None:
