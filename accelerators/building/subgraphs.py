@@ -184,9 +184,9 @@ class Builder:
         others = [(d, self.config.by_device[d.label]) for d in self.devices.values() if d.accelerator.dynamic_shapes]
         stand_ins, behind = [*self.config.stand_ins, *others], bool(self.config.stand_ins)
         if device.accelerator.parallel_compile:
-            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind)
+            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind, self.placement.graph.name)
         with _turns.setdefault(device.accelerator.name, Guard()).lock:
-            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind)
+            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind, self.placement.graph.name)
 
     def _moved(self, graph: Graph, failures: Sequence[Failure]) -> Graph:
         """The graph with the failed calls inlined again, where each node at fault has the next device that runs it."""

@@ -108,6 +108,7 @@ def compile_unit(
     config: Mapping[str, Any],
     stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = (),
     behind: bool = False,
+    model: str = "",
 ) -> Unit:
     """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. A
     type in the body that is not the inferred one is such an error too: kernels have the sizes that an op computes,
@@ -115,10 +116,10 @@ def compile_unit(
 
     Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
     all of the body at any size, or else to `reference`; with `behind`, they go there whenever their size is not compiled yet,
-    which happens in the background."""
+    which happens in the background. `model` is the name of the model, for the entry in the cache."""
     start = time.perf_counter()
     try:
-        compiled = _compiled(device, body, config, stand_ins, behind)
+        compiled = _compiled(device, body, config, stand_ins, behind, model)
     except BadConfig:
         raise
     except Exception as error:
@@ -144,13 +145,18 @@ def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str
 
 
 def _compiled(
-    device: Device, body: Graph, config: Mapping[str, Any], stand_ins: Sequence[tuple[Device, Mapping[str, Any]]], behind: bool
+    device: Device,
+    body: Graph,
+    config: Mapping[str, Any],
+    stand_ins: Sequence[tuple[Device, Mapping[str, Any]]],
+    behind: bool,
+    model: str,
 ) -> CompiledSubgraph:
     accelerator = in_its_place(device.accelerator, config)
     infer(body, strict=False, check_declared=True)
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
-        return compile_cached(accelerator, graph, config, lambda: compile_now(accelerator, graph, config))
+        return compile_cached(accelerator, graph, config, lambda: compile_now(accelerator, graph, config), model)
 
     def compile_sized(graph: Graph) -> CompiledSubgraph:
         _check_supported(accelerator.configured(config), graph, "for these sizes")

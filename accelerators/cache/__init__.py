@@ -24,6 +24,8 @@ class CacheEntry:
     """The key as hexadecimal digits."""
     key: Key
     """The parts of the key by their names."""
+    model: str
+    """The name of the model that it was compiled for first."""
     subgraph: str
     """The name of the subgraph when it was compiled."""
     ops: int
@@ -44,7 +46,8 @@ class CacheEntry:
 
     def __str__(self) -> str:
         size = f"{counted(self.ops, 'op')}, {self.bytes:,} bytes, {self.seconds:.2f} s"
-        return f"{self.name[:12]} {self.key.device}: {self.subgraph!r} ({size})"
+        of = f" of {self.model!r}" if self.model else ""
+        return f"{self.name[:12]} {self.key.device}: {self.subgraph!r}{of} ({size})"
 
 
 def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntry]:
@@ -55,7 +58,7 @@ def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntr
             meta = store.meta(name)
             entries.append(
                 CacheEntry(
-                    name, Key(**meta["key"]), meta["subgraph"], len(meta["names"]), meta["bytes"], meta["seconds"],
+                    name, Key(**meta["key"]), meta["model"], meta["subgraph"], len(meta["names"]), meta["bytes"], meta["seconds"],
                     meta["made"], meta["used"], tuple(meta["changed"]), meta["because"],
                 )
             )
@@ -65,10 +68,10 @@ def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntr
 
 
 def explain(folder: str | os.PathLike[str] | None = None, name: str | None = None) -> str:
-    """Why each entry was compiled, oldest first; `name` chooses a subgraph, or an entry by how its key begins."""
+    """Why each entry was compiled, oldest first; `name` chooses a model, a subgraph, or an entry by how its key begins."""
     lines = []
     for entry in sorted(list_entries(folder), key=lambda entry: entry.created):
-        if name is None or entry.subgraph == name or entry.name.startswith(name):
+        if name is None or name in (entry.model, entry.subgraph) or entry.name.startswith(name):
             lines += [str(entry), f"    compiled because {entry.because}"]
     return "\n".join(lines) or "there are no such entries"
 

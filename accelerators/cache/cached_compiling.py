@@ -24,9 +24,14 @@ _log = logger("cache")
 
 
 def compile_cached(
-    accelerator: Accelerator, graph: Graph, config: Mapping[str, Any], compile: Callable[[], CompiledSubgraph]
+    accelerator: Accelerator,
+    graph: Graph,
+    config: Mapping[str, Any],
+    compile: Callable[[], CompiledSubgraph],
+    model: str = "",
 ) -> CompiledSubgraph:
-    """The result of `compile`, or of an earlier compilation of the same subgraph.
+    """The result of `compile`, or of an earlier compilation of the same subgraph. `model` is the name of the model that it is
+    part of, for whoever looks at the entries.
 
     Whoever compiles a subgraph that another thread or process is just compiling waits for it."""
     folder = chosen_folder(config.get("CACHE_DIR"))
@@ -43,15 +48,18 @@ def compile_cached(
             raise BadConfig(error.cause, where=error.where, remedy=error.remedy) from error
         warnings.warn(f"nothing is cached: {error}", stacklevel=2)
         return compile()
-    return _Caching(accelerator, graph, config, store).run(compile)
+    return _Caching(accelerator, graph, config, store, model).run(compile)
 
 
 class _Caching:
-    def __init__(self, accelerator: Accelerator, graph: Graph, config: Mapping[str, Any], store: Store) -> None:
+    def __init__(
+        self, accelerator: Accelerator, graph: Graph, config: Mapping[str, Any], store: Store, model: str
+    ) -> None:
         self.accelerator = accelerator
         self.graph = graph
         self.config = config
         self.store = store
+        self.model = model
         self.key = make_key(accelerator, graph, config)
         self.damage: str | None = None
 
@@ -112,6 +120,7 @@ class _Caching:
         changed, because = self.reason()
         meta = {
             "key": attrs.asdict(self.key),
+            "model": self.model,
             "subgraph": self.graph.name,
             "names": names,
             "made": time.time(),

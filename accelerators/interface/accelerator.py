@@ -221,6 +221,11 @@ class Accelerator:
         """
         return {}
 
+    def meaning(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The configuration by what it means to compiled code: two ways to write the same come to the same, and what `identity`
+        tells may be left out. It is part of the key in the cache."""
+        return config
+
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
         """Why a subgraph that was compiled with this `identity` cannot run here, in words that say what differs; None
         if it can.

@@ -63,6 +63,7 @@ class _Importing:
         self.recompile = recompile
         self.arrays = np.frombuffer(package.member(WEIGHTS), np.uint8)
         self.report: dict[str, Any] = dict(json.loads(bytes(package.member("report.json"))))
+        self.model = str(self.report.get("model", ""))
         self.notes: list[str] = []
         self.misfits: list[str] = []
 
@@ -165,7 +166,7 @@ class _Importing:
     def imported(self, row: Row, device: Device, body: Graph, config: Mapping[str, Any], recompiled: bool = False) -> Unit:
         """The subgraph in its device's own form."""
         if row["code"] is None or recompiled:
-            return compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
+            return compile_unit(row["name"], device, body, config, self.stand_ins(device, config), model=self.model)
         weights = tuple([read_array(self.arrays, item, self.package.where) for item in row["weights"]])
         member = self.package.member(row["code"])
         code: Any = member if device.accelerator.reads_views else bytes(member)
@@ -197,7 +198,7 @@ class _Importing:
             reasons = [why_not for why_not in answers.values() if why_not is not True]
             if not reasons:
                 self.notes.append(f"compiled anew: {row['name']} on {device.label}, since {why}")
-                unit = compile_unit(row["name"], device, body, config, self.stand_ins(device, config))
+                unit = compile_unit(row["name"], device, body, config, self.stand_ins(device, config), model=self.model)
                 return attrs.evolve(unit, recompiled=True)
             refused.append(f"{device.label}: {reasons[0]}")
         self.misfits.append(f"subgraph {row['name']!r} cannot be compiled anew ({why}): {'; '.join(refused)}")

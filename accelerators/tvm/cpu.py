@@ -65,6 +65,12 @@ class CpuAccelerator(TvmAccelerator):
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]
 
+    def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Threads and instructions are the machine's, which `identity` tells; PRECISION is the type that it stands for."""
+        precision = self.configured(config).precision(self.machine(config))
+        others = {key: value for key, value in config.items() if key not in ("NUM_THREADS", "INTEGERS", "BFLOATS")}
+        return {**others, "PRECISION": precision}
+
     def metrics(self) -> dict[str, Any]:
         """The metrics of the host, under LLVM's name for it."""
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")

@@ -60,6 +60,10 @@ class CudaAccelerator(TvmAccelerator):
         """A GPU of the architecture asked for."""
         return gpu_machine(config["ARCH"] or gpu_arch() or DEFAULT_ARCH)
 
+    def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The architecture is told by `identity`."""
+        return {key: value for key, value in config.items() if key != "ARCH"}
+
     def metrics(self) -> dict[str, Any]:
         """The GPU here, or the architecture that is compiled for."""
         here = gpu_arch()

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="list, say why, empty, or say where it is",
     )
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="explain: a subgraph, or how an entry's key begins"
+        "name", metavar="NAME", nargs="?", help="a model, a subgraph, or how an entry's key begins"
     )
     parser.add_argument(
         "--all", action="store_true", help=f"list all entries, not only the {SHOWN} used last"
@@ -62,14 +62,14 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 def _list(folder: str, arguments: argparse.Namespace, screen: Screen) -> None:
     entries, name = list_entries(folder), arguments.name
     if name is not None:
-        entries = [entry for entry in entries if entry.subgraph == name or entry.name.startswith(name)]
+        entries = [entry for entry in entries if name in (entry.model, entry.subgraph) or entry.name.startswith(name)]
     screen.write_json({"folder": folder, "entries": [attrs.asdict(entry) for entry in entries]})
     total, shown = len(entries), entries if arguments.all else entries[-SHOWN:]
-    columns: tuple[str, ...] = ("subgraph", "key", "device", "ops", "code", "compiled in", "last used")
+    columns: tuple[str, ...] = ("model", "subgraph", "key", "device", "ops", "code", "compiled in", "last used")
     rows: list[tuple[str, ...]] = [_row(entry) for entry in shown]
     if arguments.action == "explain":
-        columns = ("subgraph", "key", "compiled because")
-        rows = [(entry.subgraph, entry.name[:12], entry.because) for entry in shown]
+        columns = ("model", "subgraph", "key", "compiled because")
+        rows = [(entry.model, entry.subgraph, entry.name[:12], entry.because) for entry in shown]
     screen.show(
         table(
             f"{folder}: {counted(total, 'entry', 'entries')}{', the last used are:' if total > len(shown) else ''}",
@@ -84,6 +84,7 @@ def _row(entry: CacheEntry) -> tuple[str, ...]:
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
     size = size_text(entry.bytes)
     return (
+        entry.model,
         entry.subgraph,
         entry.name[:12],
         entry.key.device,

@@ -135,12 +135,12 @@ def renamed(graph):
     [
         (lambda: run(small_net(size=10)), "shapes: (float32[1, 3, 8, 8])"),
         (lambda: run(small_net(seed=5)), "its weights differ"),
-        (lambda: run(small_net(), NUM_THREADS=1), "options: NUM_THREADS=2"),
+        (lambda: run(small_net(), NUM_THREADS=1), "target: threads 2 became threads 1"),
         (lambda: run(dynamic_net()), "its body differs"),
     ],
 )
 def test_explain_says_what_changed(compiles, change, reason):
-    run(small_net(), NUM_THREADS=2) if "options" in reason else run(small_net())
+    run(small_net(), NUM_THREADS=2) if "threads" in reason else run(small_net())
     change()
     assert len(compiles) == 2
     assert "compiled because it is the first of its kind" in explain()
@@ -339,6 +339,23 @@ def test_another_number_of_threads_is_other_code(compiles, monkeypatch):
     run(small_net())
     assert len(compiles) == 2
     assert explain().endswith("compiled because target: threads 1 became threads 2")
+
+
+def test_the_same_written_otherwise_is_the_same_code(compiles, monkeypatch):
+    monkeypatch.setenv("TVM_NUM_THREADS", "2")
+    run(small_net())
+    run(small_net(), NUM_THREADS=2)
+    run(small_net(), NUM_THREADS="2", PRECISION="f32")
+    machine = accelerator("cpu").machine(accelerator("cpu").full_config({}))
+    run(small_net(), INTEGERS=machine.instruction("uint8").name if machine.instruction("uint8") else "")
+    assert len(compiles) == 1
+
+
+def test_entries_know_the_model(compiles):
+    pt.compile(small_net(), "cpu", name="one")
+    pt.compile(small_net(), "cpu", name="another")
+    assert [(entry.model, entry.subgraph) for entry in list_entries()] == [("one", "cpu_0")]
+    assert "'cpu_0' of 'one'" in explain() and explain(name="one") == explain()
 
 
 def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tmp_path: Path) -> None:
