@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,9 +37,15 @@ def laid_out(value: Any, alignment: int) -> Any:
         return value
     if alignment <= 1 or value.dtype.hasobject:
         return np.array(value, order="C")
-    aligned = aligned_block(value.nbytes, alignment)[: value.nbytes].view(value.dtype).reshape(value.shape)
+    aligned = aligned_empty(value.shape, value.dtype, alignment)
     aligned[...] = value
     return aligned
+
+
+def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any], alignment: int) -> np.ndarray[Any, Any]:
+    """An array with no content yet, at an address that is a multiple of the alignment."""
+    size = math.prod(shape) * dtype.itemsize
+    return aligned_block(size, alignment)[:size].view(dtype).reshape(shape)
 
 
 def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:

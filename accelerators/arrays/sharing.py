@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.arrays.layout import aligned_block, laid_out
+from accelerators.arrays.layout import aligned_empty, laid_out
 from accelerators.process.forking import Guard
 
 Array = np.ndarray[Any, Any]
@@ -64,9 +65,14 @@ def _kept(array: Array, digest: str) -> Array:
 
 def _copied(array: Array) -> Array:
     """Devices that are handed memory want to be allowed to write to it, even if they do not."""
-    copied = aligned_block(array.nbytes, ALIGNMENT)[: array.nbytes].view(array.dtype).reshape(array.shape)
+    copied = new_weight(array.shape, array.dtype)
     copied[...] = array
     return copied
+
+
+def new_weight(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array to fill, in memory that `held_once` need not copy: each page that is touched first costs as much as copying it."""
+    return aligned_empty(shape, dtype, ALIGNMENT)
 
 
 def array_digest(array: Array) -> str:

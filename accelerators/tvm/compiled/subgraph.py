@@ -82,7 +82,7 @@ class CompiledTvm(CompiledSubgraph):
         runs_on: RunsOn,
         perf_count: bool,
     ) -> None:
-        self._assembled = attrs.evolve(assembled, weights=tuple(map(held_once, assembled.weights)))
+        self._assembled = assembled
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
         self.library: bytes | None = assembled.library
@@ -139,6 +139,7 @@ class CompiledTvm(CompiledSubgraph):
         self._machine = VirtualMachine(_runnable(executable, machine), self._device)
         if self._perf_count:
             self._machine.watch(self._instrument())
+        self._assembled = attrs.evolve(self._assembled, weights=tuple(map(held_once, self._assembled.weights)))
         self._weights = [as_tensor(array, self._device) for array in self._assembled.weights]
         self._main = self._machine["main"]
 

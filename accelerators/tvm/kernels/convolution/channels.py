@@ -11,6 +11,7 @@ import math
 import attrs
 import numpy as np
 
+from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.kernels.language import Operand, Value, minimum
 from accelerators.tvm.kernels.shared.draft import Array
 
@@ -119,7 +120,7 @@ class Channels:
             array = np.pad(array, [(0, 0)] * 3 + [(0, -array.shape[3] % self.group)])
         taps = math.prod(array.shape[2:])
         given = array.reshape(self.outs, inner, taps)
-        pieces = []
+        result, end = new_weight((self.chunks, self.weights(taps) // self.chunks), array.dtype), 0
         for start in range(0, self.blocks, self.vectors):
             low, high = start * self.lanes, min(start + self.vectors, self.blocks) * self.lanes
             packed = np.zeros((self.reach, taps, high - low), array.dtype)
@@ -134,8 +135,10 @@ class Channels:
                 packed = packed.reshape(-1, self.taken, taps, high - low).transpose(0, 2, 1, 3)
             if self.group > 1:
                 packed = packed.reshape(-1, self.group, high - low).transpose(0, 2, 1)
-            pieces.append(packed.reshape(self.chunks, -1))
-        return np.concatenate(pieces, 1).reshape(-1)
+            piece = packed.reshape(self.chunks, -1)
+            result[:, end : end + piece.shape[1]] = piece
+            end += piece.shape[1]
+        return result.reshape(-1)
 
     def pack_bias(self, array: Array) -> Array:
         """A number for each output channel, and zeros to fill up the last block."""

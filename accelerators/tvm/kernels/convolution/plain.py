@@ -14,6 +14,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
+from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.image import Image, make_image
 from accelerators.tvm.kernels.convolution.plain_cut import cut_work
@@ -95,7 +96,8 @@ class _Layer:
         """The weights [group, block, input channel, tap, output channel]."""
         grouped = array.reshape(self.image.groups, self.outs, self.image.depth)
         blocks = [grouped[:, at : at + self.tile.rows].transpose(0, 2, 1) for at in self.blocks]
-        return np.stack(blocks, 1).reshape(-1)
+        result = new_weight((len(grouped), len(blocks), *blocks[0].shape[1:]), array.dtype)
+        return np.stack(blocks, 1, out=result).reshape(-1)
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
         """The copy, then the tasks: blocks of channels, tiles of pixels."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
+from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
@@ -79,7 +80,8 @@ class Product:
     def pack(self, array: Array, tile: PanelTile, instruction: Instruction) -> Array:
         """The constant matrix in panels [panel, depth, column], as the instruction takes them."""
         matrix = self.matrix(array)
-        panels = np.empty((tile.across(self.columns), self.packed_depth(instruction), tile.width), array.dtype)
+        shape = (tile.across(self.columns), self.packed_depth(instruction), tile.width)
+        panels = new_weight(shape, array.dtype)
         for panel, at in zip(panels, tile.starts(self.columns), strict=True):
             panel.reshape(-1)[...] = instruction.grouped(matrix[:, at : at + tile.width]).reshape(-1)
         return self.scaled(panels)
