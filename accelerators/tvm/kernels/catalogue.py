@@ -27,6 +27,7 @@ from accelerators.tvm.kernels.matmul.thin import thin
 from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.enlarging import interleave, resize
+from accelerators.tvm.kernels.moves.gather import gather
 from accelerators.tvm.kernels.moves.index_check import indices
 from accelerators.tvm.kernels.moves.packed_rows import packed_rows
 from accelerators.tvm.kernels.moves.scatter import scatter
@@ -111,6 +112,7 @@ CATALOGUE = (
     _entry(position_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(copies, " ".join(sorted(COPIES))),
+    _entry(gather, "Gather GatherElements GatherND"),
     _entry(scatter, "ScatterElements Scatter ScatterND"),
 )
 """One entry for each kernel."""

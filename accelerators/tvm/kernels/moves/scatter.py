@@ -6,13 +6,13 @@ ONNX lets them be shorter. Of two updates of one position the later one counts, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import ExitStack
 
 import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int64, select
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, select
+from accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
@@ -60,32 +60,30 @@ class _Writing:
     def by_elements(self, data: Shape, indices: Shape, is_work: bool) -> None:
         """A loop for each dimension of the indices; the axis is the innermost, and the outermost of the others is shared out."""
         kernel, axis = self.kernel, int(self.node.attrs.get("axis", 0)) % len(data)
-        own, far = _steps(indices), _steps(data)
+        own, far = steps_of(indices), steps_of(data)
         others = [d for d in range(len(data)) if d != axis]
         with ExitStack() as loops:
             at: dict[int, Value] = {}
             for d in (*others, axis):
                 is_shared = is_work and d == others[0] if others else False
                 at[d] = loops.enter_context(kernel.loop(indices[d], f"d{d}", "parallel" if is_shared else "serial"))
-            n = kernel.name_value("n", _summed([at[d] * step for d, step in enumerate(own)]))
+            n = kernel.name_value("n", summed([at[d] * step for d, step in enumerate(own)]))
             index = self._index("at", n, data[axis])
-            position = _summed([*(at[d] * far[d] for d in others), index * far[axis]])
+            position = summed([*(at[d] * far[d] for d in others), index * far[axis]])
             self._write(kernel.name_value("p", position), n)
 
     def by_rows(self, data: Shape, indices: Shape) -> None:
         """Row after row of the indices, which say where a slice of the updates goes."""
         kernel, count, rows = self.kernel, indices[-1], math.prod(indices[:-1])
-        size, far = math.prod(data[count:]), _steps(data)
+        size, far = math.prod(data[count:]), steps_of(data)
         with kernel.loop(rows, "r") as r:
             at = [self._index(f"at{k}", r * count + k, data[k]) for k in range(count)]
-            first = kernel.name_value("p", _summed([index * far[k] for k, index in enumerate(at)]))
+            first = kernel.name_value("p", summed([index * far[k] for k, index in enumerate(at)]))
             with kernel.loop(size, "e") as e:
                 self._write(first + e, r * size + e)
 
     def _index(self, name: str, position: Operand, size: int) -> Value:
-        """The index under a name, counted from the start."""
-        index = self.targets[position].cast(int64)
-        return self.kernel.name_value(name, select(index < 0, index + size, index).as_index())
+        return index_read(self.kernel, self.targets, name, position, size)
 
     def _write(self, position: Operand, update: Operand) -> None:
         """What becomes of the number at the position; of the larger or smaller one, what is no number stays so."""
@@ -99,14 +97,3 @@ class _Writing:
                 number = select(there <= math.inf, number, there)
         self.result[position] = number
 
-
-def _summed(terms: Sequence[Operand]) -> Operand:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-def _steps(shape: Shape) -> Shape:
-    """How far neighbours along each dimension lie apart."""
-    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))

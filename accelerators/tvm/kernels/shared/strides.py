@@ -107,7 +107,8 @@ def _gathered(view: Ghost, node: Node) -> Ghost | None:
     index = None if node.inputs[1] is None else node.inputs[1].node.value
     if index is None or index.ndim:
         return None
-    return view[(slice(None),) * (node.attrs.get("axis", 0) % view.ndim) + (int(index),)]
+    before = (slice(None),) * (node.attrs.get("axis", 0) % view.ndim)
+    return view[(*before, int(index), ...)]  # With an ellipsis a single number is a view too, and not a copy of it.
 
 
 def _sliced(view: Ghost, node: Node) -> Ghost | None:

@@ -93,3 +93,11 @@ def test_a_large_transpose_is_shared_by_threads() -> None:
     model = compiled(graph, NUM_THREADS=3)
     np.testing.assert_array_equal(model.run([counted("float32", (257, 300))])[0], counted("float32", (257, 300)).T)
     assert "parallel task" in str(model.kernels()[0].text)
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (2, 3)])
+@pytest.mark.parametrize("index", [0, -1])
+def test_a_single_index_that_is_constant(shape: tuple[int, ...], index: int) -> None:
+    x = pt.variable("x", "float32", shape)
+    graph = pt.Graph([pt.op("Gather", x, pt.constant(np.array(index)), axis=0)], inputs=[x])
+    same(pt.apply_pass(graph, "InferShape"), [counted("float32", shape)])
