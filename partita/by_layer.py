@@ -1,0 +1,96 @@
+"""How far two models are from each other, output by output and layer by layer, on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.compiling import compile as compile_model
+from graph.graph import Graph
+from graph.node import NodeEntry
+from graph.types import TensorType
+from passes.infer import infer
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(slots=True)
+class Layer:
+    """A value that both models have under one name."""
+
+    name: str
+    """The value's name."""
+    op: str
+    """What makes it in the first model."""
+    is_output: bool
+    """Is it an output of the models?"""
+    absolute: float
+    """The largest |a - b|; infinite where one has a size, a NaN or an infinity that the other has not."""
+    relative: float
+    """The same over the largest |b|."""
+    cosine: float
+    """The cosine between the two as vectors; 1 where they point the same way."""
+
+
+def compare_layers(
+    first: Graph, second: Graph, inputs: Mapping[str, Array], device: Any = None, config: Mapping[str, Any] | None = None
+) -> list[Layer]:
+    """The values that both graphs have under one name, in the first one's order, and outputs by their names: those of the first
+    against those of the second. Linear, beside two runs in which all these values are outputs."""
+    sizes = {name: array.shape for name, array in inputs.items()}
+    graphs = [infer(graph, sizes, strict=False) for graph in (first, second)]
+    values = [_numbers_of(graph) for graph in graphs]
+    names = [name for name in values[0] if name in values[1]]
+    entries = [[known[name] for name in names] for known in values]
+    results = [_values(graph, asked, inputs, device, config) for graph, asked in zip(graphs, entries, strict=True)]
+    outputs = set(first.output_names) & set(second.output_names)
+    return [
+        _layer(name, str(values[0][name].node.op), name in outputs, a, b) for name, a, b in zip(names, *results, strict=True)
+    ]
+
+
+def _numbers_of(graph: Graph) -> dict[str, NodeEntry]:
+    """The values that ops make, by name, and last the outputs by theirs: both models call them so, whatever made them."""
+    outputs = dict(zip(graph.output_names, graph.outputs, strict=True))
+    shown, entries = {*outputs.values()}, (entry for node in graph.nodes if node.is_op for entry in node.outputs)
+    named = {entry.name: entry for entry in entries if entry not in shown and _is_real(entry)}
+    values = {name: entry for name, entry in named.items() if name not in ("", *outputs)}
+    return {**values, **outputs}
+
+
+def _is_real(entry: NodeEntry) -> bool:
+    return isinstance(entry.type, TensorType) and entry.type.dtype not in ("string", "complex64", "complex128")
+
+
+def _values(
+    graph: Graph, entries: Sequence[NodeEntry], inputs: Mapping[str, Array], device: Any, config: Mapping[str, Any] | None
+) -> list[Array]:
+    names = [f"value{i}" for i in range(len(entries))]
+    seen = graph.evolve(outputs=list(entries), output_names=names)
+    given = {node.name: inputs[node.name] for node in graph.inputs}
+    return [np.asarray(array) for array in compile_model(seen, device, config)(given)]
+
+
+def _layer(name: str, op: str, is_output: bool, array: Array, wanted: Array) -> Layer:
+    if array.shape != wanted.shape:
+        return Layer(name, op, is_output, np.inf, np.inf, 0.0)
+    if not wanted.size:
+        return Layer(name, op, is_output, 0.0, 0.0, 1.0)
+    a, b = array.astype(np.float64).reshape(-1), wanted.astype(np.float64).reshape(-1)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(a - b))
+    absolute = float(np.where(np.isnan(apart), np.inf, apart).max())
+    both = np.isfinite(a) & np.isfinite(b)
+    largest = float(np.abs(b[both]).max(initial=0.0))
+    return Layer(name, op, is_output, absolute, absolute / (largest or 1.0), _cosine(a[both], b[both]))
+
+
+def _cosine(a: Array, b: Array) -> float:
+    lengths = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    if 0.0 in lengths:
+        return 1.0 if lengths[0] == lengths[1] else 0.0
+    return float(np.clip(a / lengths[0] @ (b / lengths[1]), -1.0, 1.0))

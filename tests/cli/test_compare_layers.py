@@ -1,0 +1,89 @@
+"""`partita compare`: two models layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.by_layer import compare_layers
+from tests.cli.conftest import Command
+from tests.graphs.small_models import convolutions, inputs_of, sensitive
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def product(factor: float, name: str = "y") -> pt.Graph:
+    x = pt.variable("x", "float32", (2, 2))
+    first = pt.op("MatMul", x, pt.constant(np.eye(2, dtype=np.float32) * np.float32(factor)), name="first")
+    return pt.Graph([pt.op("Relu", first, name="second")], [x], "product", output_names=[name])
+
+
+def test_values_match_by_name_and_outputs_come_last() -> None:
+    x = np.array([[1, -2], [3, 4]], np.float32)
+    first, output = compare_layers(product(1.5), product(1.0), {"x": x}, "reference")
+    assert (first.name, first.op, first.is_output) == ("first", "MatMul", False)
+    assert (output.name, output.op, output.is_output) == ("y", "Relu", True)
+    assert (output.absolute, output.relative, output.cosine) == pytest.approx((2.0, 0.5, 1.0))
+
+
+def test_values_turned_round_have_a_cosine_of_minus_one() -> None:
+    x = np.array([[1, -2], [3, 4]], np.float32)
+    first, _ = compare_layers(product(-1.0), product(1.0), {"x": x}, "reference")
+    assert first.cosine == pytest.approx(-1.0)
+
+
+def test_nan_on_one_side_is_infinitely_far() -> None:
+    x = np.array([[np.inf, 1], [3, 4]], np.float32)
+    first, _ = compare_layers(product(0.0), product(1.0), {"x": x}, "reference")
+    assert first.absolute == first.relative == np.inf
+
+
+def test_a_quantized_model_against_its_own(partita: Command) -> None:
+    graph = convolutions()
+    pt.save(graph, "model.onnx")
+    plan = pt.choose_precision(graph, inputs_of(graph), 0.1, "reference", win="memory")
+    pt.save(plan.apply(graph), "lowered.onnx")
+    np.save("x.npy", inputs_of(graph)[0])
+    command = "compare lowered.onnx model.onnx --devices reference --input x.npy"
+    done = partita(f"{command} --tolerance 0.1")
+    assert done.status == 0
+    assert "convolutions against convolutions" in done.out
+    layers = {layer["name"]: layer for layer in partita(f"{command} --tolerance 0.1 --json").json["layers"]}
+    assert {"first", "second", "third", "scores"} <= layers.keys()
+    assert 0 < layers["second"]["relative"] < 0.1
+    assert layers["second"]["cosine"] > 0.99
+    assert [name for name, layer in layers.items() if layer["is_output"]] == ["scores"]
+    done = partita(f"{command} --tolerance 1e-6 --outputs-only")
+    assert done.status == 1
+    assert "output, more than 1e-06" in done.out
+    assert "second" not in done.out
+
+
+def test_models_that_read_something_else(partita: Command) -> None:
+    pt.save(product(1.0), "a.onnx")
+    x = pt.variable("z", "float32", (2, 2))
+    pt.save(pt.Graph([pt.op("Relu", x, name="y")]), "b.onnx")
+    done = partita("compare a.onnx b.onnx --devices reference")
+    assert done.status == 1
+    assert "it reads 'z', which a.onnx has not" in done.err
+
+
+def test_models_without_a_common_output_do_not_pass(partita: Command) -> None:
+    pt.save(product(1.0, "y"), "a.onnx")
+    pt.save(product(1.0, "other"), "b.onnx")
+    done = partita("compare a.onnx b.onnx --devices reference")
+    assert done.status == 1
+    assert "the models have no output of the same name" in done.err
+
+
+def test_a_model_against_itself_is_the_same(partita: Command) -> None:
+    pt.save(sensitive(), "model.onnx")
+    result = partita("compare model.onnx model.onnx --devices reference --json").json
+    assert result["ok"]
+    assert all(layer["absolute"] == 0 for layer in result["layers"])
