@@ -17,7 +17,11 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
     for (box, _), unit in zip(boxes.calls, model.units, strict=True):
         kernels = unit.compiled.kernels()
         by_name = {boxes.items[i].name: i for i in inside.get(box, ())}
-        kernel_of = {by_name[name]: k for k, kernel in enumerate(kernels) for name in kernel.nodes if name in by_name}
+        kernel_of: dict[int, int] = {}
+        for k, kernel in sorted(enumerate(kernels), key=lambda numbered: -len(numbered[1].nodes)):
+            for name in kernel.nodes:  # An op whose result another kernel only moves belongs to the one that computes it.
+                if name in by_name:
+                    kernel_of.setdefault(by_name[name], k)
         for i in inside.get(box, ()) if kernels else ():
             if i not in kernel_of and len(sources.get(i, ())) == 1:
                 (source,) = sources[i]

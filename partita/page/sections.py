@@ -18,8 +18,11 @@ MOST = 240
 SHORTEST, LONGEST = 24, 60
 """How many boxes a section has."""
 
-SCREENFUL = 300
-"""The page begins with about so many boxes shown."""
+SCREENFUL = 60
+"""The page begins with at most so many boxes shown, whose text can be read at once."""
+
+FEW = 6
+"""Fewer boxes than this tell nothing: then those inside are shown too, however many they are."""
 
 
 def add_sections(boxes: Boxes) -> None:
@@ -43,7 +46,8 @@ def add_sections(boxes: Boxes) -> None:
         for start, stop in _stretches(len(members), edges):
             section = members[start:stop]
             contents = counted(len(section), "box", "boxes")
-            items.append(Item("section", _name(scopes, section, start), contents, parent, _owner(items, section)))
+            name, owner = _name(scopes, section, start), _owner(items, section)
+            items.append(Item("section", name, contents, parent, owner, us=_time(items, section)))
             sections.append(len(items) - 1)
             for box in section:
                 items[box].parent = sections[-1]
@@ -137,6 +141,12 @@ def _owner(items: Sequence[Item], section: Sequence[int]) -> str:
     return owners.pop() if len(owners) == 1 else ""
 
 
+def _time(items: Sequence[Item], section: Sequence[int]) -> float:
+    """What those of its boxes took together that ran; -1 if none did."""
+    taken = [items[box].us for box in section if items[box].us >= 0]
+    return sum(taken) if taken else NOWHERE
+
+
 def open_some(items: Sequence[Item]) -> None:
     """Mark what the page shows open at first: level by level from the outermost, as long as there is room for the whole level."""
     inside = children(items)
@@ -145,8 +155,8 @@ def open_some(items: Sequence[Item]) -> None:
     while level:
         holders = [box for box in level if box in inside and items[box].kind != "kernel"]
         level = [box for holder in holders for box in inside[holder]]
-        shown += len(level)
-        if shown > SCREENFUL:
+        if shown + len(level) > SCREENFUL and shown >= FEW:
             return
+        shown += len(level)
         for holder in holders:
             items[holder].is_open = True

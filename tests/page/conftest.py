@@ -47,7 +47,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
         page.on("console", lambda message: troubles.append(f"console: {message.text}"))
-        page.on("request", lambda request: request.url.startswith(("file:", "blob:")) or troubles.append(request.url))
+        page.on("request", lambda request: request.url.startswith(("file:", "blob:", "data:")) or troubles.append(request.url))
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
         return page

@@ -88,10 +88,10 @@ def test_a_subgraph_closes_and_opens(opened: Opened) -> None:
     assert "conv_0" in shown(page) and "conv1" not in shown(page)
     click_box(page, "conv_0", click_count=2)
     box(page, "conv1").wait_for()
-    page.get_by_role("button", name="Close everything (c)").click()
+    page.get_by_role("button", name="Close all").click()
     settled(page)
     assert shown(page) == sorted(["x", "relu2", "conv_0", "2 ops", "conv_1", "2 ops", "MaxPool", "pool"])
-    page.get_by_role("button", name="Open everything (e)").click()
+    page.get_by_role("button", name="Open all").click()
     settled(page)
     assert "conv1" in shown(page)
 
@@ -129,7 +129,7 @@ def test_the_keyboard_alone_is_enough(opened: Opened) -> None:
     assert page.locator("[role=status]").inner_text() == "Relu relu1 on conv"
     page.keyboard.press("c")
     gone(page, ".picture .box", "conv1")
-    assert page.locator("[role=status]").inner_text() == "2 ops conv_0 on conv"
+    assert page.locator("[role=status]").inner_text() == "conv_0 2 ops on conv"
     page.keyboard.press("Enter")
     box(page, "conv1").wait_for()
     page.keyboard.press("Escape")
@@ -269,7 +269,7 @@ def test_all_of_five_thousand_nodes_open_at_once(opened: Opened) -> None:
     page = opened(long(5000))
 
     def open_all() -> None:
-        page.get_by_role("button", name="Open everything (e)").click()
+        page.get_by_role("button", name="Open all").click()
         settled(page)
 
     begun = time.monotonic()

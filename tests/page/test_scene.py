@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 import partita as pt
+from partita.page.boxes import Boxes
 from partita.page.collect import collect
-from partita.page.scene import Scene
+from partita.page.scene import NOWHERE, Scene
+from partita.page.sections import add_sections
 from partita.page.writing import page_text
 from tests.graphs.pages import HOSTILE, long, small
 
@@ -117,7 +119,7 @@ def test_ops_that_share_a_kernel_lie_in_one_box() -> None:
     graph = pt.apply_pass(small(), "InlineSubgraphs")
     scene = collect(pt.compile(graph, "cpu"))
     kernels = [line.split(": ")[1] for line in tree(scene) if line.strip().startswith("kernel")]
-    assert "Conv+Relu @cpu" in kernels
+    assert kernels == ["Conv+Relu @cpu", "Conv+Relu @cpu"], "also where another kernel moves what the first one computed"
 
 
 def test_an_imported_model_keeps_what_was_said_of_it(tmp_path: Path) -> None:
@@ -169,6 +171,39 @@ def test_long_graphs_begin_as_sections_that_close_no_cycle() -> None:
 
     graph = networkx.DiGraph((u, v) for u, v in between if u != v)
     assert networkx.is_directed_acyclic_graph(graph)
+
+
+def shown_at_first(scene: Scene) -> list[int]:
+    def is_seen(box: int) -> bool:
+        parent = scene.items[box].parent
+        return parent < 0 or (scene.items[parent].is_open and is_seen(parent))
+
+    return [i for i in range(len(scene.items)) if is_seen(i)]
+
+
+def test_a_model_of_many_nodes_begins_with_its_subgraphs_closed() -> None:
+    scene = collect(long(200))
+    assert sum(item.kind == "op" for item in scene.items) == 200
+    assert not any(item.is_open for item in scene.items)
+    assert all(item.is_open for item in collect(long(30)).items if item.kind == "call")
+
+
+def test_a_section_says_what_its_boxes_took() -> None:
+    boxes = Boxes(long(2000), {})
+    for i, item in enumerate(boxes.items):
+        item.us = float(i) if item.kind == "call" else NOWHERE
+    add_sections(boxes)
+    sections = [i for i, item in enumerate(boxes.items) if item.kind == "section" and item.parent == NOWHERE]
+    inside = {i: [item.us for item in boxes.items if item.parent == i and item.us >= 0] for i in sections}
+    assert len(sections) > 5 and all(boxes.items[i].us == sum(inside[i]) > 0 for i in sections)
+
+
+def test_one_subgraph_alone_is_open_because_closed_it_would_say_nothing() -> None:
+    whole = pt.PatternProperty(pt.ContainOpSelector({"Relu", "Add", "MaxPool"}), "all")
+    graph = pt.apply_pass(pt.apply_pass(long(200), "InlineSubgraphs"), "PartitionGraph", subgraph_property=whole)
+    scene = collect(graph)
+    assert [item.name for item in scene.items if item.is_open] == ["all_0"]
+    assert len(shown_at_first(scene)) == 203
 
 
 def test_the_same_graph_gives_the_same_page() -> None:

@@ -2,7 +2,7 @@
 
 import type { Inside, Point } from "./layered";
 
-const TALL = 1100; // lower pictures stay as they are
+const TALL = 700; // lower pictures stay as they are
 const LANE = 9;
 const MARGIN = 20;
 

@@ -3,9 +3,11 @@
 import { h } from "./dom";
 import type { Wall } from "./data";
 import type { Facts } from "./facts";
-import { colour } from "./owners";
+import type { Links } from "./link";
+import { colour, swatch } from "./owners";
+import { called } from "./shapes";
 import type { State } from "./state";
-import { bytes, count, time } from "./words";
+import { bytes, count, cut, time } from "./words";
 
 type Go = (box: number) => void;
 const MOST = 40;
@@ -18,8 +20,8 @@ const rows = (pairs: [string, string | Node | null][]) => {
 
 export function link(state: State, box: number, go: Go): HTMLElement {
   const item = state.scene.items[box];
-  const text = item.kind === "op" ? `${item.label} ${item.name}` : item.name;
-  return h("button", { type: "button", class: "link", click: () => go(box), "data-go": box }, h("span", { class: `dot ${colour(state.scene, item)}` }), text);
+  const text = item.kind === "op" ? called(item) : item.name;
+  return h("button", { type: "button", class: "link", click: () => go(box), "data-go": box }, swatch(colour(state.scene, item)), text);
 }
 
 /** A list that shows its first entries, and the rest when asked. */
@@ -38,7 +40,7 @@ export function shortList(entries: (() => Node)[], most = MOST): HTMLElement {
   return whole;
 }
 
-export function boxDetails(state: State, facts: Facts, box: number, go: Go): HTMLElement {
+export function boxDetails(state: State, facts: Facts, links: Links, box: number, go: Go): HTMLElement {
   const { items } = state.scene;
   const item = items[box];
   const around = items[box].parent;
@@ -49,6 +51,7 @@ export function boxDetails(state: State, facts: Facts, box: number, go: Go): HTM
     [state.scene.owned_by, item.owner],
     ["in", around >= 0 ? link(state, around, go) : null],
     ["took", item.us >= 0 ? time(item.us) : null],
+    ["link", h("a", { href: links.of(box), class: "link" }, cut(links.of(box), 60))],
   ]));
   if (holds) section.append(h("button", { type: "button", class: "wide", click: () => void state.toggle(box) }, state.open.has(box) ? "Close" : "Open"));
   for (const refusal of facts.refusals[box]) section.append(h("p", { class: "refused" }, h("strong", {}, refusal.what), `: ${refusal.text}`));

@@ -30,7 +30,7 @@ export function put(parent: Element, ...children: Child[]): void {
   fill(parent, {}, children);
 }
 
-/** A button that says what it does. */
+/** A button: its text is its name, and the title describes it. */
 export function button(text: string, title: string, act: () => void, props: Props = {}): HTMLButtonElement {
-  return h("button", { type: "button", title, "aria-label": title, click: act, ...props }, text);
+  return h("button", { type: "button", title, click: act, ...props }, text);
 }

@@ -12,6 +12,8 @@ export interface Picture { width: number; height: number; boxes: Placed[]; lines
 
 const HEAD = 30;
 const PAD = 16;
+const LANE = 8; // between the lines that come in beside a title
+const LANES = 5; // for so many of them there is room; more share the last
 const ROOT = -1;
 const MANY = 400; // boxes; with more, dagre would take seconds to lay all of them out
 
@@ -106,7 +108,7 @@ export class Layouter {
   private inside(box: number, locals: Map<number, Local>, insides: Map<number, Inside>, open: Set<number>, aspect: number): Inside {
     const local = locals.get(box) ?? { pairs: new Map(), ports: new Set<string>() };
     const sizes = new Map<string, Size>();
-    for (const child of this.tree.inside(box)) sizes.set(String(child), this.size(child, insides, open));
+    for (const child of this.tree.inside(box)) sizes.set(String(child), this.size(child, insides, open, locals.get(child)?.ports ?? new Set()));
     const { key, number } = structure(sizes, local, aspect);
     const known = this.kept.get(key);
     if (known) return known.numbered(number);
@@ -115,10 +117,25 @@ export class Layouter {
     return inside;
   }
 
-  private size(box: number, insides: Map<number, Inside>, open: Set<number>): Size {
+  private size(box: number, insides: Map<number, Inside>, open: Set<number>, ports: Set<string>): Size {
     if (!open.has(box)) return { width: this.job.widths[box], height: this.job.heights[box] };
     const inside = insides.get(box)!;
-    return { width: Math.max(inside.width + 2 * PAD, this.job.heads[box]), height: inside.height + HEAD + 2 * PAD };
+    const lanes = Math.min(LANES, [...ports].filter((key) => key.startsWith("in ")).length);
+    return { width: Math.max(inside.width + 2 * PAD, this.job.heads[box] + (lanes + 1) * LANE), height: inside.height + HEAD + 2 * PAD };
+  }
+
+  /** For each port that lies below the title of its box: where a line goes in beside the title, and no line crosses another. */
+  private besides(boxes: Placed[], insides: Map<number, Inside>, origins: Map<number, Point>): Lanes {
+    const lanes: Lanes = new Map();
+    for (const { box, x, width, open } of boxes) {
+      if (!open) continue;
+      const end = x + this.job.heads[box] - LANE;
+      const entering = new Map<string, number>();
+      for (const { from, points } of insides.get(box)!.lines.values()) if (from.startsWith("in ")) entering.set(from, points[0].x + origins.get(box)!.x);
+      const below = [...entering].filter(([, at]) => at < end + LANE / 2).sort(([, a], [, b]) => a - b);
+      below.forEach(([port], i) => lanes.set(`${box} ${port}`, Math.min(end + (Math.min(i, LANES - 1) + 1) * LANE, x + width - LANE)));
+    }
+    return lanes;
   }
 
   private composed(edges: ReturnType<typeof seenEdges>, ways: Map<string, { home: number; key: string }[]>,
@@ -140,11 +157,14 @@ export class Layouter {
         }
       }
     }
+    const besides = this.besides(boxes, insides, origins);
     const lines: Drawn[] = [];
     for (const [name, { from, to, edges: numbers }] of edges) {
       const pieces = ways.get(name)!.map(({ home, key }) => {
         const { x, y } = origins.get(home)!;
-        return insides.get(home)!.lines.get(key)!.points.map((p) => ({ x: p.x + x, y: p.y + y }));
+        const points = insides.get(home)!.lines.get(key)!.points.map((p) => ({ x: p.x + x, y: p.y + y }));
+        const lane = besides.get(`${home} ${key.split(">")[0]}`);
+        return lane === undefined ? points : [{ x: lane, y: y - PAD }, ...points.slice(1)];
       });
       lines.push({ from, to, edges: numbers, points: joined(pieces, ways.get(name)!.map(({ key }) => key.includes(">out "))) });
     }
@@ -152,6 +172,9 @@ export class Layouter {
     return { width, height, boxes, lines };
   }
 }
+
+/** Where on its border a box's lines come in; see `besides`. */
+type Lanes = Map<string, number>;
 
 /** The pieces of one line, end to end: where it crosses the border of a box, it does so at the port. */
 function joined(pieces: Point[][], leaves: boolean[]): Point[] {

@@ -4,9 +4,12 @@ import { read } from "./data";
 import { button, h } from "./dom";
 import { Facts } from "./facts";
 import { helpDialog, listen, type Command } from "./keys";
+import { Links } from "./link";
 import { Panel } from "./panel";
 import { View } from "./picture";
+import { savePng, saveSvg } from "./saving";
 import { Search } from "./search";
+import { spoken } from "./shapes";
 import { State } from "./state";
 import { startTheme, switchTheme } from "./theme";
 import { Timeline } from "./timeline";
@@ -23,7 +26,8 @@ async function start(): Promise<void> {
   const status = h("div", { class: "spoken", role: "status", "aria-live": "polite" });
   const go = (box: number) => void state.reveal(box).then(() => view.goTo(box));
   const search = new Search(state, go);
-  const panel = new Panel(state, facts, go);
+  const links = new Links(scene);
+  const panel = new Panel(state, facts, links, go);
 
   const busy = async (change: () => Promise<void>) => {
     stage.setAttribute("aria-busy", "true");
@@ -55,6 +59,8 @@ async function start(): Promise<void> {
     { keys: ["+", "="], shown: "+", does: "closer", act: () => view.camera.zoom(1.3) },
     { keys: ["-"], shown: "−", does: "farther", act: () => view.camera.zoom(1 / 1.3) },
     ...(scene.bars.length ? [{ keys: ["p"], shown: "p", does: "times on the boxes, on or off", act: heat }] : []),
+    { keys: ["v"], shown: "v", does: "save the view as SVG", act: () => saveSvg(view.svg, scene.title) },
+    { keys: ["g"], shown: "g", does: "save the view as PNG", act: () => void savePng(view.svg, scene.title) },
     { keys: ["s"], shown: "s", does: "hide or show the panel", act: side },
     { keys: ["t"], shown: "t", does: "dark or light", act: switchTheme },
     { keys: ["Escape"], shown: "Esc", does: "choose nothing", act: () => state.choose(null) },
@@ -67,17 +73,28 @@ async function start(): Promise<void> {
     button("Fit", "Show the whole graph (f)", () => view.fit()),
     button("Open all", "Open everything (e)", openAll), button("Close all", "Close everything (c)", closeAll),
     scene.bars.length ? button("Times", "Times on the boxes, on or off (p)", heat, { class: "times" }) : null,
-    button("Panel", "Hide or show the panel (s)", side), button("◐", "Dark or light (t)", switchTheme), button("?", "List of keys (?)", () => help.showModal()));
+    button("Panel", "Hide or show the panel (s)", side),
+    button("SVG", "Save the view as SVG (v)", () => saveSvg(view.svg, scene.title)), button("PNG", "Save the view as PNG (g)", () => void savePng(view.svg, scene.title)),
+    button("Theme", "Dark or light (t)", switchTheme), button("Help", "List of keys (?)", () => help.showModal()));
   const head = h("header", {}, h("div", { class: "brand" }, h("h1", {}, scene.title), h("span", { class: "muted" }, scene.subtitle)), search.element, tools);
   stage.append(view.svg);
   const main = h("main", {}, stage, panel.element);
   document.body.append(head, main, ...(scene.bars.length ? [new Timeline(state, go).element] : []), status, help);
   state.on("choice", () => {
     const box = chosen();
-    if (box >= 0) status.textContent = `${scene.items[box].label} ${scene.items[box].name}${scene.items[box].owner ? ` on ${scene.items[box].owner}` : ""}`;
+    if (box < 0) return;
+    status.textContent = spoken(scene.items[box]);
+    if (location.hash !== links.of(box)) history.replaceState(null, "", links.of(box));
   });
+  const follow = () => {
+    const asked = links.asked(location.hash);
+    if (typeof asked === "number" && asked !== chosen()) go(asked);
+    else if (typeof asked === "string") search.ask(asked);
+  };
+  addEventListener("hashchange", follow);
   await busy(() => state.layOut());
   view.begin();
+  follow();
   document.documentElement.dataset.ready = "true";
 }
 

@@ -3,8 +3,8 @@
 import { h, put } from "./dom";
 import { boxDetails, edgeDetails, link, shortList } from "./details";
 import type { Facts } from "./facts";
-import { legend } from "./picture";
-import { ownerColour } from "./owners";
+import type { Links } from "./link";
+import { legend, ownerColour, swatch } from "./owners";
 import type { State } from "./state";
 import { bytes, count, time } from "./words";
 
@@ -17,7 +17,7 @@ export class Panel {
   private readonly pages: [string, () => Node][];
   private at = 0;
 
-  constructor(private readonly state: State, private readonly facts: Facts, private readonly go: Go) {
+  constructor(private readonly state: State, private readonly facts: Facts, private readonly links: Links, private readonly go: Go) {
     const { scene } = state;
     this.pages = [["Overview", () => this.overview()]];
     if (scene.subgraphs.length) this.pages.push([`Subgraphs ${scene.subgraphs.length}`, () => this.subgraphs()]);
@@ -27,11 +27,12 @@ export class Panel {
     this.tabs.addEventListener("keydown", (event) => this.key(event));
     this.element = h("aside", { class: "panel", "aria-label": "Report" }, this.tabs, this.body);
     state.on("choice", () => state.choice && this.show(this.pages.length - 1));
-    state.on("picture", () => this.at === this.pages.length - 1 && this.show(this.at));
+    for (const event of ["picture", "heat"] as const) state.on(event, () => (this.at === 0 || this.at === this.pages.length - 1) && this.show(this.at));
     this.show(0);
   }
 
   private show(i: number): void {
+    const above = i === this.at ? this.body.scrollTop : 0;
     this.at = i;
     [...this.tabs.children].forEach((tab, k) => {
       tab.setAttribute("aria-selected", String(k === i));
@@ -39,7 +40,7 @@ export class Panel {
     });
     this.body.setAttribute("aria-labelledby", `tab-${i}`);
     put(this.body, this.pages[i][1]());
-    this.body.scrollTop = 0;
+    this.body.scrollTop = above;
   }
 
   private key(event: KeyboardEvent): void {
@@ -55,7 +56,7 @@ export class Panel {
     const { scene } = this.state;
     const facts = h("dl");
     for (const [what, value] of scene.facts) facts.append(h("dt", {}, what), h("dd", {}, value));
-    const page = h("section", {}, h("h2", {}, scene.title), h("p", { class: "muted" }, scene.subtitle), legend(this.state), facts, h("h3", {}, "Transfers"));
+    const page = h("section", {}, h("h2", {}, scene.title), h("p", { class: "muted" }, scene.subtitle), legend(scene, this.state.barSays()), facts, h("h3", {}, "Transfers"));
     if (scene.transfers.length) page.append(this.transferTable());
     else page.append(h("p", { class: "muted" }, `Nothing goes from one ${scene.owned_by} to another.`));
     if (scene.notes.length) page.append(h("h3", {}, "Notes"), shortList(scene.notes.map((note) => () => h("span", {}, note)), 12));
@@ -91,7 +92,7 @@ export class Panel {
     let last = "";
     const sorted = [...scene.refusals].sort((a, b) => (a.what < b.what ? -1 : a.what > b.what ? 1 : 0));
     for (const { what, rule, text, items } of sorted) {
-      if (what !== last) page.append(h("h3", {}, h("span", { class: `dot ${ownerColour(scene, what.replace("not on ", ""))}` }), (last = what)));
+      if (what !== last) page.append(h("h3", {}, swatch(ownerColour(scene, what.replace("not on ", ""))), (last = what)));
       page.append(h("details", { class: "reason" },
         h("summary", {}, h("span", { class: "tally" }, items.length), rule ? h("span", { class: "rule" }, rule) : null, ` ${text}`),
         shortList(items.map((box) => () => link(this.state, box, this.go)), 30)));
@@ -102,6 +103,6 @@ export class Panel {
   private selection(): Node {
     const { choice } = this.state;
     if (!choice) return h("p", { class: "muted" }, "Click a box or an edge: here it says what it is, and why it is where it is. Dashed edges end at a subgraph's border.");
-    return "box" in choice ? boxDetails(this.state, this.facts, choice.box, this.go) : edgeDetails(this.state, this.facts, choice.from, choice.to, this.go);
+    return "box" in choice ? boxDetails(this.state, this.facts, this.links, choice.box, this.go) : edgeDetails(this.state, this.facts, choice.from, choice.to, this.go);
   }
 }

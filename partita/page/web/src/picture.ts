@@ -2,16 +2,17 @@
 
 import { Camera } from "./camera";
 import type { Item } from "./data";
-import { h, s } from "./dom";
+import { s } from "./dom";
 import type { Drawn, Placed } from "./layout";
-import { colour } from "./owners";
+import { colour, markOf, patterns } from "./owners";
 import { distance, path, rough } from "./paths";
-import { holder, lines } from "./shapes";
+import { holder, lines, spoken } from "./shapes";
 import type { State } from "./state";
-import { time } from "./words";
 
 const FAR = 0.3; // below this scale nobody can read
 const REACH = 9; // pixels beside a line that still count as a click on it
+const LEGIBLE = 0.85; // from this scale on text can be read at once
+const BED = 68; // the length of a whole bar, the same in all boxes
 const WORTH_A_TITLE = 90; // pixels: narrower open boxes bear none from afar
 const ENDLESS = 5000; // longer lines are not dashed: every dash is drawn, seen or not
 const GRIP = 26; // the corner of a box that opens and closes it
@@ -34,7 +35,7 @@ export class View {
     this.svg = s("svg", { class: "picture", role: "application", tabindex: 0, "aria-label": label });
     const arrow = s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
       s("path", { d: "M0 0.8L8 4L0 7.2z" }));
-    this.svg.append(s("defs", {}, arrow), this.world);
+    this.svg.append(s("defs", {}, arrow, ...patterns()), this.world);
     this.world.append(this.far, this.frames, this.wires, this.boxes, this.titles);
     this.camera = new Camera(this.svg, () => this.draw(), (x, y, twice) => this.click(x, y, twice));
     state.on("picture", () => {
@@ -51,23 +52,37 @@ export class View {
     return this.state.picture.boxes.find((placed) => placed.box === box);
   }
 
-  /** All in view; if that would be too small to read, the top at a scale that is not. */
+  /** All in view. */
   fit(): void {
-    const { width, height } = this.camera.size;
     const { picture } = this.state;
-    const scale = Math.min(1.1, (width - 48) / picture.width, (height - 48) / picture.height);
-    this.camera.lookAt(picture.width / 2, picture.height / 2, scale);
+    this.camera.lookAt(picture.width / 2, picture.height / 2, Math.min(1.1, this.whole()));
   }
 
+  /** All in view; if that would be too small to read, the top at a scale that is not. */
   begin(): void {
+    const { width } = this.camera.size;
+    const { picture } = this.state;
+    if (this.whole() >= LEGIBLE) return this.fit();
+    const scale = Math.max(LEGIBLE, Math.min(1, (width - 32) / picture.width));
+    const first = this.first();
+    const x = picture.width * scale < width ? picture.width / 2 : Math.max(first.x + first.width / 2, (width / 2 - 16) / scale);
+    this.camera.lookAt(x, 0, scale, 24);
+  }
+
+  /** The closed box that holds the first op. */
+  private first(): Placed {
+    const { boxes } = this.state.picture;
+    const { items } = this.state.scene;
+    const op = items.findIndex(({ kind }) => kind === "op");
+    const seen = op < 0 ? -1 : this.state.tree.seen(op, this.state.open);
+    return boxes.find(({ box }) => box === seen) ?? boxes[0];
+  }
+
+  /** The scale at which all is in view. */
+  private whole(): number {
     const { width, height } = this.camera.size;
     const { picture } = this.state;
-    const whole = Math.min((width - 48) / picture.width, (height - 48) / picture.height);
-    if (whole >= FAR) return this.fit();
-    const scale = Math.max(0.45, Math.min(0.9, (width - 32) / picture.width));
-    const first = picture.boxes.find(({ y }) => y < 1) ?? picture.boxes[0];
-    const x = picture.width * scale < width ? picture.width / 2 : first.x + first.width / 2;
-    this.camera.lookAt(x, 0, scale, 24);
+    return Math.min((width - 48) / picture.width, (height - 48) / picture.height);
   }
 
   /** Bring a box into the middle, large enough to read. */
@@ -169,9 +184,10 @@ export class View {
       if (this.borders(line)) walls += way;
     }
     const order = [...paths].sort(([a], [b]) => Number(b.startsWith("frame")) - Number(a.startsWith("frame")));
-    const made = order.map(([key, d]) => s("path", { class: key, d }));
+    const drawn = order.map(([key, d]) => s("path", { class: key, d }));
+    const marked = order.flatMap(([key, d]) => (key.startsWith("box") && markOf(key) ? [s("path", { class: "mark", fill: `url(#m${markOf(key)})`, d })] : []));
     const split = order.filter(([key]) => key.startsWith("frame")).length;
-    this.far.replaceChildren(...made.slice(0, split), s("path", { class: "wire", d: wires }), s("path", { class: "wire border", d: walls }), ...made.slice(split));
+    this.far.replaceChildren(...drawn.slice(0, split), s("path", { class: "wire", d: wires }), s("path", { class: "wire border", d: walls }), ...drawn.slice(split), ...marked);
   }
 
   private draw(): void {
@@ -232,6 +248,8 @@ export class View {
     if (!placed.open && holder(item)) group.append(s("rect", { class: "behind", x: 4, y: 4, width, height, rx: 8 }));
     const rx = item.kind === "input" || item.kind === "output" ? height / 2 : 8;
     group.append(s("rect", { class: "face", width, height, rx: placed.open ? 12 : rx }));
+    const mark = markOf(kind);
+    if (mark) group.append(s("rect", { class: "mark", width, height: placed.open ? 30 : height, rx: placed.open ? 12 : rx, fill: `url(#m${mark})` }));
     if (!placed.open) this.fillBox(group, item, placed, width, height);
     return group;
   }
@@ -255,10 +273,10 @@ export class View {
     if (bare) group.append(s("text", { class: "name", x: middle, y: height / 2 + 4 }, second));
     else {
       group.append(s("text", { class: "what", x: middle, y: 18 }, first), s("text", { class: "name", x: middle, y: 31 }, second));
-      if (this.state.heat && item.us >= 0) this.addHeat(group, item, width, height);
+      if (this.state.heat && item.us >= 0) this.addHeat(group, item, height);
       else if (item.kind === "section") this.addShares(group, box, width, height);
     }
-    group.append(s("title", {}, `${item.label} ${item.name}${item.owner ? ` · ${item.owner}` : ""}${item.us >= 0 ? ` · ${time(item.us)}` : ""}`));
+    group.append(s("title", {}, spoken(item)));
   }
 
   /** The colours of the ops inside, each as wide as it has ops. */
@@ -273,21 +291,10 @@ export class View {
     }
   }
 
-  /** How much of the slowest it took, as a bar at the foot. */
-  private addHeat(group: SVGElement, item: Item, width: number, height: number): void {
-    const share = Math.min(1, item.us / (this.state.mostUs || 1));
-    group.append(s("rect", { class: "heat-bed", x: 8, y: height - 6, width: width - 16, height: 3, rx: 1.5 }),
-      s("rect", { class: "heat", x: 8, y: height - 6, width: Math.max(1.5, share * (width - 16)), height: 3, rx: 1.5 }));
+  /** Its time as a bar at the foot, on one scale with all others. */
+  private addHeat(group: SVGElement, item: Item, height: number): void {
+    const length = (BED * item.us) / (this.state.mostUs || 1);
+    group.append(s("rect", { class: "heat-bed", x: 8, y: height - 6, width: BED, height: 3, rx: 1.5 }),
+      s("rect", { class: "heat", x: 8, y: height - 6, width: Math.max(1, length), height: 3, rx: Math.min(1.5, length / 2) }));
   }
-}
-
-/** The colours and what they stand for. */
-export function legend(state: State): HTMLElement {
-  const used = new Set(state.scene.items.map((item) => colour(state.scene, item)));
-  const entries = state.scene.owners.map((owner, i) => [owner, `p${i % 9}`, i] as const);
-  const shown = entries.filter(([owner, name, i]) => owner === "outside" ? used.has("none") : used.has(name) || i === 0);
-  const list = h("ul", { class: "legend", "aria-label": "Colours" });
-  for (const [owner, name] of shown) list.append(h("li", {}, h("span", { class: `swatch ${owner === "outside" ? "none" : name}` }), owner === "outside" ? "no device or subgraph" : owner));
-  list.append(h("li", {}, h("span", { class: "swatch wire-swatch" }), "border"));
-  return list;
 }

@@ -1,7 +1,8 @@
 // Find boxes by name, op or device.
 
 import { h, put } from "./dom";
-import { colour } from "./owners";
+import { colour, swatch } from "./owners";
+import { spoken } from "./shapes";
 import type { State } from "./state";
 import { cut } from "./words";
 
@@ -9,9 +10,11 @@ const MOST = 12;
 
 export class Search {
   readonly element: HTMLElement;
-  readonly field = h("input", { type: "search", placeholder: "Search nodes  ( / )", "aria-label": "Search nodes by name or op", role: "combobox",
+  readonly field = h("input", { type: "search", placeholder: "Search nodes", "aria-label": "Search nodes by name, op or device", role: "combobox",
     "aria-expanded": "false", "aria-controls": "found", "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false" });
   private readonly list = h("ul", { id: "found", role: "listbox", "aria-label": "Found", class: "found" });
+  private readonly texts = new Map<number, string>();
+  private runs: Map<number, string> | undefined;
   private found: number[] = [];
   private at = 0;
 
@@ -29,14 +32,16 @@ export class Search {
   }
 
   private look(): void {
-    const wanted = this.field.value.trim().toLowerCase();
+    const wanted = this.field.value.trim().toLowerCase().replace(/\s+/g, " ");
     const { items } = this.state.scene;
+    const words = wanted.split(/[\s·…]+/).filter(Boolean);
     const score = (i: number) => {
       const [name, label] = [items[i].name.toLowerCase(), items[i].label.toLowerCase()];
-      if (name === wanted) return items[i].kind === "output" ? 1 : 0;
+      if (name === wanted || `${label} ${name}` === wanted) return items[i].kind === "output" ? 1 : 0;
       if (name.startsWith(wanted)) return 1;
       if (name.includes(wanted)) return 2;
-      return label.startsWith(wanted) ? 3 : items[i].kind === "op" && label.includes(wanted) ? 4 : -1;
+      if (label.startsWith(wanted)) return 3;
+      return words.length && words.every((word) => this.written(i).includes(word)) ? (items[i].kind === "op" ? 4 : 5) : -1;
     };
     const scored = wanted ? items.map((_, i) => [score(i), i]).filter(([points]) => points >= 0) : [];
     scored.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
@@ -45,12 +50,39 @@ export class Search {
     this.show(wanted, scored.length);
   }
 
+  /** Everything that the page writes of a box. */
+  private written(i: number): string {
+    let text = this.texts.get(i);
+    if (text === undefined) {
+      const { items } = this.state.scene;
+      const inside = items[i].kind === "kernel" ? this.state.tree.children[i].map((child) => items[child].name).join(" ") : "";
+      this.texts.set(i, (text = `${spoken(items[i])} ${inside} ${this.ran(i)}`.toLowerCase()));
+    }
+    return text;
+  }
+
+  /** What the run below writes of a box: its kernels, by other names than the box's. */
+  private ran(box: number): string {
+    if (!this.runs) {
+      this.runs = new Map();
+      for (const { item, what, name } of this.state.scene.bars) this.runs.set(item, `${this.runs.get(item) ?? ""} ${what} ${name}`);
+    }
+    return this.runs.get(box) ?? "";
+  }
+
+  /** Look for a name that somebody else asked for. */
+  ask(name: string): void {
+    this.field.value = name;
+    this.field.focus();
+    this.look();
+  }
+
   private show(wanted: string, count: number): void {
     if (!wanted) return this.close();
     const options = this.found.map((box, i) => {
       const item = this.state.scene.items[box];
       return h("li", { role: "option", id: `found-${i}`, "aria-selected": String(i === this.at), "data-box": box, pointerdown: (event: Event) => { event.preventDefault(); this.take(i); } },
-        h("span", { class: `dot ${colour(this.state.scene, item)}` }), h("span", {}, cut(item.name, 44)), h("span", { class: "muted" }, ` ${item.label}`));
+        swatch(colour(this.state.scene, item)), h("span", {}, cut(item.name, 44)), h("span", { class: "muted" }, ` ${item.label}`));
     });
     const rest = count > this.found.length ? `${count - this.found.length} more` : count ? "" : "nothing found";
     put(this.list, ...options, rest ? h("li", { class: "muted", role: "presentation" }, rest) : null);

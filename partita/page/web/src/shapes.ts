@@ -17,6 +17,12 @@ export function lines(item: Item, took = false): [string, string] {
   return [cut(item.name, LONGEST), us ? `${item.label} · ${us}` : item.label];
 }
 
+/** A box in words, as it is written: "Conv conv1", "conv_0 2 ops". */
+export const called = (item: Item) => (holder(item) && item.kind !== "kernel" ? `${item.name} ${item.label}` : `${item.label} ${item.name}`);
+
+/** The same for those who hear it, with its device and time. */
+export const spoken = (item: Item) => `${called(item)}${item.owner ? ` on ${item.owner}` : ""}${item.us >= 0 ? ` ${time(item.us)}` : ""}`;
+
 function length(text: string): number {
   let sum = 0;
   for (const letter of text) sum += letter.codePointAt(0)! > 0x2e80 ? 1.8 : 1;

@@ -5,6 +5,7 @@ import type { Drawn, Picture } from "./layout";
 import { colour } from "./owners";
 import { LayoutService } from "./worker";
 import { Tree } from "./tree";
+import { time } from "./words";
 import { boxHeight, boxWidth, headWidth } from "./shapes";
 
 export type Choice = { box: number } | { from: number; to: number } | null;
@@ -19,7 +20,8 @@ export class State {
   picture: Picture = { width: 0, height: 0, boxes: [], lines: [] };
   choice: Choice = null;
   heat: boolean;
-  readonly mostUs: number;
+  /** What a whole bar stands for: the longest time of a box that is shown closed. */
+  mostUs = 0;
   private readonly service: LayoutService;
   private readonly listeners: Record<Event, (() => void)[]> = { picture: [], choice: [], heat: [] };
 
@@ -30,7 +32,6 @@ export class State {
     this.pairs = Int32Array.from(scene.edges.flatMap(([value, reader]) => [scene.values[value].source, reader]));
     this.open = new Set(items.flatMap((item, i) => (item.is_open ? [i] : [])));
     this.heat = scene.bars.length > 0;
-    this.mostUs = Math.max(0, ...items.filter((item, i) => item.us >= 0 && !this.tree.children[i].some((c) => items[c].us >= 0)).map((item) => item.us));
     const widths = Float32Array.from(items, (item) => boxWidth(item));
     const heights = Float32Array.from(items, (item) => boxHeight(item));
     const heads = Float32Array.from(items, (item) => headWidth(item));
@@ -60,7 +61,13 @@ export class State {
 
   async layOut(): Promise<void> {
     this.picture = await this.service.ask([...this.open], Math.round(this.aspect() * 5) / 5);
+    this.mostUs = this.picture.boxes.reduce((most, { box, open }) => (open ? most : Math.max(most, this.scene.items[box].us)), 0);
     this.tell("picture");
+  }
+
+  /** What the bars in the boxes say. */
+  barSays(): string {
+    return this.heat && this.mostUs > 0 ? `time; a whole bar is ${time(this.mostUs)}` : "";
   }
 
   choose(choice: Choice): void {

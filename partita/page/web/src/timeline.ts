@@ -2,7 +2,7 @@
 
 import type { Bar } from "./data";
 import { button, h, put, s } from "./dom";
-import { ownerColour } from "./owners";
+import { markOf, ownerColour } from "./owners";
 import type { State } from "./state";
 import { time } from "./words";
 
@@ -53,8 +53,11 @@ export class Timeline {
     const { choice } = this.state;
     const chosen = choice && "box" in choice && choice.box === bar.item && bar.item >= 0;
     const act = () => (bar.item >= 0 ? this.go(bar.item) : undefined);
-    return s("g", { class: `bar ${ownerColour(this.state.scene, bar.owner)}${chosen ? " chosen" : ""}`, transform: `translate(${x.toFixed(1)} ${(bar.depth + 1) * ROW})`,
+    const classes = ownerColour(this.state.scene, bar.owner);
+    const size = { width: Math.max(0.5, end - x - 0.6).toFixed(1), height: ROW - 2, rx: 3 };
+    const mark = markOf(classes);
+    return s("g", { class: `bar ${classes}${chosen ? " chosen" : ""}`, transform: `translate(${x.toFixed(1)} ${(bar.depth + 1) * ROW})`,
       click: act, dblclick: () => this.zoom(bar.start_us, bar.start_us + bar.us), pointerenter: () => (this.says.textContent = `${text} · ${bar.owner} · ${((100 * bar.us) / (this.state.scene.total_us || 1)).toFixed(1)} %`) },
-      s("rect", { width: Math.max(0.5, end - x - 0.6).toFixed(1), height: ROW - 2, rx: 3 }), s("text", { x: 5, y: 15 }, label), s("title", {}, text));
+      s("rect", size), mark ? s("rect", { class: "mark", fill: `url(#m${mark})`, ...size }) : null, s("text", { x: 5, y: 15 }, label), s("title", {}, text));
   }
 }
