@@ -86,3 +86,16 @@ def test_what_is_kept_is_whole_and_small(notebook: Path) -> None:
     assert counts == list(range(1, len(counts) + 1)), "run python -m tests.refresh_notebooks"
     kinds = {output["output_type"] for cell in cells(notebook) for output in cell["outputs"]}
     assert kinds <= {"execute_result", "display_data", "stream"}, "a cell failed"
+
+
+def test_the_experiment_has_one_point_for_one_partition() -> None:
+    """The plans of the notebook's models, without compiling one: no two points stand for the same partition."""
+    notebook = next(path for path in NOTEBOOKS if path.stem == "5_experiment")
+    pytest.importorskip("matplotlib")
+    sources = ["".join(cell["source"]) for cell in cells(notebook)]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    run(sources[0].replace('("squeezenet", "shufflenet", "inception_v1")', '("squeezenet",)'), "imports", names)
+    run(sources[1].partition("results = {}")[0], "functions", names)
+    ways = names["partitions"](names["graphs"]["squeezenet"])
+    assert sum(map(len, ways.values())) == len(names["SELECTORS"]) * len(names["SIZES"]) > len(ways)
+    assert "pt.bench(" in sources[1] and "time.perf_counter" not in "".join(sources)
