@@ -60,7 +60,7 @@ bench-compile: .bench  ## cold, from the cache, from an export: OpenVINO, onnxru
 bench-threads: .bench  ## twenty fresh processes, alone and beside a rival: onnxruntime (ten minutes)
 	@.venv-bench/bin/python -m benchmarks.threads --publish $(ARGS)
 
-bench-precision: .bench  ## quantized models: onnxruntime, OpenVINO
+bench-precision: .bench  ## quantized models, and bfloat16: onnxruntime, OpenVINO
 	@.venv-bench/bin/python -m benchmarks.precision $(ARGS)
 
 bench-gpu: .bench  ## latency on a GPU, where there is one: torch, onnxruntime

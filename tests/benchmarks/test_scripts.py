@@ -54,11 +54,12 @@ def test_latency(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_precision() -> None:
-    """The tables of quantized models."""
+    """The tables of quantized models, and of those in bfloat16."""
     pytest.importorskip("onnxruntime.quantization")
     pytest.importorskip("openvino")
     said = run("precision", "--tiny")
-    assert "**1 thread**" in said and "| squeezenet | " in said and "geometric mean" in said
+    assert "**int8, 1 thread**" in said and "**bf16, 1 thread**" in said
+    assert said.count("| squeezenet | ") == 2 and said.count("geometric mean") == 2
     said = run("precision", "--decode", "--tiny")
     row = next(line for line in said.splitlines() if line.startswith("| int4, blocks of 32 |"))
     assert float(row.split("|")[3]) <= 1.1  # the weights in memory, over those stored

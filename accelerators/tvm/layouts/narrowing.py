@@ -15,6 +15,7 @@ import numpy as np
 from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.strides import VIEWS
 from graph.build import constant
 from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs
@@ -38,6 +39,12 @@ FOLLOWING = frozenset(
 
 OVERFLOWING = frozenset("Exp Pow Reciprocal ReduceL2 ReduceSum ReduceSumSquare Softplus".split())
 """Ops whose results may be larger than any float16, though what they read is none too large."""
+
+TESTING = frozenset(("IsInf", "IsNaN"))
+"""Ops that say the same of narrow numbers."""
+
+TURNING = VIEWS | {"Transpose"}
+"""Ops by which a product reads a constant matrix in another order."""
 
 TABLE = 4096
 """A table of at least so many numbers, of which a Gather takes some, is stored in the narrow type."""
@@ -110,12 +117,16 @@ class _Narrowing:
 
     def _why_wide(self, node: Node, products: set[NodeEntry]) -> str | None:
         """Why the op stays in float32; None where it need not."""
+        if node.op in TESTING and not node.domain and any(entry in self.made for entry in node.reads):
+            return None
         floats = [entry for entry in node.outputs if float32_shape(entry) is not None]
         if not floats or node.bodies or len(floats) < sum(map(bool, node.output_names)):
             return "it makes no float32 alone"
         if _is_product(node) or (node.domain == DOMAIN and node.op == "ToBlocked" and node[0] in products):
             return None
         if node.op == "Gather" and not node.domain and _is_table(node.inputs[0]):
+            return None
+        if _is_turned_constant(node) and node[0] in products:
             return None
         if not any(entry in self.made for entry in node.reads):
             return "nothing that it reads is narrow"
@@ -225,6 +236,11 @@ class _Narrowing:
 
 def _is_product(node: Node) -> bool:
     return node.is_op and node.op in PRODUCTS and node.domain in ("", DOMAIN)
+
+
+def _is_turned_constant(node: Node) -> bool:
+    """Is it a constant matrix that a product reads in another order?"""
+    return node.op in TURNING and not node.domain and node.reads[0].node.value is not None
 
 
 def _is_table(entry: NodeEntry | None) -> bool:

@@ -224,3 +224,25 @@ def test_masks_of_very_large_numbers_stay_numbers_in_float16() -> None:
     (result,) = compiled(graph, PRECISION="f16").run([np.ones((4, 32), "float32"), keep])
     np.testing.assert_allclose(result.sum(-1), 1, atol=0.01)
     assert result[0].min() > 0 and (result[1:, 5:] == 0).all()
+
+
+def test_a_table_that_is_also_a_matrix_is_not_turned_in_each_run() -> None:
+    """As in a decoder: its rows are gathered, and the last product is by the table, turned."""
+    random = np.random.default_rng(8)
+    table = pt.constant((random.standard_normal((300, 64)) / 8).astype("float32"), name="table")
+    words = pt.variable("words", "int64", (9,))
+    hidden = pt.op("Gelu", pt.op("MatMul", pt.op("Gather", table, words), pt.constant(np.eye(64, dtype="float32"))))
+    graph = pt.Graph([pt.op("MatMul", hidden, pt.op("Transpose", table, perm=[1, 0]))], inputs=[words])
+    model = compiled(graph, PRECISION="bf16")
+    assert {"Transpose"} not in [{str(node.op) for node in kernel.body.nodes if node.is_op} for kernel in model.kernels()]
+    given = np.arange(9)
+    (result,), (wanted,) = model.run([given]), compiled(graph).run([given])
+    assert error(result, wanted) <= 8 * ROUNDING["bf16"]
+
+
+def test_an_attention_that_guards_its_rows_is_one_kernel() -> None:
+    q, k, v = (pt.variable(name, "float32", (1, 2, 20, 32)) for name in "qkv")
+    weights = pt.op("Softmax", pt.op("MatMul", q, pt.op("Transpose", k, perm=[0, 1, 3, 2])))
+    guarded = pt.op("Where", pt.op("IsNaN", weights), number(0.0), weights)
+    graph = pt.Graph([pt.op("MatMul", guarded, v)], inputs=[q, k, v])
+    assert schedules(compiled(graph, PRECISION="bf16")).count("attention") == 1
