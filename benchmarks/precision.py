@@ -1,6 +1,6 @@
 """Latency in low precision, side by side.
 
-    python -m benchmarks.precision [--kinds int8 bf16] [--models NAME ...] [--threads N ...] [--integers INSTRUCTION] [--decode] [--tiny]
+    python -m benchmarks.precision [--kinds int8 bf16] [--models NAME ...] [--threads N ...] [--integers NAME] [--decode] [--tiny]
 
 int8: the models of `benchmarks.models` in QDQ form, as onnxruntime's quantizer writes them, on Partita's `cpu`, onnxruntime and
 OpenVINO; the difference is the largest to onnxruntime's answer. bf16: the same models in bfloat16, beside OpenVINO in bfloat16

@@ -10,7 +10,6 @@ import attrs
 
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.permission import usable_features
-from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from accelerators.tvm.machine.work import STEPS, TASKS
 
@@ -59,7 +58,7 @@ class Machine:
         """The properties that code for it depends on: the host's instruction set, and its number of threads or the
         GPU's architecture.
         """
-        host = {"target": host_cpu(), "features": " ".join(sorted(host_features()))}
+        host = {"target": host_cpu(), "features": " ".join(sorted(usable_features()))}
         own = {"threads": str(self.threads), "instructions": " ".join(map(str, self.instructions))}
         return {**host, **own} if not self.is_gpu else {**host, "gpu": self.arch}
 

@@ -55,6 +55,7 @@ INSTRUCTIONS = (
     Special("avx-vnni", "int8", _needs("avxvnni", "avx512vnni avx512vl"), 8),
     Special("avx2", "int8", _needs("avx2"), 8),
     Special("plain", "int8", _needs(""), 0),
+    Special("amx-bf16", "bfloat16", _needs("amx-tile amx-bf16 avx512f avx512bf16"), 16),
     Special("vdpbf16ps", "bfloat16", _needs("avx512bf16"), 16),
     Special("fma", "bfloat16", _needs(""), 0),
     Special("vpermps", "int4", _needs("avx512f"), 16),

@@ -31,7 +31,7 @@ NARROW = Machine("cpu", "generic", 1, 8, 16)
 """A processor with vectors of 8 numbers and none of the instructions."""
 
 some = settings(max_examples=12, deadline=None, derandomize=True)
-sets = st.sampled_from(["host", "vdpbf16ps", "fma", "narrow"])
+sets = st.sampled_from(["host", "amx-bf16", "vdpbf16ps", "fma", "narrow"])
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -40,7 +40,7 @@ def planned(graph: pt.Graph, precision: str, instructions: str, **config: Any) -
     with pytest.MonkeyPatch.context() as patch:
         if instructions == "narrow":
             patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(NARROW, threads=threads))
-        named = instructions if instructions in ("vdpbf16ps", "fma") else ""
+        named = instructions if instructions in ("amx-bf16", "vdpbf16ps", "fma") else ""
         return compiled(graph, PRECISION=precision, BFLOATS=named, **config)
 
 
@@ -116,7 +116,7 @@ def test_a_product_of_matrices(rows: int, depth: int, columns: int, precision: s
 
 
 @pytest.mark.parametrize("precision", DTYPES)
-@pytest.mark.parametrize("instructions", ["host", "vdpbf16ps", "fma", "narrow"])
+@pytest.mark.parametrize("instructions", ["host", "amx-bf16", "vdpbf16ps", "fma", "narrow"])
 @pytest.mark.parametrize("keys", [32, 37])
 def test_attention(precision: str, instructions: str, keys: int) -> None:
     random = np.random.default_rng(2)
@@ -157,7 +157,7 @@ def layers() -> pt.Graph:
 
 
 @pytest.mark.parametrize("precision", DTYPES)
-@pytest.mark.parametrize("instructions", ["host", "vdpbf16ps", "narrow"])
+@pytest.mark.parametrize("instructions", ["host", "amx-bf16", "vdpbf16ps", "narrow"])
 def test_a_network_stays_narrow_between_its_kernels(precision: str, instructions: str) -> None:
     x = np.random.default_rng(1).standard_normal((1, 3, 32, 32)).astype("float32")
     model = planned(layers(), precision, instructions)
@@ -206,7 +206,7 @@ def _precision(machine: Machine) -> str:
     ("key", "value", "text"),
     [
         ("PRECISION", "f8", "PRECISION cannot be 'f8'\n  It can be f32, f16, bf16, fast"),
-        ("BFLOATS", "avx", "BFLOATS cannot be 'avx'\n  Give one of vdpbf16ps, fma, or nothing"),
+        ("BFLOATS", "avx", "BFLOATS cannot be 'avx'\n  Give one of amx-bf16, vdpbf16ps, fma, or nothing"),
     ],
 )
 def test_values_that_the_keys_cannot_have(key: str, value: str, text: str) -> None:

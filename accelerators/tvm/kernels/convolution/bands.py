@@ -13,6 +13,7 @@ import attrs
 from accelerators.tvm.kernels.convolution.channels import reaches
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS
+from accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
 from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
@@ -44,6 +45,8 @@ class Shape:
     """Bytes of a number of the copy."""
     always: bool = False
     """Is the image copied whatever it is, since tiles read another element type?"""
+    in_tiles: bool = False
+    """Are sums kept in tiles of the processor's own?"""
 
     @property
     def copies(self) -> bool:
@@ -99,6 +102,8 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
 def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
     """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads."""
     blocks, whole = math.ceil(shape.outs / machine.lanes), shape.window.pixels
+    if shape.in_tiles:
+        return min(MOST_ROWS, whole), min(SUMS, blocks)
 
     def cycles(pixels: int, vectors: int) -> float:
         return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 import attrs
 
@@ -34,11 +34,12 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
+from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, Instruction, instruction_for
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, Left, Right, TileUnit
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node, NodeEntry
@@ -94,6 +95,8 @@ class Layer:
     """How sums take up products."""
     size: int
     """Bytes of a weight."""
+    unit: TileUnit | None
+    """The processor's own tiles that keep the sums, if they do."""
 
     @property
     def group(self) -> int:
@@ -106,7 +109,8 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     window, plain = window_of(root), bool(root.attrs["plain"])
     if window.is_pointwise and not plain:
         window = window.flat()
-    instruction, size = _instruction(root, machine), _bytes(root.inputs[1])
+    in_tiles = _fits_tiles(root, machine)
+    instruction, size = DOT_BFLOAT16 if in_tiles else _instruction(root, machine), _bytes(root.inputs[1])
     group, held = instruction.group, 4 if instruction.group == 1 else size
     if plain and group > 1:
         window = attrs.evolve(window, taps=(window.taps[0], math.ceil(window.taps[1] / group) * group))
@@ -114,12 +118,23 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     batch, *_ = real_shape(root[0]) or ()
     always = (plain and size != 4) or _bytes(root.inputs[0]) != held
     given = batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"]
-    shape = Shape(*given, plain, shuffle > 1, size, held, always)
+    shape = Shape(*given, plain, shuffle > 1, size, held, always, in_tiles)
     bands = cut_bands(shape, machine)
     cut = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
     channels = Channels(*cut, bands.chunk, group)
     channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
-    return Layer(shape.batch, plain, window, channels, bands, machine.lanes, instruction, size)
+    used = machine.instruction("bfloat16")
+    unit = TileUnit(bands.pixels, 1, bands.vectors, LANES, used.is_emulated) if in_tiles and used is not None else None
+    return Layer(shape.batch, plain, window, channels, bands, machine.lanes, instruction, size, unit)
+
+
+def _fits_tiles(root: Node, machine: Machine) -> bool:
+    """Does the processor's own unit take the products? It takes whole blocks of channels of narrow images."""
+    used = machine.instruction("bfloat16")
+    if used is None or used.name != TILES or machine.lanes != LANES or int(root.attrs["group"]) != 1 or root.attrs["plain"]:
+        return False
+    narrow = all(entry is not None and element_of(entry) == "bfloat16" for entry in root.inputs[:2])
+    return narrow and int(root.attrs["channels"]) % LANES == 0 and int(root.attrs.get("shuffle", 1)) == 1
 
 
 def _bytes(entry: NodeEntry | None) -> int:
@@ -196,7 +211,8 @@ class _Writing:
             sums = None
             if layer.channels.chunks > 1:
                 sums = kernel.memory("sums", float32, (self._panels * bands.tiles * self._tile,))
-            self._chunks(_Task(n, top, across, image, sums))
+            with nullcontext() if layer.unit is None else layer.unit.configured(kernel):
+                self._chunks(_Task(n, top, across, image, sums))
 
     @property
     def _tile(self) -> int:
@@ -245,7 +261,10 @@ class _Writing:
             acc = kernel.registers("acc", float32, (bands.pixels, panel.vectors), self.layer.lanes)
 
             def steps() -> None:
-                self._steps(task, panel, tile, addresses, acc)
+                if self.layer.unit is None:
+                    self._steps(task, panel, tile, addresses, acc)
+                else:
+                    self._tile_steps(self.layer.unit, task, panel, addresses, acc)
 
             def write() -> None:
                 self._write(task, panel, base, acc)
@@ -324,6 +343,31 @@ class _Writing:
                 weights = instruction.right(self.weight, first + v * (lanes * group), lanes)
                 acc[p, v] = instruction.add(acc[p, v], number, weights)
 
+    def _tile_steps(
+        self, unit: TileUnit, task: _Task, panel: _Panel, addresses: list[Value], acc: Registers
+    ) -> None:
+        """The same by the processor's own tiles: a step takes a block of channels of one tap. Pixels that are no neighbours are
+        laid side by side first."""
+        channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
+        unit, width = attrs.evolve(unit, wide=panel.vectors), panel.vectors * lanes
+        beside = window.out[1] == 1 and task.image is None
+        rows = kernel.stack("rows", uint16, (unit.rows * lanes,))
+        sums = unit.begin(kernel)
+        with kernel.loop(channels.chunk // lanes, "c") as c, ExitStack() as loops:
+            block, _ = self._channel(panel, c)
+            taps = self._taps(loops)
+            tap = (c * window.count + taps[0] * window.taps[1] + taps[1]) * lanes
+            first = kernel.name_value("at_weight", channels.offset(window.count, panel.number, panel.chunk) + tap * width)
+            for p, address in enumerate([] if beside else addresses):
+                buffer, position = self._position(task, address, block, 0, taps)
+                rows[p * lanes] = buffer.vector(lanes, *position).bits_as(uint16)
+            left = Left(*self._position(task, addresses[0], block, 0, taps), lanes) if beside else Left(rows, (0,), lanes)
+            rights = [Right(self.weight, first + v * (2 * lanes), 2 * width) for v in range(panel.vectors)]
+            unit.step(kernel, sums, [left], rights)
+        products = unit.end(kernel, sums)
+        for p, v in self._each(panel):
+            acc[p, v] = acc[p, v] + products[p, v]
+
     def _taps(self, loops: ExitStack) -> tuple[Operand, Operand]:
         """The loops over the window's rows and columns."""
         window, kernel = self.layer.window, self.kernel
@@ -366,17 +410,24 @@ class _Writing:
         self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> Value:
         """What a step takes of the image at a pixel of the tile: from the tap and the channel on."""
-        window, copy, left = self.layer.window, self.copy, self.layer.instruction.left
+        buffer, position = self._position(task, address, block, lane, taps)
+        return self.layer.instruction.left(buffer, *position)
+
+    def _position(
+        self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
+    ) -> tuple[Buffer, tuple[Operand, ...]]:
+        """Where a channel of a tap stands that a pixel of the tile reads: in the copy, or in the image."""
+        window, copy = self.layer.window, self.copy
         wide = copy.wide if task.image is not None else window.sizes[1]
         at = address
         if window.count > 1:
             at = address + taps[0] * (window.dilations[0] * wide) + taps[1] * window.dilations[1]
         if task.image is not None:
             first = (block * (copy.down * copy.wide) + at) * copy.lanes
-            return left(task.image, first if self.layer.plain else first + lane)
+            return task.image, (first if self.layer.plain else first + lane,)
         if self.layer.plain:
-            return left(self.source, task.n, block, at // window.sizes[1], at % window.sizes[1])
-        return left(self.source, task.n, block, at, lane)
+            return self.source, (task.n, block, at // window.sizes[1], at % window.sizes[1])
+        return self.source, (task.n, block, at, lane)
 
     def _write(self, task: _Task, panel: _Panel, base: Value, acc: Registers) -> None:
         """The epilogue for every sum of the tile; a long one is written once, in a loop over sums that were put aside."""

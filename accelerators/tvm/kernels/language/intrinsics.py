@@ -171,6 +171,15 @@ tdpbusd = Intrinsic(
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbusd", *given),
 )
 """To the first tile's sums the products of the second's unsigned bytes and the third's signed ones, four for each sum."""
+tdpbf16ps = Intrinsic(
+    "tdpbf16ps", _tile_numbers, "three tiles' numbers",
+    lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbf16ps", *given),
+)
+"""To the first tile's sums of float32 the products of pairs of bfloat16."""
+tile_zero = Intrinsic(
+    "tile_zero", _any_one, "a tile's number",
+    lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tilezero", *given),
+)
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import attrs
 import numpy as np
 
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.instructions import Instruction, instruction_for, widened
+from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, Instruction, instruction_for, widened
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from graph.node import Node, NodeEntry
@@ -94,12 +96,18 @@ class Product:
 def gemm(body: Body, machine: Machine) -> Draft | None:
     """The kernel for values times a constant matrix; None for any other body."""
     match = find_product(body)
-    tile = None if match is None else best_tile(match.rows, match.columns, machine)
-    if match is None or tile is None:
+    if match is None:
         return None
-    instruction = instruction_for(match.dtype, machine)
+    unit = unit_for(match.dtype, match.rows, match.columns, match.depth, machine)
+    if unit is not None:
+        tile: PanelTile | None = PanelTile(unit.high * unit.rows, unit.wide, machine.lanes)
+    else:
+        tile = best_tile(match.rows, match.columns, machine)
+    if tile is None:
+        return None
+    instruction = DOT_BFLOAT16 if unit is not None else instruction_for(match.dtype, machine)
     writing = match.kernel(body, tile.across(match.columns) * match.packed_depth(instruction) * tile.width)
-    _write(match, writing, tile, instruction, machine)
+    _write(match, writing, tile, instruction, unit, machine)
     return writing.problem.draft(writing.kernel, "gemm", {match.right: lambda array: match.pack(array, tile, instruction)})
 
 
@@ -158,7 +166,9 @@ def _start(node: Node, x: Numbers) -> Value:
     return total + (x[3] if beta == 1.0 else x[3] * beta)
 
 
-def _write(match: Product, writing: _Writing, tile: PanelTile, instruction: Instruction, machine: Machine) -> None:
+def _write(
+    match: Product, writing: _Writing, tile: PanelTile, instruction: Instruction, unit: TileUnit | None, machine: Machine
+) -> None:
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
     panels, heights = tile.across(columns), tile.down(rows)
@@ -181,12 +191,30 @@ def _write(match: Product, writing: _Writing, tile: PanelTile, instruction: Inst
             def group(r: Value, step: Operand) -> Value:
                 return instruction.left(writing.left, row + r, step * instruction.group)
 
-            acc = tile.product(kernel, depth, number, panel, group)
+            if unit is None:
+                acc = tile.product(kernel, depth, number, panel, group)
+            else:
+                acc = _by_tiles(unit, kernel, writing, depth, row, j * (packed * tile.width), tile.width)
             tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), match.after.is_long)
 
         return each
 
-    share_out(kernel, blocks * panels, tiles, min(task_count(match, machine), blocks * panels * tiles), work)
+    around = nullcontext if unit is None else lambda: unit.configured(kernel)
+    share_out(kernel, blocks * panels, tiles, min(task_count(match, machine), blocks * panels * tiles), work, around)
+
+
+def _by_tiles(
+    unit: TileUnit, kernel: Kernel, writing: _Writing, depth: int, row: Operand, panel: Operand, width: int
+) -> Registers:
+    """The sums of a tile by the processor's own tiles: rows of the left matrix as they stand, columns of a packed panel."""
+
+    def step(k: Value) -> tuple[list[Left], list[Right]]:
+        first = k * unit.depth
+        lefts = [Left(writing.left, (row + i * unit.rows, first), depth) for i in range(unit.high)]
+        rights = [Right(writing.right, panel + first * width + j * (2 * LANES), 2 * width) for j in range(unit.wide)]
+        return lefts, rights
+
+    return product_of_tiles(unit, kernel, depth // unit.depth, step)
 
 
 def task_count(match: Product, machine: Machine) -> int:

@@ -133,7 +133,9 @@ def instruction_for(dtype: str, machine: Machine) -> Instruction:
 def is_faster(dtype: str, machine: Machine) -> bool:
     """Has the processor an instruction by which products of this element type are faster than those of float32?"""
     used = machine.instruction(dtype)
-    return used is not None and not used.is_emulated and instruction_for(dtype, machine) is not FMA
+    if used is None or used.is_emulated:
+        return False
+    return used.name == "amx-bf16" or instruction_for(dtype, machine) is not FMA
 
 
 def narrowing_of(machine: Machine) -> Narrowing:

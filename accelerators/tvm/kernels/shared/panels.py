@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import attrs
@@ -126,19 +127,25 @@ def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
 
 
 def share_out(
-    kernel: Kernel, pairs: int, tiles: int, tasks: int, work: Callable[[Value], Callable[[Value], None]]
+    kernel: Kernel,
+    pairs: int,
+    tiles: int,
+    tasks: int,
+    work: Callable[[Value], Callable[[Value], None]],
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """The work for each tile of each pair, in so many tasks of equal ranges.
 
-    `work` writes what is done once for a pair, and returns what writes the work of one of its tiles."""
+    `work` writes what is done once for a pair, and returns what writes the work of one of its tiles; `around` what a task does
+    before all of it and after."""
     if tasks <= 1:
-        with kernel.loop(pairs, "pair") as pair:
+        with around(), kernel.loop(pairs, "pair") as pair:
             each = work(pair)
             with kernel.loop(tiles, "t") as t:
                 each(t)
         return
     total = pairs * tiles
-    with kernel.loop(tasks, "task", "parallel") as task:
+    with kernel.loop(tasks, "task", "parallel") as task, around():
         first = kernel.name_value("first", task * total // tasks)
         last = kernel.name_value("last", (task + 1) * total // tasks)
         with kernel.loop((last + (tiles - 1)) // tiles - first // tiles, "p") as p:

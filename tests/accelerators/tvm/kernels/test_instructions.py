@@ -102,13 +102,13 @@ def test_which_instruction_a_processor_takes() -> None:
 
 def test_a_processor_has_at_most_one_instruction_for_an_element_type() -> None:
     features = frozenset().union(*(extensions for row in INSTRUCTIONS for extensions in row.needs))
-    assert [str(used) for used in best_instructions(features)] == ["avx512-vnni", "vdpbf16ps", "vpermps"]
+    assert [str(used) for used in best_instructions(features)] == ["amx-int8", "amx-bf16", "vpermps"]
     assert [str(used) for used in best_instructions(frozenset(("avx2", "avxvnni")))] == ["avx-vnni", "fma"]
     assert [str(used) for used in best_instructions(frozenset())] == ["plain", "fma"]
 
 
 def test_one_instruction_takes_the_place_of_another_for_the_same_element_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accelerators.tvm.machine.machine.host_features", lambda: frozenset(("avx2",)))
+    monkeypatch.setattr("accelerators.tvm.machine.machine.usable_features", lambda: frozenset(("avx2",)))
     machine = Machine("cpu", "znver5", 1, 16, 32, best_instructions(frozenset("avx2 avx512bf16".split())))
     changed = with_instruction(machine, "avx-vnni")
     assert changed.instruction("int8") == Used("avx-vnni", is_emulated=True, is_asked=True), "this processor lacks it"
