@@ -138,7 +138,7 @@ def test_weights_without_a_sign_are_moved_where_they_fit() -> None:
     weight = integers(1, (8, 4), "uint8")
     weight[0, 0] = 255
     x, given = pt.variable("x", "uint8", (3, 8)), integers(0, (3, 8), "uint8")
-    for point, op in ((128, "Product"), (117, "PackedMatMul")):
+    for point, op in ((128, "Product"), (117, "MatMul")):
         node = pt.op("MatMul", dequantized(x, 0.5, 3), dequantized(weight, 0.25, point, dtype="uint8"))
         model = compiled(pt.apply_pass(pt.Graph([node]), "InferShape"))
         assert op in model.launches[-1].layer_type
