@@ -43,14 +43,24 @@ def convolution(walk: Walk, node: Node) -> bool | None:
         return None
     (source, scaling), (array, scales) = given, weight
     shape, channels, groups = any_shape(node[0]) or (), (any_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
-    alone = groups == channels == shape[1] and groups > 1
-    if groups > 1 and (channels // groups) % WORD and not alone:
-        return None
-    plain = channels <= WORD and source not in walk.sides.beside and not alone
+    alone = groups == channels and groups > 1
+    plain = channels <= WORD and source not in walk.sides.beside and groups == 1
     read = walk.sides.unsigned(source, not plain)
+    if alone and shape[1] > channels:
+        read, channels = _repeated(walk, node, read, shape[1] // channels), shape[1]
+        groups = channels
     more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "batch": shape[0]}
     geometry = {**window_attributes(window), **more}
     return _product(walk, node, scaling, read, array, scales, geometry, True, "Depthwise" if alone else "Product")
+
+
+def _repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
+    """The bytes with each channel so many times beside itself: for as many results of it."""
+    *sizes, channels = any_shape(read) or ()
+    apart, spread, whole = (*sizes, channels, 1), (*sizes, channels, times), (*sizes, channels * times)
+    single = walk.helper(node, "Reshape", (read, walk.sizes(node, apart)), apart, {}, "uint8")
+    several = walk.helper(node, "Expand", (single, walk.sizes(node, spread)), spread, {}, "uint8")
+    return walk.helper(node, "Reshape", (several, walk.sizes(node, whole)), whole, {}, "uint8")
 
 
 def matrices(walk: Walk, node: Node) -> bool | None:

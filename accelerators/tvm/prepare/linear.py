@@ -36,6 +36,9 @@ def linear_parts(node: Node, graph: Graph) -> Graph | None:
 
     def single(entry: NodeEntry | None) -> NodeEntry:
         assert entry is not None
+        known = node.inputs[given.index(entry)]
+        if known is not None and known.node.value is not None:
+            return constant(known.node.value.reshape(()))[0]
         return computed("Reshape", entry, constant(np.array([], np.int64))[0])
 
     def shared(entry: NodeEntry | None) -> NodeEntry | None:

@@ -19,16 +19,29 @@ PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul".split())
 
 def hold_weights(graph: Graph) -> Graph:
     """The graph with each constant that a product or a Gather reads by way of DequantizeLinear, perhaps transposed, as one of our
-    own. Linear."""
+    own. Weights that a model stores as numbers, and quantizes, are quantized here. Linear."""
     wanted = {entry for node in graph.nodes if not node.domain for entry in _weights_read(node)}
     turned = {node.inputs[0] for node in graph.nodes if node.op == "Transpose" and not node.domain and node[0] in wanted}
     wanted |= {entry for entry in turned if entry is not None}
 
+    stored = {node.inputs[0] for node in graph.nodes if node.op == "DequantizeLinear" and node[0] in wanted}
+
     def visit(node: Node, rewriter: Rewriter) -> None:
-        held = node[0] in wanted if _is_dequantized_constant(node) else False
-        rewriter.keep(node, rewriter.rebuilt(node, op=WEIGHT, domain=DOMAIN) if held else None)
+        if node.op == "QuantizeLinear" and not node.domain and node[0] in stored and all(map(_is_constant, node.reads)):
+            rewriter.replace(node[0], rewriter.keep(_computed(node, graph))[0])
+            return
+        rebuilt = rewriter.rebuilt(node)
+        held = node[0] in wanted if _is_dequantized_constant(rebuilt) else False
+        rewriter.keep(node, rebuilt.evolve(op=WEIGHT, domain=DOMAIN) if held else rebuilt)
 
     return rewrite(graph, visit)
+
+
+def _computed(node: Node, graph: Graph) -> Node:
+    """The constant that an op of constants comes to, under the op's name."""
+    arrays = [None if entry is None else entry.node.value for entry in node.inputs]
+    (array,) = evaluate_node(node, arrays, graph.opsets)
+    return constant(array, node.name).evolve(output_names=node.output_names, metadata=node.metadata)
 
 
 def _weights_read(node: Node) -> Sequence[NodeEntry]:
@@ -44,10 +57,7 @@ def release_weights(graph: Graph) -> Graph:
         if not _is_dequantized_constant(plain):
             rewriter.keep(node)
             return
-        arrays = [None if entry is None else entry.node.value for entry in plain.inputs]
-        (array,) = evaluate_node(plain, arrays, graph.opsets)
-        numbers = constant(array, node.name).evolve(output_names=node.output_names, metadata=node.metadata)
-        rewriter.replace(node[0], numbers[0])
+        rewriter.replace(node[0], _computed(plain, graph)[0])
 
     return rewrite(graph, visit)
 

@@ -152,7 +152,7 @@ class _Writing:
                 row, column = base + r, base * 0
             row = row if image is not None else top + row
             position = row * (window.strides[0] * wide) + column * window.strides[1]
-            addresses.append(name(f"at{r}", position * across + panel.group * (shape.channels // shape.groups)))
+            addresses.append(name(f"at{r}", position * across + panel.group * (across // shape.groups)))
         return addresses
 
     def _in_vectors(

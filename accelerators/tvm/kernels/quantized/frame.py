@@ -68,10 +68,11 @@ class Frame:
         if across == channels:
             _copied(kernel, source, into, n, start, to, count * channels)
             return
-        with kernel.loop(count, "e") as e:
-            position = kernel.name_value("pixel", to + e * across)
-            _copied(kernel, source, into, n, start + e * channels, position, channels)
-            for channel in range(channels, across):
+        reach, own = self.shape.reach, channels // self.shape.groups
+        with kernel.loop(count, "e") as e, kernel.loop(self.shape.groups, "g") as group:
+            position = kernel.name_value("pixel", to + e * across + group * reach)
+            _copied(kernel, source, into, n, start + e * channels + group * own, position, own)
+            for channel in range(own, reach):
                 into[position + channel] = 0
 
     def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
