@@ -126,6 +126,13 @@ def _slice(node: Node) -> str | None:
     return None
 
 
+def _loss(node: Node) -> str | None:
+    labels = node.inputs[1].node.value if _given(node, 1) else None  # type: ignore[union-attr]
+    if labels is not None and not ((labels < 0) & (labels != node.attrs.get("ignore_index"))).any():
+        return None
+    return f"onnxruntime counts the labels of {node.op} that are below zero from the end"
+
+
 def _given(node: Node, number: int) -> bool:
     return len(node.inputs) > number and node.inputs[number] is not None
 
@@ -150,6 +157,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ReduceMax": _reduce_extreme,
     "ReduceMin": _reduce_extreme,
     "ReduceSumSquare": _whole_norm,
+    "NegativeLogLikelihoodLoss": _loss,
     "QLinearConv": windows.convolution,
     "QLinearMatMul": _integer_product,
     "Resize": resize,
@@ -157,5 +165,6 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ScatterND": _scatter,
     "Shrink": _shrink,
     "Slice": _slice,
+    "SoftmaxCrossEntropyLoss": _loss,
     "Upsample": resize,
 }

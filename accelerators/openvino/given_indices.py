@@ -1,8 +1,8 @@
 """Checks the indices and the lengths of sequences that openvino is given against their dimensions before it runs.
 
 For an index outside openvino makes zeros, or reads and writes the memory there; a length that is too long it takes for the
-longest one. Indices that are computed within a subgraph cannot be checked from here: openvino does not get the ops that read
-such indices, except Gather, for which it makes zeros, and ops with lengths. Of a size, an axis or an index that 32 bits do not
+longest one. Indices and lengths that are computed within a subgraph cannot be checked from here: openvino does not get the ops
+that read such ones, except Gather, for which it makes zeros. Of a size, an axis or an index that 32 bits do not
 hold it takes the lower 32.
 """
 
@@ -35,8 +35,10 @@ def unseen(node: Node) -> str | None:
     data, read = node.inputs[0].type, entry.node
     if read.value is not None:
         return _wrong(node, data.shape, read.value) if isinstance(data, TensorType) and data.is_static else None
-    if node.op == "Gather" or node.op in RECURRENT or read.is_variable:
+    if node.op == "Gather" or read.is_variable:
         return None
+    if node.op in RECURRENT:
+        return f"openvino takes a length of {node.op} that is too long for the longest one, and these are computed"
     return f"openvino reads or writes outside where {node.op}'s indices are wrong, and these are computed"
 
 

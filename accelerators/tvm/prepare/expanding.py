@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from accelerators.interface.provenance import FUSED
+from accelerators.tvm.prepare.classes import LOSSES, with_classes_alone
 from accelerators.tvm.prepare.parts import has_own_parts, own_parts
 from accelerators.tvm.prepare.single import alone
 from graph.build import CALL_DOMAIN
@@ -60,7 +61,10 @@ def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
     call = next(inner for inner in loaded.nodes if inner.is_op)
     if call.subgraph is None or any(entry is None for entry in call.inputs):
         return None, []
-    return call.subgraph, [entry.name for entry in call.inputs if entry is not None]
+    read = [entry.name for entry in call.inputs if entry is not None]
+    if node.op in LOSSES and not node.domain:
+        return with_classes_alone(call.subgraph, call.subgraph.inputs[read.index("x1")], node), read
+    return call.subgraph, read
 
 
 def is_expanded(node: Node) -> bool:

@@ -321,6 +321,18 @@ def test_resizes_by_scales_that_make_no_whole_sizes(size: object, scale: float, 
     assert str(reason) in str(result)
 
 
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+@pytest.mark.parametrize(
+    ("labels", "ignored", "fits"), [(None, None, False), ([0, 2], None, True), ([0, -1], None, False), ([0, -1], -1, True)]
+)
+def test_labels_below_zero_would_count_from_the_end(op: str, labels: list[int] | None, ignored: int | None, fits: bool) -> None:
+    read = pt.variable("l", "int64", (2,)) if labels is None else pt.constant(np.array(labels))
+    ignoring = {} if ignored is None else {"ignore_index": ignored}
+    graph = pt.Graph([pt.op(op, pt.variable("x", "float32", (2, 3)), read, name="n", **ignoring)], opsets={"": 13})
+    said = answer("onnxruntime", graph)
+    assert said is True if fits else said == f"onnxruntime counts the labels of {op} that are below zero from the end"
+
+
 def test_two_quantizations_in_a_row_are_two() -> None:
     """onnxruntime's optimizer makes one of them, whose steps are others."""
     x = y = pt.variable("x", "float32", (5,))

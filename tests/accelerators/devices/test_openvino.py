@@ -273,6 +273,9 @@ def test_the_length_of_a_sequence(op: str) -> None:
     constant = pt.constant(np.array([4, 5], np.int32))
     fixed = pt.Graph([pt.op(op, x, *weights, None, constant, hidden_size=2, name="n")])
     assert answer("openvino", fixed) == "the length 5 of a sequence is not between 0 and 4"
+    computed = pt.Graph([pt.op(op, x, *weights, None, pt.op("Neg", lengths), hidden_size=2, name="n")])
+    reason = f"openvino takes a length of {op} that is too long for the longest one, and these are computed"
+    assert answer("openvino", computed) == reason
 
 
 def a_loop(turns: int | None, go: bool | None, scans: bool) -> pt.Graph:

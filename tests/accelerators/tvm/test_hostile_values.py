@@ -101,6 +101,29 @@ def test_places_outside_of_a_batch_or_a_result(op: str) -> None:
         pt.compile(graph, "cpu")(*arrays)
 
 
+def test_remainders_of_bfloat16_are_left_to_others() -> None:
+    x = pt.variable("x", "bfloat16", (9,))
+    graph = pt.Graph([pt.op("Mod", x, x, fmod=1, name="rest")], inputs=[x], opsets={"": 17})
+    placement = pt.query(graph, "HETERO:cpu,reference")
+    assert "TVM generates no code for the remainder of bfloat16" in str(placement.why("rest"))
+
+
+@pytest.mark.parametrize("size", [3, "N"])
+@pytest.mark.parametrize("ignored", [None, -1, 2])
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_a_label_below_zero_names_no_class(op: str, ignored: int | None, size: Any) -> None:
+    """It would count from the end."""
+    x, labels = pt.variable("x", "float32", (size, 4, 2)), pt.variable("l", "int64", (size, 2))
+    ignoring = {} if ignored is None else {"ignore_index": ignored}
+    graph = pt.Graph([pt.op(op, x, labels, name="y0", reduction="none", **ignoring)], inputs=[x, labels], opsets={"": 13})
+    logits, right = np.arange(24, dtype="float32").reshape(3, 4, 2), np.array([[0, 1], [2, 3], [3, 0]])
+    same(graph, logits, right)
+    if ignored == -1:
+        same(graph, logits, np.array([[0, -1], [2, 3], [3, 0]]))
+    with pytest.raises(RunError, match="an index is outside of a dimension of 4"):
+        pt.compile(graph, "cpu")(logits, np.array([[0, -2], [2, 3], [3, 0]]))
+
+
 def test_places_within() -> None:
     for graph, arrays in (a_batch_of_regions([1, 0]), an_unpooling(15)):
         same(graph, *arrays)
