@@ -57,10 +57,10 @@ def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
 class MissingDependency(PartitaError):
     """An optional package is needed and is not installed."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
+    def __init__(self, package: str, extra: str | None, purpose: str) -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed",
-            remedy=f"Install it with: pip install 'partita[{extra}]'",
+            remedy="Install it with: pip install " + (package if extra is None else f"'partita[{extra}]'"),
         )
         self.package = package
         """The name to install from PyPI."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graph.errors import MissingDependency
 from graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
     """Nodes by name with `op` and `node`; an edge for each value read, with the value's name, and for each control dependency."""
-    import networkx
+    try:
+        import networkx
+    except ImportError as error:
+        raise MissingDependency("networkx", None, "a graph of networkx's") from error
 
     networkx_graph: networkx.MultiDiGraph = networkx.MultiDiGraph(name=graph.name)
     for node in graph.nodes:

@@ -1,8 +1,9 @@
-"""Ways through a graph that an error shows, by networkx. Nothing here is on a hot path: an error is made once."""
+"""Ways through a graph that an error shows. Nothing here is on a hot path: an error is made once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -12,24 +13,54 @@ SHOWN = 8
 
 
 def cycle_in(edges: Iterable[tuple[Item, Item]]) -> list[Item]:
-    """One cycle, from its first item back to that; empty if there is none."""
-    import networkx
-
-    try:
-        cycle = networkx.find_cycle(networkx.DiGraph(list(edges)))
-    except networkx.NetworkXNoCycle:
-        return []
-    return [u for u, _ in cycle] + [cycle[0][0]]
+    """One cycle, from its first item back to that; empty if there is none. Linear."""
+    after = _successors(edges)
+    finished: set[Item] = set()
+    for root in after:
+        if root in finished:
+            continue
+        way: dict[Item, Iterator[Item]] = {root: iter(after[root])}
+        while way:
+            last = next(reversed(way))
+            item = next(way[last], None)
+            if item is None:
+                finished.add(last)
+                del way[last]
+            elif item in way:
+                items = list(way)
+                return [*items[items.index(item) :], item]
+            elif item not in finished:
+                way[item] = iter(after[item])
+    return []
 
 
 def way_between(edges: Iterable[tuple[Item, Item]], start: Item, end: Item) -> list[Item]:
-    """The shortest way from one item to another; empty if there is none."""
-    import networkx
-
-    graph = networkx.DiGraph(list(edges))
-    if start not in graph or end not in graph or not networkx.has_path(graph, start, end):
+    """The shortest way from one item to another; empty if there is none. Linear."""
+    after = _successors(edges)
+    if start not in after:
         return []
-    return list(networkx.shortest_path(graph, start, end))
+    came_from: dict[Item, Item] = {}
+    waiting = deque([start])
+    while waiting and (item := waiting.popleft()) != end:
+        for other in after[item]:
+            if other != start and other not in came_from:
+                came_from[other] = item
+                waiting.append(other)
+    if end != start and end not in came_from:
+        return []
+    way = [end]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1]
+
+
+def _successors(edges: Iterable[tuple[Item, Item]]) -> dict[Item, list[Item]]:
+    """What follows each item."""
+    after: dict[Item, list[Item]] = {}
+    for before, behind in edges:
+        after.setdefault(before, []).append(behind)
+        after.setdefault(behind, [])
+    return after
 
 
 def arrows(names: Sequence[str]) -> str:

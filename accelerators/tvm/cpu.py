@@ -66,9 +66,10 @@ class CpuAccelerator(TvmAccelerator):
         return DTYPES[asked]
 
     def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Threads and instructions are the machine's, which `identity` tells; PRECISION is the type that it stands for."""
+        """The number of threads is told by `identity`; PRECISION is the type that it stands for. An instruction that is asked for
+        is used even where it is slow, and so means more than the same one by default."""
         precision = self.configured(config).precision(self.machine(config))
-        others = {key: value for key, value in config.items() if key not in ("NUM_THREADS", "INTEGERS", "BFLOATS")}
+        others = {key: value for key, value in config.items() if key != "NUM_THREADS"}
         return {**others, "PRECISION": precision}
 
     def metrics(self) -> dict[str, Any]:

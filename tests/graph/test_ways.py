@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import networkx
+from hypothesis import given
+from hypothesis import strategies as st
+
 from graph.ways import arrows, cycle_in, way_between
 
 
@@ -17,6 +23,25 @@ def test_the_shortest_way() -> None:
     assert way_between(edges, "a", "d") == ["a", "c", "d"]
     assert way_between(edges, "d", "a") == []
     assert way_between(edges, "a", "elsewhere") == []
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20)
+
+
+@given(EDGES)
+def test_a_cycle_is_there_where_networkx_finds_one(edges: list[tuple[int, int]]) -> None:
+    cycle = cycle_in(edges)
+    assert bool(cycle) == (not networkx.is_directed_acyclic_graph(networkx.DiGraph(edges)))
+    assert all(edge in edges for edge in pairwise(cycle))
+    assert not cycle or (cycle[0] == cycle[-1] and len(set(cycle)) == len(cycle) - 1)
+
+
+@given(EDGES, st.integers(0, 7), st.integers(0, 7))
+def test_the_shortest_way_is_as_short_as_networkx_finds_it(edges: list[tuple[int, int]], start: int, end: int) -> None:
+    way, graph = way_between(edges, start, end), networkx.DiGraph(edges)
+    known = start in graph and end in graph and networkx.has_path(graph, start, end)
+    assert len(way) == (networkx.shortest_path_length(graph, start, end) + 1 if known else 0)
+    assert all(edge in edges for edge in pairwise(way)) and way[:1] + way[-1:] in ([], [start, end])
 
 
 def test_a_long_way_is_shown_by_its_ends() -> None:

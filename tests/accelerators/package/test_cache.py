@@ -346,9 +346,18 @@ def test_the_same_written_otherwise_is_the_same_code(compiles, monkeypatch):
     run(small_net())
     run(small_net(), NUM_THREADS=2)
     run(small_net(), NUM_THREADS="2", PRECISION="f32")
-    machine = accelerator("cpu").machine(accelerator("cpu").full_config({}))
-    run(small_net(), INTEGERS=machine.instruction("uint8").name if machine.instruction("uint8") else "")
     assert len(compiles) == 1
+    fast = accelerator("cpu").meaning(accelerator("cpu").full_config({"PRECISION": "fast"}))["PRECISION"]
+    words = {"bfloat16": "bf16", "float32": "f32"}
+    run(small_net(), PRECISION="fast")
+    run(small_net(), PRECISION=words[fast])
+    assert len(compiles) == (1 if fast == "float32" else 2)
+
+
+def test_an_instruction_that_is_asked_for_is_more_than_the_same_by_default(cpu):
+    machine = cpu.machine(cpu.full_config({}))
+    asked = {"INTEGERS": machine.instruction("int8").name}
+    assert cpu.meaning(cpu.full_config(asked)) != cpu.meaning(cpu.full_config({}))
 
 
 def test_entries_know_the_model(compiles):
