@@ -63,6 +63,16 @@ def _kept(array: Array, digest: str) -> Array:
     return array
 
 
+def is_fixed(array: Array) -> bool:
+    """Can nobody write to the array's memory by any numpy array that it is a view of? Arrays read from a file are so."""
+    memory: object = array
+    while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return False
+        memory = memory.base
+    return memory is None
+
+
 def _copied(array: Array) -> Array:
     """Devices that are handed memory want to be allowed to write to it, even if they do not."""
     copied = new_weight(array.shape, array.dtype)

@@ -78,10 +78,9 @@ def conv_integer(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Convolution of 8-bit integers, exact in int32; padding stands for the zero point."""
+    """Convolution of 8-bit integers, exact in int32."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
-    y = correlate(geometry.pad(centred(x, x_zero_point, 1), 0), centred(w, w_zero_point, 0), geometry, group)
-    return y.astype(np.int32)
+    return integer_sums(x, x_zero_point, w, w_zero_point, geometry, group).astype(np.int32)
 
 
 @numerics("QLinearConv", why=slow("because it runs the same Python loops as its Conv"))
@@ -105,13 +104,20 @@ def qlinear_conv(
 ) -> np.ndarray:
     """Quantized convolution: exact integers, then one multiplication and one rounding."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
-    y = correlate(geometry.pad(centred(x, x_zero_point, 1), 0), centred(w, w_zero_point, 0), geometry, group)
+    y = integer_sums(x, x_zero_point, w, w_zero_point, geometry, group)
     column = (-1, *(1,) * (x.ndim - 2))
     if b is not None:
         y += b.reshape(column)
     scaled = y * (x_scale * w_scale.astype(np.float64) / y_scale).reshape(column if w_scale.size > 1 else ())
     limits = np.iinfo(y_zero_point.dtype)
     return np.clip(np.rint(scaled) + y_zero_point, limits.min, limits.max).astype(y_zero_point.dtype)
+
+
+def integer_sums(
+    x: np.ndarray, x_point: np.ndarray | None, w: np.ndarray, w_point: np.ndarray | None, geometry: Window, group: int
+) -> np.ndarray:
+    """The convolution of integers less their zero points, exact; padding stands for the zero point."""
+    return correlate(geometry.pad(centred(x, x_point, 1), 0), centred(w, w_point, 0), geometry, group)
 
 
 def centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The losses of classification: how unlikely the right class is, for each place and altogether.
+"""The losses of classification: how unlikely the right class is, for each position and altogether.
 
 ONNX's reference takes the logarithm of a softmax that is zero already where logits lie far apart, and reads other classes, or
 none, for a label that names no class."""
@@ -20,7 +20,7 @@ def negative_log_likelihood(
     reduction: str = "mean",
     ignore_index: int | None = None,
 ) -> np.ndarray:
-    """-x at the label of each place, times the weight of its class; a mean is over the weights."""
+    """-x at the label of each position, times the weight of its class; a mean is over the weights."""
     ignored = np.zeros(labels.shape, bool) if ignore_index is None else labels == ignore_index
     wrong = labels[~ignored & ((labels < 0) | (labels >= x.shape[1]))]
     if wrong.size:

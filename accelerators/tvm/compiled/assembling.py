@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import held_once
+from accelerators.arrays.sharing import held_once, is_fixed
 from accelerators.errors import NotSupported
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built, compile_kernels, object_files
@@ -272,7 +272,9 @@ def _packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, lis
 
 def _packed(array: Array, pack: Any) -> Array:
     packed = np.asarray(pack(array), order="C")
-    return held_once(packed, is_ours=not np.may_share_memory(packed, array))
+    if np.may_share_memory(packed, array):
+        return packed if is_fixed(packed) else held_once(packed)
+    return held_once(packed, is_ours=True)
 
 
 def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:

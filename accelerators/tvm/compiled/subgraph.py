@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.layout import is_laid_out
-from accelerators.arrays.sharing import held_once
+from accelerators.arrays.sharing import held_once, is_fixed
 from accelerators.errors import AcceleratorUnavailable, NotSupported, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.process.forking import renewed_in_children
@@ -82,7 +82,8 @@ class CompiledTvm(CompiledSubgraph):
         runs_on: RunsOn,
         perf_count: bool,
     ) -> None:
-        self._assembled = assembled
+        own = [array if is_fixed(array) else held_once(array) for array in assembled.weights]
+        self._assembled = attrs.evolve(assembled, weights=tuple(own))
         self.launches = tuple(launches)
         """The kernels in the order in which they run."""
         self.library: bytes | None = assembled.library

@@ -23,11 +23,10 @@ from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, num
 from accelerators.tvm.kernels.shared.nest import nest
 from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
-
-Shape = tuple[int, ...]
 
 DEAR_STEPS = 8
 """How many cheap steps a dear one is worth."""

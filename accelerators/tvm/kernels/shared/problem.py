@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import attrs
-import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit
-from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.shapes import Shape
 from graph.node import NodeEntry
 
-Array = np.ndarray[Any, Any]
 Pack = Callable[[Array], Array]
-Shape = tuple[int, ...]
 
 
 @attrs.frozen(slots=True, eq=False)
