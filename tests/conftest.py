@@ -1,8 +1,34 @@
-"""No test reads or writes the user's own cache of compiled subgraphs."""
+"""No test reads or writes the user's own cache of compiled subgraphs. With PARTITA_HOST=haswell (nehalem, x86-64) in the
+environment, all tests of this process run as on such a processor: kernels are planned and compiled for it."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
+
+HOSTS = {
+    "haswell": "pni ssse3 sse4_1 sse4_2 popcnt movbe aes pclmulqdq avx f16c fma bmi1 bmi2 avx2 sse sse2 abm",
+    "nehalem": "pni ssse3 sse4_1 sse4_2 popcnt sse sse2",
+    "x86-64": "sse sse2",
+}
+"""Older processors by LLVM's names, with their instruction set extensions by Linux's names."""
+
+
+def act_as(host: str) -> None:
+    """From now on the host is this one, for whoever looks."""
+    from accelerators.tvm.machine import machine, processor
+
+    described = Path(tempfile.mkdtemp(prefix="partita-host-")) / "cpuinfo"
+    described.write_text(f"flags : {HOSTS[host]}\n")
+    processor._LINUX = described
+    machine.host_cpu = lambda: host
+
+
+if os.environ.get("PARTITA_HOST"):
+    act_as(os.environ["PARTITA_HOST"])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

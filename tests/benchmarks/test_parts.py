@@ -357,7 +357,7 @@ def test_a_failure_says_its_last_words() -> None:
 
 def test_a_partitioner_ends_itself_at_the_limit() -> None:
     code = "from benchmarks.partitioners import clocked; import time; clocked(lambda: time.sleep(60))"
-    done = subprocess.run(python(code), cwd=publish.ROOT, env={LIMIT: "0.2"}, check=False, timeout=30)
+    done = subprocess.run(python(code), cwd=publish.ROOT, env={LIMIT: "0.2"}, check=False, timeout=300)
     assert done.returncode == -14
 
 

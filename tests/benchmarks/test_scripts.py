@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130 and "stopped; nothing of this benchmark was written" in errors
     assert "Traceback" not in errors
     assert not list(folder.iterdir()) and not list(tmp_path.glob("*.json"))

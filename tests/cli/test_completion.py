@@ -46,7 +46,7 @@ def test_bash_completes_verbs_options_and_files(partita: Command, tmp_path: Path
         """What bash offers for the last word."""
         asked = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
         script = f'. ./partita.bash; {asked}; _shtab_partita; echo "${{COMPREPLY[@]}}"'
-        return subprocess.check_output(["bash", "-c", script], cwd=tmp_path, text=True, timeout=60).split()
+        return subprocess.check_output(["bash", "-c", script], cwd=tmp_path, text=True, timeout=300).split()
 
     assert completed("partita", "ben") == ["bench"]
     assert completed("partita", "run", "--prof") == ["--profile"]

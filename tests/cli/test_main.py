@@ -35,7 +35,7 @@ def test_the_version_is_known_without_the_rest() -> None:
         "import sys; from partita.cli.main import main; main(['--version']); "
         "print([name for name in ('numpy', 'graph', 'rich') if name in sys.modules])"
     )
-    completed = subprocess.check_output([sys.executable, "-c", code], env=environment(), text=True, timeout=60)
+    completed = subprocess.check_output([sys.executable, "-c", code], env=environment(), text=True, timeout=300)
     assert completed == f"partita {pt.__version__}\n[]\n"
 
 
@@ -262,7 +262,7 @@ def test_ctrl_c(model: str) -> None:
     while "measuring" not in (line := child.stderr.readline()):
         assert line, "it ended by itself"
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=300)
     assert (out, err, child.returncode) == ("", "error: interrupted\n", exits.INTERRUPTED)
 
 

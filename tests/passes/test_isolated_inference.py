@@ -239,7 +239,7 @@ print("there" if onnx.defs.has("Opaque", "partita.opaque") else "gone")
 """
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": root},
     )
     assert (done.stdout, done.stderr) == ("there\ngone\n", "")

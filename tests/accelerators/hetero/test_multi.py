@@ -57,7 +57,7 @@ def expected(x=X):
 
 @pytest.mark.parametrize("wanted", ["MULTI:pair.0,pair.1", "MULTI:pair", "multi: pair.0 , pair.1"])
 def test_two_calls_at_once_are_on_two_devices(pair, wanted):
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=300)
     seen = []
 
     def meet(number):
@@ -141,7 +141,7 @@ def test_what_it_says_of_itself(pair, tmp_path):
 
 
 def test_calls_that_are_measured_are_spread_too(pair):
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=300)
     m = pt.compile(alternating(), "MULTI:pair", {"pair": {"PERF_COUNT": True}})
     pair(lambda number: both.wait())
     with ThreadPoolExecutor(2) as threads:

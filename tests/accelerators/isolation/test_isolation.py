@@ -389,13 +389,13 @@ def test_no_child_is_left_behind(breaks: str, then: str) -> None:
     if "sleep" in then:
         time.sleep(0.4)
         result.send_signal(signal.SIGKILL)
-    result.communicate(timeout=60)
+    result.communicate(timeout=300)
     assert until(lambda: not is_running(child))
 
 
 def test_the_end_of_the_interpreter_ends_the_child() -> None:
     result, child = started("", "m(a); print('done')")
-    out, err = result.communicate(timeout=60)
+    out, err = result.communicate(timeout=300)
     assert (out, err, result.returncode) == (b"done\n", b"", 0) and not is_running(child)
 
 
@@ -418,7 +418,7 @@ except KeyboardInterrupt:
     assert result.stdout is not None and result.stdout.readline() == b"calling\n"
     time.sleep(0.3)
     result.send_signal(signal.SIGINT)
-    out, _ = result.communicate(timeout=60)
+    out, _ = result.communicate(timeout=300)
     assert out == b"interrupted [1.0, 1.0, 1.0]\n"
     assert until(lambda: not is_running(child))
 

@@ -149,7 +149,7 @@ stop.set()
 other.join()
 sys.exit(max(map(abs, codes)))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -168,7 +168,7 @@ if os.fork() == 0:
 assert np.array_equal(m(x)[0], wanted)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -192,7 +192,7 @@ assert default_threads() == usable_cores()
 """
     bare = {key: value for key, value in os.environ.items() if key not in ("TVM_NUM_THREADS", "OMP_NUM_THREADS")}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, env=bare, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=bare, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
 
