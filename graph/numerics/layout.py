@@ -91,7 +91,10 @@ def split(
         parts = num_outputs or n_outputs
         edges = np.minimum(np.arange(1, parts) * -(-x.shape[axis] // parts), x.shape[axis])
     else:
-        edges = np.cumsum(np.asarray(stated, np.int64))[:-1]
+        lengths = np.asarray(stated, np.int64)
+        if lengths.min(initial=0) < 0 or lengths.sum() != x.shape[axis]:
+            raise ValueError(f"parts of {lengths.tolist()} are not {x.shape[axis]} in all")
+        edges = np.cumsum(lengths)[:-1]
     return tuple(np.split(x, edges, axis))
 
 

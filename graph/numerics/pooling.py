@@ -60,6 +60,35 @@ def _max_with_indices(
     return best, where + images
 
 
+@numerics("MaxUnpool", why=slow("because it puts one number after the other into its place in Python"))
+def max_unpool(
+    x: np.ndarray,
+    indices: np.ndarray,
+    output_shape: np.ndarray | None = None,
+    *,
+    kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Each number at its index among zeros, in the image that was pooled; a larger one is asked for by its shape."""
+    n = len(kernel_shape)
+    strides, pads = strides or (1,) * n, pads or (0,) * (2 * n)
+    sizes = [
+        (size - 1) * stride - before - after + kernel
+        for size, stride, before, after, kernel in zip(x.shape[2:], strides, pads[:n], pads[n:], kernel_shape)
+    ]
+    image = np.zeros((*x.shape[:2], *sizes), x.dtype)
+    wrong = indices[(indices < 0) | (indices >= image.size)]
+    if wrong.size:
+        raise ValueError(f"index {wrong[0]} is outside of {image.size} numbers")
+    image.reshape(-1)[indices.reshape(-1)] = x.reshape(-1)
+    if output_shape is None:
+        return image
+    larger = np.zeros(tuple(output_shape), x.dtype)
+    larger[tuple(slice(size) for size in image.shape)] = image
+    return larger
+
+
 @numerics("AveragePool", widen=True, why=slow("because it visits one window after the other in Python"))
 def average_pool(
     x: np.ndarray,

@@ -121,6 +121,8 @@ def top_k(
     x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k largest or smallest along an axis, in order, equals by position; and where they are."""
+    if k.item() < 0:
+        raise ValueError(f"there are no {k.item()} numbers to choose")
     if largest:
         # A stable sort from the back, turned round, keeps equals in order.
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)

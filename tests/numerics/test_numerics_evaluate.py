@@ -219,3 +219,24 @@ def test_quantized_products_by_row_and_column(columns: int) -> None:
     (output,) = evaluate("QLinearMatMul", inputs, {}, version=21, n_outputs=1)
     assert output.dtype == np.uint8
     np.testing.assert_array_equal(output, wanted)
+
+
+REGION = np.array([[0, 0, 3, 3]], np.float32)
+SQUARE = np.ones((1, 1, 2, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "cause"),
+    [
+        ("TopK", [np.arange(5.0), np.array([-1])], {}, "there are no -1 numbers to choose"),
+        ("Split", [np.arange(5.0), np.array([2, 9])], {}, r"parts of \[2, 9\] are not 5 in all"),
+        ("Split", [np.arange(5.0), np.array([6, -1])], {}, r"parts of \[6, -1\] are not 5 in all"),
+        ("RoiAlign", [SQUARE, REGION, np.array([-1])], {}, "a region is of image -1, and there are 1"),
+        ("RoiAlign", [SQUARE, REGION, np.array([2])], {"mode": "max"}, "a region is of image 2, and there are 1"),
+        ("MaxUnpool", [SQUARE, np.array([[[[0, 1], [2, -1]]]])], {"kernel_shape": [2, 2]}, "index -1 is outside of 9 numbers"),
+        ("MaxUnpool", [SQUARE, np.array([[[[0, 1], [2, 9]]]])], {"kernel_shape": [2, 2]}, "index 9 is outside of 9 numbers"),
+    ],
+)
+def test_what_lies_outside_is_an_error(op: str, inputs: list[np.ndarray], attributes: dict[str, Any], cause: str) -> None:
+    with pytest.raises(ValueError, match=cause):
+        evaluate(op, inputs, attributes, version=22, n_outputs=2 if op == "Split" else 1)
