@@ -5,13 +5,13 @@ Shapes are computed with short vectors, and those alone are propagated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from graph.types import Dim, TensorType, Type
 
 LONGEST = 1024
 """Vectors of more elements are not propagated."""
@@ -24,6 +24,9 @@ _PROPAGATED = frozenset("Add Cast Concat Gather Mul Size Slice Squeeze Sub Unsqu
 
 _READ = frozenset("ConstantOfShape Expand Range Reshape Resize Slice Tile".split())
 """The ops whose own rules read a vector as a shape."""
+
+_SHAPES = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
+"""For each op whose result has as many dimensions as a vector has elements, the input that is this vector."""
 
 _OTHER = 0
 """The bound of what is no vector: its elements are not propagated."""
@@ -38,6 +41,30 @@ def bulky_nodes(graph: Graph) -> set[str]:
 
     Linear. The types are taken for granted: ONNX reads no vector as longer than its type says."""
     return set(_bulky(graph, {}))
+
+
+def long_shape(node: Node, inputs: Sequence[Type | None]) -> NodeEntry | None:
+    """The long vector, if there is one, that the node takes for the shape of its result: as many dimensions as it has elements,
+    and ONNX would write each of them."""
+    length = _dimensions(node, inputs)
+    return node.inputs[_SHAPES[str(node.op)]] if isinstance(length, int) and length > LONGEST else None
+
+
+def makes_unknown_dimensions(node: Node) -> bool:
+    """May the node take a long vector for the shape of its result, as far as the stated types tell?"""
+    length = _dimensions(node, [None if entry is None else entry.type for entry in node.inputs])
+    return length is not None and not (isinstance(length, int) and length <= LONGEST)
+
+
+def _dimensions(node: Node, inputs: Sequence[Type | None]) -> Dim:
+    """The length of the vector that the node's result has as many dimensions as; a word where it is not known, None for
+    other ops."""
+    slot = _SHAPES.get(str(node.op), len(inputs)) if not node.domain else len(inputs)
+    if slot >= len(inputs):
+        return None
+    given = inputs[slot]
+    length = given.shape[0] if isinstance(given, TensorType) and given.shape else None
+    return "unknown" if length is None else length
 
 
 def _bulky(graph: Graph, outer: Mapping[Node, int | None]) -> Iterator[str]:

@@ -19,9 +19,9 @@ from graph.pauses import collector_paused
 from graph.protos import TypeReader
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.single import graph_of_node
-from graph.types import Dim, Type, require_shapes
+from graph.types import Dim, TensorType, Type, require_shapes
 from passes.bodies import has_bodies, holds_body
-from passes.bulky import bulky_nodes
+from passes.bulky import bulky_nodes, long_shape, makes_unknown_dimensions
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
@@ -135,7 +135,9 @@ class _Inference:
 
         if not bulky_nodes(shown):
             return shown
-        model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
+        staged = hide(shown, makes_unknown_dimensions, self.hidden)
+        self.bulky |= {node.name for node in self.hidden if makes_unknown_dimensions(node)}
+        model = to_model(staged, elide_constants_above=SHOWN, drop_control=True)
         names = bulky_nodes(self._typed(shown, infer_shapes(model).graph, None))
         self.bulky |= names
         return hide(shown, lambda node: node.name in names, self.hidden) if names else shown
@@ -277,17 +279,26 @@ class _Inference:
             ) from error
 
     def _alone(self, node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
-        """Infer an op by itself, without propagation, if the types of its inputs are known."""
+        """Infer an op by itself, without propagation, if the types of its inputs are known.
+
+        ONNX is not told the length of a long vector that is taken for a shape.
+        """
         from onnx.shape_inference import InferenceError
 
         from graph.writers.onnx import to_model
 
         if any(entry is not None and known is None for entry, known in zip(node.inputs, inputs, strict=False)):
             return ()
+        if is_fragile(node) and not node.reads:
+            return ()
         types = {entry: known for entry, known in zip(node.inputs, inputs, strict=False) if entry is not None}
+        long = long_shape(node, inputs)
+        if long is not None:
+            types[long] = TensorType("int64", (None,))
 
         def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
-            return entry if entry.node.value is not None else variable(f"x{number}", type=types.get(entry, entry.type))[0]
+            is_kept = entry.node.value is not None and entry != long
+            return entry if is_kept else variable(f"x{number}", type=types.get(entry, entry.type))[0]
 
         alone = graph_of_node(node.evolve(output_types=(None,) * len(node.output_names)), self.opsets, stand_in)
         model = to_model(alone, elide_constants_above=SHOWN)

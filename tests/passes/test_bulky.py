@@ -22,6 +22,10 @@ NETS = {
         "float32[600000000]",
     ),
     "as a shape": ("graph g(x: int64[2], v: int64[300000000]) -> (y) { y = Reshape(x, v) }", "int64"),
+    "as a shape to expand to": ("graph g(x: bool[1], v: int64[2147483648]) -> (y) { y = Expand(x, v) }", "bool"),
+    "as a shape of a constant": ("graph g(v: int64[2147483648]) -> (y) { y = ConstantOfShape(v) }", "float32"),
+    "as a shape, joined": (
+        "graph g(x: bool[1], v: int64[300000000]) -> (y) { w = Concat(v, v) {axis=0}\n y = Expand(x, w) }", "bool"),
     "by a computed shape": (
         "graph g(x: float32[2, 150000000], s: float32[1, 300000000]) -> (y) { t = Shape(s)\n i = const int64[] 1\n"
         " j = const int64[1] [0]\n n = Gather(t, i)\n m = Unsqueeze(n, j)\n v = Reshape(x, m)\n y = Mul(v, v) }",

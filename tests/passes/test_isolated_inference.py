@@ -225,6 +225,16 @@ def test_ops_that_crash_without_types(node: str) -> None:
         unregister_op("Untold", "my")
 
 
+def test_an_op_that_crashes_without_its_input() -> None:
+    import onnx.helper as h
+
+    settings.isolate_inference = False
+    node = h.make_node("LabelEncoder", [""], ["y"], domain="ai.onnx.ml", classes_strings=["", "x"])
+    body = h.make_graph([node], "g", [], [h.make_empty_tensor_value_info("y")])
+    model = h.make_model(body, opset_imports=[h.make_opsetid("", 21), h.make_opsetid("ai.onnx.ml", 1)], ir_version=10)
+    assert apply_pass(load_onnx(model), "InferShape", verify=False).outputs[0].type is None
+
+
 def test_onnx_forgets_the_opaque_op_before_the_interpreter_ends() -> None:
     """ONNX 1.19 hangs at the end of a process that leaves it there."""
     code = """

@@ -40,4 +40,4 @@ def complete_outputs(graph: Graph, model: Any) -> None:
 
 
 def _would_crash(node: Node) -> bool:
-    return unsound(node) is not None or (is_fragile(node) and any(entry.type is None for entry in node.reads))
+    return unsound(node) is not None or (is_fragile(node) and (not node.reads or any(entry.type is None for entry in node.reads)))
