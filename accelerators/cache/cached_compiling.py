@@ -91,10 +91,14 @@ class _Caching:
         return compiled
 
     def read(self) -> CompiledSubgraph | None:
-        """The entry, ready to run; None if there is no entry, or if it is damaged; a damaged entry is removed."""
+        """The entry, ready to run; None if there is no entry, no room to unpack it, or if it is damaged; a damaged entry is
+        removed.
+        """
         try:
             stored = self.store.read(self.key.digest)
             return None if stored is None else self.imported(stored)
+        except OSError:
+            return None
         except (Damaged, AcceleratorError) as error:
             self.damage = str(error)
             with contextlib.suppress(OSError):  # An entry that cannot be removed is not used either.

@@ -124,7 +124,7 @@ def roi_align(
     spatial_scale: float = 1.0,
 ) -> np.ndarray:
     """Bins of each region, averaged over sampled points; opset 16 added the shift by half a pixel."""
-    if images.size and not (0 <= images.min() and images.max() < len(x)):
+    if images.size and not (images.min() >= 0 and images.max() < len(x)):
         raise ValueError(f"a region is of image {images.min() if images.min() < 0 else images.max()}, and there are {len(x)}")
     if mode == "max":
         attrs = {

@@ -93,9 +93,9 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
 
 def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
     """The shared library of an executable that has no kernels imported, of these, and of the threads that they run on."""
-    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        path = Path(folder) / "library.so"
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+            path = Path(folder) / "library.so"
             with compiling.lock:
                 files = [_program(executable, target, Path(folder))]
             programs = tools()
@@ -104,21 +104,21 @@ def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
                 files.append(Path(folder) / f"kernels{number}.o")
                 files[-1].write_bytes(code)
             share(path, files)
-        except Exception as error:
-            raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
-        return path.read_bytes()
+            return path.read_bytes()
+    except Exception as error:
+        raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
 
 
 def load(library: bytes) -> Any:
     """The library in this process; its file is gone once it is mapped."""
-    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
-        path = Path(folder) / "library.so"
-        path.write_bytes(library)
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="partita-") as folder:
+            path = Path(folder) / "library.so"
+            path.write_bytes(library)
             return load_library(str(path))
-        except Exception as error:
-            cause = f"the library that was linked of its kernels does not load: {first_line(error)}"
-            raise NotSupported(cause, remedy="TMPDIR must name a folder that code may run from") from error
+    except Exception as error:
+        cause = f"the library that was linked of its kernels does not load: {first_line(error)}"
+        raise NotSupported(cause, remedy="TMPDIR must name a folder with room in it, that code may run from") from error
 
 
 def _program(executable: Any, target: Any, folder: Path) -> Path:

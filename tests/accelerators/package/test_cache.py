@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -409,3 +411,24 @@ def test_what_a_user_writes_to_is_held_by_nobody_else(tmp_path: Path) -> None:
     assert rows(first) == [0, 5, 7]
     assert rows(table) == [1, 6, 8]
     assert rows(first) == [0, 5, 7]
+
+
+def test_where_there_is_no_room_to_unpack_an_entry_it_is_compiled_anew(tmp_path: Path) -> None:
+    """With files of 20 KB at most, the libraries of kernels find no place: kernels are compiled in memory."""
+    code = f"""
+import resource, signal, warnings
+import numpy as np
+import partita as pt
+warnings.simplefilter("ignore")
+x = pt.variable("x", "float32", (4, 30))
+g = pt.Graph([pt.op("Softmax", pt.op("Relu", x))])
+config = {{"CACHE_DIR": {str(tmp_path)!r}}}
+full = pt.compile(g, "cpu", config=config)(np.ones((4, 30), "f"))[0]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+for folder in (config, {{"CACHE_DIR": "off"}}):
+    assert np.array_equal(pt.compile(g, "cpu", config=folder)(np.ones((4, 30), "f"))[0], full)
+print(len(list(__import__("pathlib").Path({str(tmp_path)!r}).rglob("*"))) > 1)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr[-2000:]
