@@ -36,6 +36,7 @@ from accelerators.tvm.kernels.quantized.byte_enlarging import interleave as inte
 from accelerators.tvm.kernels.quantized.byte_enlarging import mix
 from accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
+from accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.lookup import lookup
 from accelerators.tvm.kernels.quantized.pairs import pair_product
@@ -83,6 +84,7 @@ CATALOGUE = (
     ),
     _entry(across, " ".join(REDUCTIONS)),
     _entry(thin, "MatMul Gemm"),
+    _entry(dynamic_bytes, "DynamicQuantizeLinear"),
     _entry(packed_product, PRODUCT, PACKED),
     _entry(packed_rows, ROWS, PACKED),
     _entry(quantized_product, "Product", QUANTIZED),

@@ -105,6 +105,14 @@ def _operand(walk: Walk, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[
     if array is not None:
         aligned = array.reshape((1,) * (4 - len(own)) + own)
         return lambda: walk.sides.new_constant(np.ascontiguousarray(aligned.transpose(0, 2, 3, 1)), f"{entry.name}_beside")
+    if len(own) <= len(shape) and all(size == 1 for size in own):
+        return lambda: _single(walk, entry)
     if own == shape or (len(own) == 4 and own == (1, shape[1], 1, 1)):
         return lambda: walk.sides.need_beside(entry)
     return None
+
+
+def _single(walk: Walk, entry: NodeEntry) -> NodeEntry:
+    """One number for all, as it is."""
+    walk.sides.need_plain(entry)
+    return walk.rewriter.value(entry)

@@ -19,12 +19,13 @@ from accelerators.tvm.layouts.quantized_products import convolution, matrices, w
 from accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from accelerators.tvm.layouts.scales import scaling_of
 from accelerators.tvm.layouts.tables import tabulate
+from accelerators.tvm.layouts.whole_convolutions import whole_convolution
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
 from graph.node import Node
 from graph.pauses import collector_paused
 
-QUANTIZED_OPS = frozenset("QuantizeLinear DequantizeLinear MatMulInteger".split())
+QUANTIZED_OPS = frozenset("QuantizeLinear DequantizeLinear MatMulInteger ConvInteger".split())
 """A graph without any of these has no quantized values."""
 
 RULES: Mapping[str, Rule] = {
@@ -43,6 +44,7 @@ RULES: Mapping[str, Rule] = {
     "Gemm": matrices,
     "MatMul": matrices,
     "MatMulInteger": whole_product,
+    "ConvInteger": whole_convolution,
 }
 """The rules for single ops, beside those for quantizing and for element-wise ops."""
 

@@ -97,7 +97,7 @@ def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
         return None
     point = scaling.point.astype(np.int16)
     shape = [-1 if d == scaling.axis else 1 for d in range(array.ndim)]
-    centred = _centred(array, point if scaling.axis is None else point.reshape(shape))
+    centred = around_zero(array, point if scaling.axis is None else point.reshape(shape))
     return None if centred is None else (centred, scaling.scale)
 
 
@@ -107,10 +107,10 @@ def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | No
     zero = np.zeros((), np.int16) if point is None else point.node.value
     if array is None or zero is None or array.ndim != 2 or array.dtype.itemsize != 1 or zero.ndim > 1:
         return None
-    return _centred(array, zero.astype(np.int16))
+    return around_zero(array, zero.astype(np.int16))
 
 
-def _centred(array: Array, point: Array) -> Array | None:
+def around_zero(array: Array, point: Array) -> Array | None:
     """The distances to the zero point, if they fit signed bytes."""
     if not array.size:
         return None

@@ -16,6 +16,7 @@ from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
@@ -106,6 +107,8 @@ def _is_plain(value_type: TensorType) -> bool:
 def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if is_weight(node[0]):
         return True
+    if node.op == "ConvInteger" and not node.domain and machine.kind == "cpu":
+        return whole_convolution_of(node) is not None or REFUSAL
     reason = _refusal(node, graph)
     if reason is not None:
         return reason

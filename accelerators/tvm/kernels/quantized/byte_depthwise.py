@@ -34,8 +34,8 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
         return None
     root, problem = roots[0], Problem.of(body)
     image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
-    entry = root.inputs[SCALE]
-    after = None if entry is None else make_following(body, root, scaled, {SCALE: shape_of(entry)})
+    entry = root.inputs[SCALE] if len(root.inputs) > SCALE else None
+    after = make_following(body, root, scaled, {} if entry is None else {SCALE: shape_of(entry)})
     if after is None or image is None or weight is None or beginning is None or image in after.operands:
         return None
     shape = Shape.of(root)

@@ -1,0 +1,82 @@
+"""Numbers as bytes whose scale and zero point follow from the numbers themselves: DynamicQuantizeLinear."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Value,
+    float32,
+    int32,
+    maximum,
+    minimum,
+    nearest,
+    select,
+)
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.rounding import HALFWAY
+from accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
+from accelerators.tvm.machine.machine import Machine
+
+LARGEST = 255
+"""The largest byte."""
+
+
+def dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
+    """The one op; None for any other body."""
+    node, problem = body.ops[0], Problem.of(body)
+    if len(body.ops) != 1 or node.op != "DynamicQuantizeLinear" or node.domain or len(problem.inputs) != 1:
+        return None
+    count = math.prod(shape_of(problem.inputs[0]))
+    if not count or element_of(problem.inputs[0]) != "float32":
+        return None
+    sizes = [(count,) if entry.index == 0 else (1,) for entry in problem.outputs]
+    kernel, (x,), outputs = problem.kernel("dynamic_bytes", {0: (count,)}, sizes)
+    by_number = {entry.index: buffer for entry, buffer in zip(problem.outputs, outputs, strict=True)}
+    row = Row(count, machine.lanes)
+    low, high = (kernel.name_value(how, _extreme(kernel, x, row, how)) for how in ("min", "max"))
+    span = kernel.name_value("span", high - low)
+    scale = kernel.name_value("scale", select(span.equals(0.0), 1.0, span) / float(LARGEST))
+    point = kernel.name_value("point", nearest(minimum(maximum(0.0 - low / scale, 0.0), float(LARGEST))))
+    for number, value in ((1, scale), (2, point.cast(int32))):
+        if number in by_number:
+            by_number[number][0] = value.cast(by_number[number].element)
+    if 0 in by_number:
+        _round(kernel, x, by_number[0], row, scale, point)
+    return problem.draft(kernel, "dynamic bytes")
+
+
+def _extreme(kernel: Kernel, x: Buffer, row: Row, how: str) -> Value:
+    """The least or the largest of the numbers and zero; what is no number is passed over, as in onnxruntime."""
+    join = minimum if how == "min" else maximum
+    lanes, step = row.lanes, row.lanes * SUMS
+    best = kernel.registers(f"{how}s", float32, (SUMS,), lanes)
+    for i in range(SUMS):
+        best[i] = 0.0
+    with kernel.loop(row.size // step, "v") as v:
+        for i in range(SUMS):
+            best[i] = join(x.vector(lanes, v * step + i * lanes), best[i])
+    for i in range(1, SUMS):
+        best[0] = join(best[0], best[i])
+    result = kernel.stack(f"{how}_of_all", float32, (1,))
+    result[0] = join_lanes(how, best.buffer, lanes)
+    rest = row.size % step
+    with kernel.loop(rest, "e") as e:
+        result[0] = join(x[row.size - rest + e], result[0])
+    return result[0]
+
+
+def _round(kernel: Kernel, x: Buffer, y: Buffer, row: Row, scale: Value, point: Value) -> None:
+    """Each number over the scale, to the nearest, plus the zero point."""
+
+    def step(column: Value, lanes: int) -> None:
+        bounds = [(bound - point).spread(lanes) for bound in (0.0, float(LARGEST))]
+        scaled = x.vector(lanes, column) / scale.spread(lanes)
+        bits = (minimum(maximum(scaled, bounds[0]), bounds[1]) + HALFWAY).bits_as(int32)
+        y[column] = (bits + point.cast(int32).spread(lanes)).cast(y.element)
+
+    row.each(kernel, step)  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""Rule for ConvInteger: the sums of a convolution of bytes by constant ones, which a model scales afterwards.
+
+Numbers in the padding are the zero point. One that is known fills the border; one that comes of DynamicQuantizeLinear cannot, so
+that the border is filled with zeros, and each sum loses the zero point times the weights that lie inside of the image there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, around_zero
+from graph.node import Node, NodeEntry, frozen_attrs
+from graph.types import TensorType
+
+INT32 = 6
+"""ONNX's number for the element type."""
+
+WORD = 4
+"""Channels of a group are a multiple of so many, or one."""
+
+REFUSAL = "kernels of whole convolutions take bytes by constant ones, whose distances to their zero point are signed bytes"
+
+
+@attrs.frozen(slots=True, eq=False)
+class WholeConvolution:
+    """What a ConvInteger says."""
+
+    source: NodeEntry
+    """The image."""
+    weight: Array
+    """Signed bytes around zero."""
+    window: Window
+    group: int
+    is_alone: bool
+    """Does each channel have its own weights?"""
+    point: NodeEntry | None
+    """The image's zero point."""
+
+    @property
+    def moved(self) -> int:
+        """How much larger the bytes are without a sign."""
+        kind = self.source.type
+        return 128 if isinstance(kind, TensorType) and kind.dtype == "int8" else 0
+
+
+def whole_convolution_of(node: Node) -> WholeConvolution | None:
+    """What the op says; None for one that has no kernel."""
+    source, given, point, weight_point = (*node.inputs, None, None)[:4]
+    array, shape = None if given is None else given.node.value, any_shape(node[0])
+    window = make_window(node.evolve(op="Conv"), any_shape)
+    zero = np.zeros((), np.int16) if weight_point is None else weight_point.node.value
+    if node.domain or source is None or array is None or zero is None or shape is None or window is None or array.ndim != 4:
+        return None
+    if source.node.value is not None or array.dtype.itemsize != 1 or 0 in shape or zero.size not in (1, len(array)):
+        return None
+    if point is not None and (any_shape(point) is None or any(size != 1 for size in any_shape(point) or ())):
+        return None
+    weight = around_zero(array, zero.astype(np.int16).reshape((-1, 1, 1, 1) if zero.size > 1 else ()))
+    group, channels = int(node.attrs.get("group", 1)), (any_shape(source) or (0, 0))[1]
+    is_alone = group == channels == shape[1] and group > 1
+    if weight is None or (group > 1 and (channels // group) % WORD and not is_alone):
+        return None
+    if 2 * BYTE * int(np.abs(weight.astype(np.int64)).sum((1, 2, 3)).max()) > LARGEST_SUM:
+        return None
+    return WholeConvolution(source, weight, window, group, is_alone, point)
+
+
+def whole_convolution(walk: Walk, node: Node) -> bool | None:
+    """ConvInteger: the sums themselves."""
+    found = whole_convolution_of(node)
+    if found is None:
+        return None
+    shape, new = any_shape(node[0]) or (), walk.sides.new_constant
+    channels = (any_shape(found.source) or ())[1]
+    is_plain = channels <= WORD and found.source not in walk.sides.beside and not found.is_alone
+    read = walk.sides.unsigned(found.source, not is_plain)
+    value = None if found.point is None else found.point.node.value
+    known = 0 if found.point is None else None if value is None else int(value.item())
+    fill = 0 if known is None else known + found.moved
+    sums = found.weight.astype(np.int64).sum((1, 2, 3))
+    more = {"plain": int(is_plain), "channels": channels, "outs": shape[1], "group": found.group, "batch": shape[0], "zero": fill}
+    inputs = (read, new(found.weight, f"{node.name}_weight"), new((-fill * sums).astype(np.int32), f"{node.name}_beginning"))
+    attributes = frozen_attrs({**window_attributes(found.window), **more})
+    product = node.evolve(op="Depthwise" if found.is_alone else "Product", domain=DOMAIN, inputs=inputs, attrs=attributes)
+    if known is not None or found.point is None:
+        walk.sides.keep(node, product, True)
+        return True
+    first = walk.sides.named(product, f"{node.name}_product", node, True)
+    point = _moved_point(walk, node, found.point, found.moved)
+    seen = weights_inside(found)
+    taken = walk.helper(node, "Mul", (point, new(seen, f"{node.name}_inside")), seen.shape, {})
+    walk.sides.keep(node, node.evolve(op="Sub", inputs=(first[0], taken), attrs=frozen_attrs({})), True)
+    return True
+
+
+def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEntry:
+    """The zero point as a single whole number, of bytes without a sign."""
+    walk.sides.need_plain(point)
+    number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})
+    if any_shape(point):
+        number = walk.helper(node, "Reshape", (number, walk.sizes(node, ())), (), {})
+    if not moved:
+        return number
+    return walk.helper(node, "Add", (number, walk.sides.new_constant(np.array(moved, np.int32), f"{node.name}_moved")), (), {})
+
+
+def weights_inside(found: WholeConvolution) -> Array:
+    """For each result the sum of the weights that lie inside of the image, channels side by side; without a border one number for
+    each channel."""
+    window, weight = found.window, found.weight.astype(np.int64).sum(1)
+    inside: list[Array] = []
+    for d in range(2):
+        begins = np.arange(window.out[d])[:, None] * window.strides[d] - window.before[d]
+        at = begins + np.arange(window.taps[d]) * window.dilations[d]
+        inside.append(((at >= 0) & (at < window.sizes[d])).astype(np.int64))
+    if all(part.all() for part in inside):
+        return weight.sum((1, 2)).astype(np.int32)
+    sums: Any = np.einsum("oyx,hy,wx->hwo", weight, *inside)
+    return np.ascontiguousarray(sums[None].astype(np.int32))
