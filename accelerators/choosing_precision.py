@@ -395,7 +395,7 @@ def _locked(graph: Graph, lock: Mapping[str, str]) -> dict[str, str]:
     names = [node.name for node in lowerable(graph)]
     for pattern, precision in lock.items():
         check_precision(precision, f"lock[{pattern!r}]")
-        fitting = [name for name in names if name == pattern] or [name for name in names if re.fullmatch(pattern, name)]
+        fitting = [name for name in names if name == pattern] or _matching(pattern, names)
         if not fitting:
             raise AcceleratorError(
                 f"no op that may be lowered is called {pattern!r}", where="choose_precision, option lock",
@@ -403,6 +403,14 @@ def _locked(graph: Graph, lock: Mapping[str, str]) -> dict[str, str]:
             )
         locked.update(dict.fromkeys(fitting, precision))
     return locked
+
+
+def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+    try:
+        return [name for name in names if re.fullmatch(pattern, name)]
+    except re.error as error:
+        where, remedy = "choose_precision, option lock", "Give a name, or a pattern of names"
+        raise AcceleratorError(f"{pattern!r} is no pattern: {error}", where=where, remedy=remedy) from error
 
 
 def _check(tolerance: float, precisions: Sequence[str], calibration: str, win: str) -> None:

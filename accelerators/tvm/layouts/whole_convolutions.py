@@ -73,27 +73,27 @@ def whole_convolution_of(node: Node) -> WholeConvolution | None:
 
 def whole_convolution(walk: Walk, node: Node) -> bool | None:
     """ConvInteger: the sums themselves."""
-    found = whole_convolution_of(node)
-    if found is None:
+    given = whole_convolution_of(node)
+    if given is None:
         return None
     shape, new = any_shape(node[0]) or (), walk.sides.new_constant
-    channels = (any_shape(found.source) or ())[1]
-    is_plain = channels <= WORD and found.source not in walk.sides.beside and not found.is_alone
-    read = walk.sides.unsigned(found.source, not is_plain)
-    value = None if found.point is None else found.point.node.value
-    known = 0 if found.point is None else None if value is None else int(value.item())
-    fill = 0 if known is None else known + found.moved
-    sums = found.weight.astype(np.int64).sum((1, 2, 3))
-    more = {"plain": int(is_plain), "channels": channels, "outs": shape[1], "group": found.group, "batch": shape[0], "zero": fill}
-    inputs = (read, new(found.weight, f"{node.name}_weight"), new((-fill * sums).astype(np.int32), f"{node.name}_beginning"))
-    attributes = frozen_attrs({**window_attributes(found.window), **more})
-    product = node.evolve(op="Depthwise" if found.is_alone else "Product", domain=DOMAIN, inputs=inputs, attrs=attributes)
-    if known is not None or found.point is None:
+    channels = (any_shape(given.source) or ())[1]
+    is_plain = channels <= WORD and given.source not in walk.sides.beside and not given.is_alone
+    read = walk.sides.unsigned(given.source, not is_plain)
+    value = None if given.point is None else given.point.node.value
+    known = 0 if given.point is None else None if value is None else int(value.item())
+    fill = 0 if known is None else known + given.moved
+    sums = given.weight.astype(np.int64).sum((1, 2, 3))
+    more = {"plain": int(is_plain), "channels": channels, "outs": shape[1], "group": given.group, "batch": shape[0], "zero": fill}
+    inputs = (read, new(given.weight, f"{node.name}_weight"), new((-fill * sums).astype(np.int32), f"{node.name}_beginning"))
+    attributes = frozen_attrs({**window_attributes(given.window), **more})
+    product = node.evolve(op="Depthwise" if given.is_alone else "Product", domain=DOMAIN, inputs=inputs, attrs=attributes)
+    if known is not None or given.point is None:
         walk.sides.keep(node, product, True)
         return True
     first = walk.sides.named(product, f"{node.name}_product", node, True)
-    point = _moved_point(walk, node, found.point, found.moved)
-    seen = weights_inside(found)
+    point = _moved_point(walk, node, given.point, given.moved)
+    seen = weights_inside(given)
     taken = walk.helper(node, "Mul", (point, new(seen, f"{node.name}_inside")), seen.shape, {})
     walk.sides.keep(node, node.evolve(op="Sub", inputs=(first[0], taken), attrs=frozen_attrs({})), True)
     return True
@@ -110,10 +110,10 @@ def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEn
     return walk.helper(node, "Add", (number, walk.sides.new_constant(np.array(moved, np.int32), f"{node.name}_moved")), (), {})
 
 
-def weights_inside(found: WholeConvolution) -> Array:
+def weights_inside(given: WholeConvolution) -> Array:
     """For each result the sum of the weights that lie inside of the image, channels side by side; without a border one number for
     each channel."""
-    window, weight = found.window, found.weight.astype(np.int64).sum(1)
+    window, weight = given.window, given.weight.astype(np.int64).sum(1)
     inside: list[Array] = []
     for d in range(2):
         begins = np.arange(window.out[d])[:, None] * window.strides[d] - window.before[d]

@@ -160,6 +160,7 @@ def test_a_version_without_scales_for_channels_is_left_alone() -> None:
         ({"precisions": ("int9",)}, "there is no 'int9'"),
         ({"calibration": "middle"}, "there is no 'middle'"),
         ({"lock": {"frist": "int8"}}, "no op that may be lowered is called 'frist'"),
+        ({"lock": {"first[": "int8"}}, r"'first\[' is no pattern"),
         ({"lock": {"first": "int5"}}, "there is no precision 'int5'"),
         ({"lock": {".*": "int8"}, "tolerance": 1e-6}, "what is locked moves the answer by"),
     ],

@@ -18,7 +18,6 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.rounding import HALFWAY
 from accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
 
@@ -76,7 +75,7 @@ def _round(kernel: Kernel, x: Buffer, y: Buffer, row: Row, scale: Value, point: 
     def step(column: Value, lanes: int) -> None:
         bounds = [(bound - point).spread(lanes) for bound in (0.0, float(LARGEST))]
         scaled = x.vector(lanes, column) / scale.spread(lanes)
-        bits = (minimum(maximum(scaled, bounds[0]), bounds[1]) + HALFWAY).bits_as(int32)
-        y[column] = (bits + point.cast(int32).spread(lanes)).cast(y.element)
+        whole = nearest(minimum(maximum(scaled, bounds[0]), bounds[1])).cast(int32)
+        y[column] = (whole + point.cast(int32).spread(lanes)).cast(y.element)
 
     row.each(kernel, step)  # type: ignore[arg-type]
