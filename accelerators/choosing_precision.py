@@ -26,6 +26,7 @@ from accelerators.precision.lowered_ops import (
     moved_from,
     weight_of_product,
     why_not,
+    with_channel_scales,
 )
 from accelerators.precision.precision_plan import PrecisionPlan, PrecisionRow, amount, check_precision
 from accelerators.process.ending import at_a_device
@@ -91,7 +92,7 @@ def choose_precision(
     `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
     _check(tolerance, precisions, calibration, win)
     batches = _batches(graph, inputs)
-    typed = infer(graph, {name: array.shape for name, array in batches[0].items()}, strict=False)
+    typed = infer(with_channel_scales(graph), {name: array.shape for name, array in batches[0].items()}, strict=False)
     locked = _locked(typed, lock or {})
     choice = _Choosing(typed, batches, tolerance, device, config, calibration, win)
     ops, errors = [node.name for node in choice.ops], choice.errors((*precisions, *locked.values()))

@@ -14,6 +14,7 @@ import numpy as np
 
 from accelerators.precision.calibration import Range
 from graph.build import constant, op
+from graph.errors import PassError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
@@ -29,6 +30,9 @@ CASTS = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 
 PRECISIONS = ("int8", *CASTS)
 """What a product may be lowered to."""
+
+CHANNEL_SCALES = 13
+"""The first version of ONNX with a scale for each channel."""
 
 MOVES = frozenset("MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice".split())
 """Ops whose numbers are those of their input."""
@@ -59,10 +63,22 @@ def weight_of_product(node: Node) -> Array | None:
     return array if static and scaled and fits and np.isfinite(array).all() else None
 
 
+def with_channel_scales(graph: Graph) -> Graph:
+    """The graph at a version of ONNX that has a scale for each channel; as it is, where ONNX cannot convert it."""
+    from passes import apply_pass
+
+    if graph.opsets.get("", 1) >= CHANNEL_SCALES:
+        return graph
+    try:
+        return apply_pass(graph, "ConvertOpset", opset=CHANNEL_SCALES)
+    except PassError:
+        return graph
+
+
 def why_not(node: Node, precision: str, version: int) -> str | None:
     """Why a version of ONNX has no such op in a precision; None where it has."""
-    if precision == "int8" and version < 13:
-        return f"a scale for each channel needs opset 13, and the model has {version}"
+    if precision == "int8" and version < CHANNEL_SCALES:
+        return f"a scale for each channel needs opset {CHANNEL_SCALES}, and the model has {version}"
     least = 22 if node.op == "Conv" else 13
     if precision == "bf16" and version < least:
         return f"{node.op} takes bfloat16 from opset {least} on, and the model has {version}"

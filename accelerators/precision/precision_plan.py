@@ -10,7 +10,7 @@ import attrs
 
 from accelerators.errors import AcceleratorError
 from accelerators.precision.calibration import Range
-from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowered
+from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowered, with_channel_scales
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.words import counted
@@ -137,7 +137,7 @@ class PrecisionPlan(MutableMapping[str, str]):
                 where=f"graph {graph.name!r}",
                 remedy="Apply it to the graph that choose_precision was given, or choose again",
             )
-        typed = infer(graph, strict=False)
+        typed = infer(with_channel_scales(graph), strict=False)
         missing = [name for name in self if name not in typed]
         if missing:
             raise AcceleratorError(f"the plan names {missing[0]!r}, which the graph has not", where=f"graph {graph.name!r}")

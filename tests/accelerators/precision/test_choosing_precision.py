@@ -147,8 +147,17 @@ def test_time_is_measured_where_that_is_what_should_be_won() -> None:
     assert off(plan, graph, inputs_of(graph)) <= 0.05
 
 
-def test_a_version_without_scales_for_channels_is_left_alone() -> None:
+def test_a_version_without_scales_for_channels_is_converted() -> None:
     graph = convolutions().evolve(opsets={"": 12})
+    plan = chosen(graph, 0.1)
+    assert set(plan.values()) == {"int8"}
+    assert plan.apply(graph).opsets[""] == 13
+    assert off(plan, graph, inputs_of(graph)) <= 0.1
+
+
+def test_a_version_that_onnx_cannot_convert_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = convolutions().evolve(opsets={"": 12})
+    monkeypatch.setattr("accelerators.choosing_precision.with_channel_scales", lambda graph: graph)
     plan = chosen(graph, 0.1)
     assert set(plan.values()) == {"float32"}
     assert "a scale for each channel needs opset 13, and the model has 12" in plan.why("first")
