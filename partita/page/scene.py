@@ -126,6 +126,33 @@ class Subgraph:
     """How long it took to compile; -1: unknown."""
 
 
+@attrs.frozen(slots=True)
+class Change:
+    """Something that is otherwise than in an earlier report."""
+
+    item: int
+    """Its box; -1: it is gone."""
+    what: str
+    """The kind of change."""
+    name: str
+    """The name of the op or subgraph."""
+    text: str
+    """What was, and what is now."""
+
+
+RECORDS: dict[str, type[Any]] = {
+    "items": Item,
+    "values": Value,
+    "walls": Wall,
+    "refusals": Refusal,
+    "transfers": Transfer,
+    "subgraphs": Subgraph,
+    "bars": Bar,
+    "changes": Change,
+}
+"""The tables of a scene, and what a row of each is."""
+
+
 @attrs.frozen(slots=True, eq=False)
 class Scene:
     """Everything that the page needs."""
@@ -162,6 +189,12 @@ class Scene:
     """The inputs of the run that was profiled; empty where there is no profile."""
     total_us: float
     """The microseconds of the run."""
+    before: str = ""
+    """The title of the earlier report that this one is compared with; empty where there is none."""
+    changes: list[Change] = attrs.field(factory=list)
+    """What changed since, by kind."""
+    compared: tuple[tuple[str, str, str], ...] = ()
+    """What was counted: what, how much before, how much now."""
 
     def to_json(self) -> str:
         """The scene as JSON. A field of a list of records is a list of its own; texts are numbers of `texts`."""
@@ -173,16 +206,12 @@ class Scene:
             "owners": list(self.owners),
             "facts": [list(fact) for fact in self.facts],
             "notes": list(self.notes),
-            "items": texts.columns(Item, self.items),
-            "values": texts.columns(Value, self.values),
             "edges": [list(column) for column in zip(*self.edges)] or [[], []],
-            "walls": texts.columns(Wall, self.walls),
-            "refusals": texts.columns(Refusal, self.refusals),
-            "transfers": texts.columns(Transfer, self.transfers),
-            "subgraphs": texts.columns(Subgraph, self.subgraphs),
-            "bars": texts.columns(Bar, self.bars),
+            **{name: texts.columns(record, getattr(self, name)) for name, record in RECORDS.items()},
             "run": self.run,
             "total_us": self.total_us,
+            "before": self.before,
+            "compared": [list(row) for row in self.compared],
             "texts": texts.listed,
         }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -208,6 +237,4 @@ class _Texts:
             return number
         if isinstance(value, tuple):
             return [self._plain(item) for item in value]
-        if isinstance(value, float):
-            return round(value, 3)
-        return int(value)
+        return round(value, 3) if isinstance(value, float) and not value.is_integer() else int(value)

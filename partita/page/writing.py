@@ -13,6 +13,9 @@ from pathlib import Path
 from accelerators import Placement, Profile
 from accelerators.process.atomic import write_text
 from partita.page.collect import Subject, collect
+from partita.page.differences import compared
+from partita.page.reading import read_page
+from partita.page.scene import Scene
 
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; worker-src blob:; img-src data:; "
@@ -44,22 +47,35 @@ PAGE = """<!doctype html>
 
 
 def report_page(
-    subject: Subject, path: str | os.PathLike[str], *, profile: Profile | None = None, placement: Placement | None = None
+    subject: Subject,
+    path: str | os.PathLike[str],
+    *,
+    profile: Profile | None = None,
+    placement: Placement | None = None,
+    before: Subject | str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and why they are there.
 
     With a `profile` (`model.profile()`) also what each part of that run took; with a graph, the `placement` that it was
-    partitioned by tells what each device refused. The file needs no network. -> its path
+    partitioned by tells what each device refused. With `before`, an earlier page or what such a page would show, it marks
+    what changed since. The file needs no network. -> its path
 
         report_page(model, "report.html", profile=model.profile())"""
     target = Path(path)
-    write_text(target, page_text(subject, profile, placement))
+    scene = collect(subject, profile, placement)
+    if before is not None:
+        scene = compared(read_page(before) if isinstance(before, (str, os.PathLike)) else collect(before), scene)
+    write_text(target, scene_text(scene))
     return target
 
 
 def page_text(subject: Subject, profile: Profile | None = None, placement: Placement | None = None) -> str:
     """The page's text."""
-    scene = collect(subject, profile, placement)
+    return scene_text(collect(subject, profile, placement))
+
+
+def scene_text(scene: Scene) -> str:
+    """The text of the page that shows this."""
     script, style = _built("app.js"), _built("app.css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     return PAGE.format(

@@ -39,8 +39,10 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     contexts = []
     troubles: list[str] = []
 
-    def show(subject: Subject, profile: pt.Profile | None = None, **options: Any) -> Any:
-        path = pt.report_page(subject, tmp_path / "page.html", profile=profile)
+    def show(
+        subject: Subject, profile: pt.Profile | None = None, before: Subject | None = None, **options: Any
+    ) -> Any:
+        path = pt.report_page(subject, tmp_path / "page.html", profile=profile, before=before)
         usual = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
         contexts.append(browser.new_context(**{**usual, **options}))
         page = contexts[-1].new_page()

@@ -54,6 +54,12 @@ def five_thousand(ops: int = 5000) -> pt.Graph:
     return pt.apply_pass(graph, "PartitionGraph", subgraph_property=chosen)
 
 
+def cut(graph: pt.Graph, *ops: str) -> pt.Graph:
+    """Subgraphs of these ops."""
+    chosen = pt.PatternProperty(pt.ContainOpSelector(set(ops)), "fused")
+    return pt.apply_pass(graph, "PartitionGraph", subgraph_property=chosen)
+
+
 class Photographer:
     """Opens pages and keeps what they look like."""
 
@@ -61,16 +67,27 @@ class Photographer:
         self.browser = browser
         self.folder = folder
 
-    def take(self, image: str, subject: Any, *, size: tuple[int, int] = WINDOW, theme: str = "light", find: str = "") -> None:
+    def take(
+        self,
+        image: str,
+        subject: Any,
+        *,
+        size: tuple[int, int] = WINDOW,
+        theme: str = "light",
+        find: str = "",
+        before: Any = None,
+    ) -> None:
         run = None
         if isinstance(subject, pt.CompiledModel):
             inputs = subject.example_inputs()
             run = min((subject.profile(*inputs) for _ in range(RUNS)), key=lambda profile: profile.total_us)
-        path = pt.report_page(subject, self.folder / "page.html", profile=run)
+        path = pt.report_page(subject, self.folder / "page.html", profile=run, before=before)
         context = self.browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
         page = context.new_page()
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
+        if before is not None:
+            page.get_by_role("tab", name="Changes").click()
         if find:
             page.get_by_role("combobox").fill(find)
             page.keyboard.press("Enter")
@@ -87,13 +104,15 @@ def main() -> None:
     bert = pt.load(ROOT / "tests" / "data" / "torch" / "bert.onnx").evolve(name="bert")
     split = on_two_devices(bert, {"Softmax", "LayerNormalization"})
     large = five_thousand()
+    squeezenet = pt.load("zoo:squeezenet")
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         photographer = Photographer(browser, Path(folder))
         photographer.take("resnet50", resnet)
-        photographer.take("bert", split, theme="dark")
+        photographer.take("bert", split, theme="dark", size=(1920, 1080), find="node_MatMul_100")
         photographer.take("phone", split, size=(390, 844), find="node_Softmax_102")
+        photographer.take("changes", cut(squeezenet, "Conv", "Relu", "Concat"), before=cut(squeezenet, "Conv", "Relu"))
         photographer.take("five-thousand", large)
         photographer.take("five-thousand-open", large, find="block31.sigmoid1553")
         browser.close()

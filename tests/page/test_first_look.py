@@ -6,6 +6,7 @@ import io
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,24 @@ def test_a_link_leads_to_a_node(opened: Opened) -> None:
     assert page.locator(".found").inner_text() == "nothing found"
     page.goto(f"{plain}#box=99999999")
     page.goto(f"{plain}#node=%E0%A4%A")
+
+
+def test_a_page_inside_another_works_without_an_address(opened: Opened) -> None:
+    """As notebooks show it: in a frame whose text is given, where no address may be set."""
+    page = opened(small())
+    text = Path(page.url.removeprefix("file://")).read_text("utf-8")
+    outer = page.context.new_page()
+    troubles: list[str] = []
+    outer.on("pageerror", lambda error: troubles.append(str(error)))
+    outer.set_content("<iframe width=1000 height=700 sandbox='allow-scripts'></iframe>")
+    outer.evaluate("text => { document.querySelector('iframe').srcdoc = text; }", text)
+    frame = outer.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for()
+    frame.get_by_role("combobox").fill("pool")
+    frame.get_by_role("combobox").press("Enter")
+    frame.locator(".box.chosen").wait_for()
+    assert "MaxPool" in frame.locator(".panel-body").inner_text()
+    assert troubles == []
 
 
 def test_a_link_to_a_hostile_name_is_text(opened: Opened) -> None:

@@ -9,12 +9,14 @@ export interface Refusal { what: string; rule: string; text: string; items: numb
 export interface Transfer { source: string; target: string; values: number; nbytes: number; unknown: number }
 export interface Subgraph { item: number; ops: number; seconds: number }
 export interface Bar { name: string; what: string; owner: string; start_us: number; us: number; depth: number; item: number }
+export interface Change { item: number; what: string; name: string; text: string }
 
 export interface Scene {
   title: string; subtitle: string; owned_by: string; owners: string[]; facts: [string, string][]; notes: string[];
   items: Item[]; values: Value[]; edges: [value: number, reader: number][];
   walls: Wall[]; refusals: Refusal[]; transfers: Transfer[]; subgraphs: Subgraph[]; bars: Bar[];
   run: string; total_us: number;
+  before: string; changes: Change[]; compared: [what: string, before: string, now: string][];
 }
 
 type Columns = Record<string, any[]>;
@@ -45,5 +47,6 @@ export function read(json: string): Scene {
     transfers: records(raw.transfers, texts, ["source", "target"]),
     subgraphs: records(raw.subgraphs, texts, []),
     bars: records(raw.bars, texts, ["name", "what", "owner"]),
+    changes: records(raw.changes, texts, ["what", "name", "text"]),
   };
 }

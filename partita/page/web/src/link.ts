@@ -27,6 +27,16 @@ export class Links {
   }
 }
 
+/** Let the address end so. A page shown inside another, as in a notebook, has no address of its own. */
+export function address(hash: string): void {
+  if (location.hash === hash) return;
+  try {
+    history.replaceState(null, "", hash);
+  } catch {
+    return;
+  }
+}
+
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

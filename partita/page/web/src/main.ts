@@ -4,7 +4,7 @@ import { read } from "./data";
 import { button, h } from "./dom";
 import { Facts } from "./facts";
 import { helpDialog, listen, type Command } from "./keys";
-import { Links } from "./link";
+import { address, Links } from "./link";
 import { Panel } from "./panel";
 import { View } from "./picture";
 import { savePng, saveSvg } from "./saving";
@@ -84,7 +84,7 @@ async function start(): Promise<void> {
     const box = chosen();
     if (box < 0) return;
     status.textContent = spoken(scene.items[box]);
-    if (location.hash !== links.of(box)) history.replaceState(null, "", links.of(box));
+    address(links.of(box));
   });
   const follow = () => {
     const asked = links.asked(location.hash);

@@ -53,6 +53,7 @@ export function legend(scene: Scene, bar: string): HTMLElement {
   scene.owners.forEach((owner, i) => owner !== "outside" && (used.has(owner) || i === 0) && entry(owner, owner));
   if (used.has("")) entry("", "no device or subgraph");
   list.append(h("li", {}, h("span", { class: "wire-swatch" }), "border"));
+  if (scene.before) list.append(h("li", {}, h("span", { class: "changed-swatch" }), "changed"));
   if (bar) list.append(h("li", {}, h("span", { class: "heat-swatch" }), bar));
   return list;
 }

@@ -1,5 +1,6 @@
 // The panel at the side: overview, subgraphs, refusals, and what was chosen.
 
+import { changeList } from "./changes";
 import { h, put } from "./dom";
 import { boxDetails, edgeDetails, link, shortList } from "./details";
 import type { Facts } from "./facts";
@@ -20,6 +21,7 @@ export class Panel {
   constructor(private readonly state: State, private readonly facts: Facts, private readonly links: Links, private readonly go: Go) {
     const { scene } = state;
     this.pages = [["Overview", () => this.overview()]];
+    if (scene.before) this.pages.push([`Changes ${scene.changes.length}`, () => changeList(state, go)]);
     if (scene.subgraphs.length) this.pages.push([`Subgraphs ${scene.subgraphs.length}`, () => this.subgraphs()]);
     if (scene.refusals.length) this.pages.push([`Refusals ${scene.refusals.length}`, () => this.refusals()]);
     this.pages.push(["Selection", () => this.selection()]);

@@ -251,6 +251,7 @@ export class View {
     const mark = markOf(kind);
     if (mark) group.append(s("rect", { class: "mark", width, height: placed.open ? 30 : height, rx: placed.open ? 12 : rx, fill: `url(#m${mark})` }));
     if (!placed.open) this.fillBox(group, item, placed, width, height);
+    if (this.state.changes.has(placed.box)) group.append(s("circle", { class: "changed", cx: width - 9, cy: 9, r: 4.5 }));
     return group;
   }
 

@@ -1,6 +1,7 @@
 // What is open, what is chosen, and who has to hear of it.
 
-import type { Scene } from "./data";
+import { changesAt } from "./changes";
+import type { Change, Scene } from "./data";
 import type { Drawn, Picture } from "./layout";
 import { colour } from "./owners";
 import { LayoutService } from "./worker";
@@ -16,6 +17,8 @@ const SCREENFUL = 6000; // "open all" goes no further than this many boxes
 export class State {
   readonly tree: Tree;
   readonly pairs: Int32Array;
+  /** What changed at a box and inside it. */
+  readonly changes: Map<number, Change[]>;
   readonly open: Set<number>;
   picture: Picture = { width: 0, height: 0, boxes: [], lines: [] };
   choice: Choice = null;
@@ -29,6 +32,7 @@ export class State {
     const { items } = scene;
     const parents = Int32Array.from(items, (item) => item.parent);
     this.tree = new Tree(parents);
+    this.changes = changesAt(this);
     this.pairs = Int32Array.from(scene.edges.flatMap(([value, reader]) => [scene.values[value].source, reader]));
     this.open = new Set(items.flatMap((item, i) => (item.is_open ? [i] : [])));
     this.heat = scene.bars.length > 0;
