@@ -12,6 +12,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.order import reachable
 from graph.types import TensorType
+from graph.words import counted
 
 TINY = 1e-30
 """Probabilities below this are taken for this when logarithms are compared."""
@@ -53,6 +54,8 @@ class Difference:
     """Were logarithms compared? A final softmax hides what went wrong before it."""
     tolerance: float = TOLERANCE
     """The largest error that is no fault."""
+    steps: bool = False
+    """Are both of them numbers of steps? So it is with quantized values."""
 
     @property
     def ok(self) -> bool:
@@ -66,6 +69,8 @@ class Difference:
     def __str__(self) -> str:
         how = " of the logarithms" if self.logarithms else ""
         verdict = "ok" if self.ok else f"WRONG, worst at {list(self.where)}"
+        if self.steps:
+            return f"{self.output}: {counted(int(self.worst), 'step')} apart, at most {self.tolerance:g}: {verdict}"
         return f"{self.output}: error {self.worst:.1e}{how}, at most {self.tolerance:g}: {verdict}"
 
 
@@ -79,7 +84,8 @@ def compare(
         logarithms = entry.node.op == "Softmax"
         worst, where = _worst(a, b, logarithms)
         allowed = tolerance_of(entry, b, precision) if tolerance is None else tolerance
-        differences.append(Difference(name, worst, where, logarithms, allowed))
+        steps = isinstance(b, np.ndarray) and b.dtype.name in STEPS and np.isfinite(worst)
+        differences.append(Difference(name, worst, where, logarithms, allowed, bool(steps)))
     return differences
 
 

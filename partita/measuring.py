@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from accelerators import AcceleratorError, CompiledModel, InputError, Profile, compile, import_model
+from accelerators import AcceleratorError, CompiledModel, InputError, Profile, RunError, compile, import_model
 from accelerators.interface.device_list import DEFAULT, asked_devices
 from accelerators.process.settling import settle
 from graph.errors import GraphError, PartitaError
@@ -25,7 +25,7 @@ from graph.graph import Graph
 from graph.readers import load
 from graph.types import Dim, TensorType
 from graph.words import counted
-from partita.compare import Difference, compare
+from partita.compare import PRECISIONS, Difference, compare
 from passes import apply_pass
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ def bench(
     that has them; `config` is that of the first contender. `inputs` are made up where they are not given. With `profile` the
     report says where the first contender's time goes."""
     effort = _checked(Effort(seconds, iterations, warmup, streams))
+    _check_count("batch", batch, 1)
     if isinstance(model, (str, os.PathLike)):
         model = import_model(model) if os.fspath(model).endswith(PACKAGE) else load(model)
     if not isinstance(model, (Graph, CompiledModel)):
@@ -244,6 +245,7 @@ def bench(
         raise AcceleratorError("the sizes of a compiled model are fixed", where="bench, option batch", remedy="Give the graph")
     subject = model if isinstance(model, CompiledModel) or batch is None else batched(model, batch)
     same = {"NUM_THREADS": threads, "PRECISION": precision}
+    _check_precision(precision, [devices, *(rival for rival in _named(vs).values() if isinstance(rival, str))])
     first = contender(devices, subject, _shared(config or {}, devices, same))
     assert first.model is not None
     graph = subject if isinstance(subject, Graph) else subject.graph
@@ -310,7 +312,7 @@ def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], effort: 
     expected, graph = contenders[0].call(inputs), contenders[0].model
     for one in contenders[1:]:
         assert graph is not None
-        one.outputs = compare(graph.graph, list(one.call(inputs)), list(expected), precision=precision)
+        one.outputs = compare(graph.graph, _outputs(one, inputs, len(expected)), list(expected), precision=precision)
     for one in contenders:
         for _ in range(effort.warmup):
             one.call(inputs)
@@ -323,6 +325,21 @@ def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], effort: 
             one.rounds.append(_block(one.call, inputs, left))
             if effort.streams > 1:
                 one.rates.append(_rate(one.call, inputs, effort.streams, statistics.median(one.rounds[-1]) / 1e3))
+
+
+def _outputs(one: Contender, inputs: Mapping[str, Any], count: int) -> list[Any]:
+    """The outputs of a contender; what a function of the user's does wrong is an error that names it."""
+    where = f"bench, rival {one.name!r}"
+    try:
+        outputs = one.call(inputs)
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise RunError(f"it raises {type(error).__name__}: {error}", where=where) from error
+    listed = [outputs] if isinstance(outputs, np.ndarray) and count == 1 else list(outputs)
+    if len(listed) != count:
+        raise RunError(f"it gives {counted(len(listed), 'output')}, and the model has {count}", where=where)
+    return listed
 
 
 def _goes_on(first: Contender, effort: Effort, end: float) -> bool:
@@ -404,15 +421,38 @@ def _row(one: Contender, first: Contender, batch: int) -> Row:
 
 
 def _checked(effort: Effort) -> Effort:
-    counts = {"iterations": effort.iterations, "streams": effort.streams, "warmup": effort.warmup}
-    for name, value in counts.items():
-        least = 0 if name == "warmup" else 1
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise AcceleratorError(f"it is a whole number from {least} on, not {value!r}", where=f"bench, option {name}")
+    _check_count("iterations", effort.iterations, 1)
+    _check_count("streams", effort.streams, 1)
+    _check_count("warmup", effort.warmup, 0)
     seconds = effort.seconds
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         raise AcceleratorError(f"it is a number above zero, not {seconds!r}", where="bench, option seconds")
     return effort
+
+
+def _check_count(option: str, value: int | None, least: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise AcceleratorError(f"it is a whole number from {least} on, not {value!r}", where=f"bench, option {option}")
+
+
+def _check_precision(precision: str | None, devices: Sequence[str | None]) -> None:
+    """One of the known ones, that at least one of the devices offers."""
+    if precision is None:
+        return
+    where = "bench, option precision"
+    if precision not in PRECISIONS:
+        raise AcceleratorError(f"it is one of {', '.join(PRECISIONS)}, not {precision!r}", where=where)
+    if not any(map(offers_precision, devices)):
+        remedy = "`partita devices NAME` lists the keys of a device"
+        raise AcceleratorError("none of the devices offers a PRECISION", where=where, remedy=remedy)
+
+
+def offers_precision(devices: str | None) -> bool:
+    """Is PRECISION a key of one of these devices? No, if one of them cannot be used: that is said where it is compiled for."""
+    try:
+        return bool(with_key({}, devices, "PRECISION", "f32"))
+    except PartitaError:
+        return False
 
 
 def _named(rivals: Rival | Sequence[Rival] | Mapping[str, Rival]) -> dict[str, Rival]:

@@ -57,8 +57,7 @@ def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], d
     """What makes the exit status 1."""
 
     def listed(text: str) -> list[tuple[str, float]]:
-        parts = [] if text == NEVER else [part.partition("=") for part in names(text)]
-        return [(_condition(word, conditions), positive(number) if equals else 1.0) for word, equals, number in parts]
+        return [] if text == NEVER else [_condition(part, conditions) for part in names(text)]
 
     about = "; ".join(f"{name}: {what}" for name, what in conditions.items())
     group.add_argument(
@@ -70,13 +69,19 @@ def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], d
     )
 
 
-def _condition(word: str, conditions: Mapping[str, str]) -> str:
-    """The condition of that name, as it is listed: `slower=1.1` is listed as `slower=X`."""
-    known = [name.partition("=")[0] for name in conditions]
-    if word not in known:
-        near = did_you_mean(word, known) or f"there are {', '.join(known)}"
+def _condition(text: str, conditions: Mapping[str, str]) -> tuple[str, float]:
+    """The condition of that name, and its number: `slower=1.1` is listed as `slower=X`."""
+    word, equals, number = text.partition("=")
+    takes_number = {name.partition("=")[0]: "=" in name for name in conditions}
+    if word not in takes_number:
+        near = did_you_mean(word, takes_number) or f"there are {', '.join(takes_number)}"
         raise argparse.ArgumentTypeError(f"{word!r} is nothing to fail on: {near}")
-    return word
+    if equals and not takes_number[word]:
+        raise argparse.ArgumentTypeError(f"{word!r} takes no number")
+    try:
+        return word, positive(number) if equals else 1.0
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{number!r} is no number: write {word}=1.1") from None
 
 
 def add_placing(group: argparse._ArgumentGroup) -> None:

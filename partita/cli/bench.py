@@ -30,7 +30,16 @@ from partita.cli.arguments import (
 )
 from partita.cli.models import load_model, model_inputs, unplaced
 from partita.cli.screen import Screen
-from partita.measuring import BenchReport, Contender, Effort, contender, measure, report, with_key
+from partita.measuring import (
+    BenchReport,
+    Contender,
+    Effort,
+    contender,
+    measure,
+    offers_precision,
+    report,
+    with_key,
+)
 
 EXAMPLE = """\
   partita bench zoo:squeezenet --devices cpu --vs onnxruntime,openvino --threads 2
@@ -163,13 +172,6 @@ def _config(devices: str | None, arguments: argparse.Namespace, own: bool = True
 def _check_precision(arguments: argparse.Namespace) -> None:
     """At least one of all the devices has to offer it, or --precision would change nothing."""
     asked = [arguments.devices, *(devices for listed in arguments.vs for devices in listed)]
-    if arguments.precision is None or any(map(_offers_precision, asked)):
+    if arguments.precision is None or any(map(offers_precision, asked)):
         return
     precise({}, arguments.devices, arguments.precision)
-
-
-def _offers_precision(devices: str | None) -> bool:
-    try:
-        return bool(with_key({}, devices, "PRECISION", "f32"))
-    except pt.PartitaError:
-        return False  # it is refused later, and why is shown

@@ -52,6 +52,8 @@ def test_quantized_values_may_be_one_step_apart() -> None:
         (far,) = compare(of_type(dtype), [array(100, 4, dtype=dtype)], [array(100, 2, dtype=dtype)])
         assert (near.worst, near.tolerance, near.ok) == (1.0, 1.0, True)
         assert (far.worst, far.where, far.ok) == (2.0, (1,), False)
+    assert str(far).endswith(": 2 steps apart, at most 1: WRONG, worst at [1]")
+    assert str(near).endswith(": 1 step apart, at most 1: ok")
     (wrap,) = compare(of_type("int8"), [array(-128, dtype="int8")], [array(127, dtype="int8")])
     assert wrap.worst == 255
 

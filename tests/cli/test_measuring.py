@@ -108,6 +108,9 @@ def test_the_profile_of_the_first() -> None:
         ({"streams": 1.5}, "bench, option streams: it is a whole number from 1 on, not 1.5"),
         ({"warmup": -1}, "bench, option warmup: it is a whole number from 0 on, not -1"),
         ({"seconds": 0}, "bench, option seconds: it is a number above zero, not 0"),
+        ({"batch": 0}, "bench, option batch: it is a whole number from 1 on, not 0"),
+        ({"precision": "f7"}, "bench, option precision: it is one of f32, f16, bf16, fast, not 'f7'"),
+        ({"precision": "bf16"}, "bench, option precision: none of the devices offers a PRECISION\n  `partita devices"),
         ({"vs": {"none": 3}}, "bench, rival 'none': it is devices, a compiled model or a function, not 3"),
         ({"inputs": [X, X], "iterations": 1}, "bench, option inputs: there are 1 input, and 2 were given"),
     ],
@@ -116,6 +119,29 @@ def test_options_that_say_nothing(options: dict[str, Any], message: str) -> None
     with pytest.raises(pt.PartitaError) as caught:
         pt.bench(small_graph(), "reference", **options)
     assert message in str(caught.value)
+
+
+def raises(inputs: Mapping[str, Any]) -> Any:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("rival", "message"),
+    [
+        (raises, "bench, rival 'mine': it raises ValueError: boom"),
+        (lambda inputs: [], "bench, rival 'mine': it gives 0 outputs, and the model has 1"),
+    ],
+)
+def test_functions_that_do_not_do(rival: Any, message: str) -> None:
+    with pytest.raises(pt.RunError) as caught:
+        pt.bench(small_graph(), "reference", vs={"mine": rival}, iterations=1)
+    assert message in str(caught.value)
+
+
+def test_a_function_may_give_a_single_output_without_a_list() -> None:
+    model = pt.compile(small_graph(), "reference")
+    result = pt.bench(small_graph(), "reference", vs={"mine": lambda inputs: model(inputs)[0]}, iterations=1)
+    assert result["mine"].difference == 0
 
 
 def test_what_it_cannot_measure() -> None:
