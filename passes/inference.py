@@ -162,6 +162,12 @@ class _Child:
             if stream is not None:
                 stream.close()
 
+    def forget(self) -> None:
+        """Close a forked process's copies of the pipes. What their buffers hold is the parent's to send."""
+        self.process.returncode = 0
+        for stream in (self.process.stdin, self.process.stdout):
+            cast(Any, stream).raw.close()
+
 
 class _Held:
     """The one child of this process."""
@@ -185,7 +191,9 @@ class _Held:
 
     def renew(self) -> None:
         """In a forked process, whose parent speaks with the child."""
-        self.lock, self._child = threading.RLock(), None
+        child, self.lock, self._child = self._child, threading.RLock(), None
+        if child is not None:
+            child.forget()
 
 
 _held = _Held()

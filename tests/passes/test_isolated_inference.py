@@ -253,3 +253,19 @@ print("there" if onnx.defs.has("Opaque", "partita.opaque") else "gone")
         env={**os.environ, "PYTHONPATH": root},
     )
     assert (done.stdout, done.stderr) == ("there\ngone\n", "")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are seen in /proc")
+def test_a_forked_process_closes_its_copies_of_the_pipes() -> None:
+    """Else the parent's end alone would not tell the child that nobody speaks with it any more."""
+    assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
+    child = inference._held._child
+    assert child is not None and child.process.stdin is not None and child.process.stdout is not None
+    pipes = [child.process.stdin.fileno(), child.process.stdout.fileno()]
+    held = [inference._held._child]  # as the frame of a thread that speaks with it would
+    pid = os.fork()
+    if not pid:
+        os._exit(sum(os.path.exists(f"/proc/self/fd/{pipe}") for pipe in pipes))
+    assert os.waitpid(pid, 0)[1] == 0
+    assert "float32[N, 3, 7, 7]" in outcome(NETS[0])
+    assert inference._held._child is child and held == [child], "the parent's child goes on"
