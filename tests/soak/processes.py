@@ -19,6 +19,7 @@ import os, signal, sys, threading, time
 import partita as pt
 from tests.soak.nets import Net
 device, way, pause = sys.argv[1], sys.argv[2], float(sys.argv[3])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with interrupts ignored
 net = Net(5, 32)
 where = {"forbid": {"Relu": "cpu"}} if device.startswith("HETERO") else {}
 m = pt.compile(net.graph("N" if way == "sizes" else 3), device, **where)
@@ -58,11 +59,12 @@ def attack(seconds: float, seed: int) -> Figures:
     for number in rounds_for(seconds, at_least=len(ways)):
         way = ways[number % len(ways)]
         device = chance.choice(FORKING if way in ("fork", "sizes") else ENDING)
-        _one(figures, device, way, chance.random() * 0.3)
+        one_process(figures, device, way, chance.random() * 0.3)
     return figures
 
 
-def _one(figures: Figures, device: str, way: str, pause: float) -> None:
+def one_process(figures: Figures, device: str, way: str, pause: float) -> None:
+    """A process that does one of these, and is held against what it should end with."""
     command = [sys.executable, "-c", CODE, device, way, str(pause)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

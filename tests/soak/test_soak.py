@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,13 @@ def test_what_goes_wrong_is_counted_and_said() -> None:
     assert figures.clean
     figures.failed("hangs", "this one")
     assert not figures.clean and figures.hangs == 1 and figures.failures == ["hangs: this one"]
+
+
+def test_an_interrupt_is_one_in_a_background_job_too() -> None:
+    """A shell has it ignore interrupts, and the processes that it starts inherit that."""
+    figures, before = Figures(), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        processes.one_process(figures, "reference", "interrupt", 0.05)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    clean(figures)
