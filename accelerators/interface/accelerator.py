@@ -61,6 +61,8 @@ class CompiledSubgraph:
     16, those that are read-only too."""
     concurrent: bool = False
     """May several threads call `run` at once?"""
+    notes: Sequence[str] = ()
+    """What the compile report tells of it, such as the precision that the device chose."""
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.

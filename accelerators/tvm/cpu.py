@@ -8,7 +8,7 @@ from typing import Any
 from accelerators.interface.accelerator import PRECISIONS
 from accelerators.interface.keys import Key, count, one_of
 from accelerators.tvm.code.linking import can_link
-from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.kernels.shared.instructions import is_faster
 from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
@@ -56,7 +56,13 @@ class CpuAccelerator(TvmAccelerator):
         layouts where convolutions are; numbers of two bytes where they are asked for."""
         held = super().lay_out(pack_weights(quantize(graph, machine), machine), machine)
         laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
-        return laid_out if dtype == "float32" else narrow(laid_out, dtype, takes(laid_out, machine)).graph
+        if dtype == "float32":
+            asked = self._config["PRECISION"]
+            note = f"PRECISION {asked}: float32, since this processor multiplies nothing narrower faster"
+            return laid_out if asked != FAST else laid_out.evolve(attrs={**laid_out.attrs, NOTES: (note,)})
+        narrowed = narrow(laid_out, dtype, takes(laid_out, machine))
+        notes = narrowed.notes(machine.instruction(dtype))
+        return narrowed.graph.evolve(attrs={**narrowed.graph.attrs, NOTES: notes})
 
     def precision(self, machine: Machine) -> str:
         """The element type of products, as the configuration asks for it on this machine."""

@@ -39,6 +39,9 @@ from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
 
+NOTES = "partita.notes"
+"""The attribute of a graph that holds what the compile report tells of how it was laid out."""
+
 
 class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
@@ -106,7 +109,8 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        fused = self.configured(config).fused(graph, machine)
+        laid_out = self.configured(config).laid_out(graph, machine)
+        fused = fuse(laid_out)
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
@@ -128,6 +132,7 @@ class TvmAccelerator(Accelerator):
         assembled = assemble(fused, built, machine)
         launches, origins = _launches(assembled, built)
         compiled = CompiledTvm(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
+        compiled.notes = tuple(laid_out.attrs.get(NOTES, ()))
         compiled.check_code()
         return compiled
 
@@ -135,9 +140,13 @@ class TvmAccelerator(Accelerator):
         """The graph with activations and weights as the machine's kernels want them."""
         return release_weights(graph)
 
+    def laid_out(self, graph: Graph, machine: Machine) -> Graph:
+        """The graph transformed and laid out; its attribute NOTES is what the report tells of that."""
+        return self.lay_out(check_indices(self.transform(graph)), machine)
+
     def fused(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with a call for each kernel."""
-        return fuse(self.lay_out(check_indices(self.transform(graph)), machine))
+        return fuse(self.laid_out(graph, machine))
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The machine and device on which the configuration runs a compiled subgraph."""

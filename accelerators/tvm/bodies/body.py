@@ -69,7 +69,14 @@ def make_body(graph: Graph) -> Body:
     key = _key(plain)
     names = "_".join(dict.fromkeys(str(node.op).lower() for node in plain.nodes if node.is_op))
     arrays = tuple(node.value for node in weights if node.value is not None)
-    return Body(plain, len(graph.inputs), arrays, key, names[:48].rstrip("_") or "copy")
+    kind = "_".join([names[:48].rstrip("_") or "copy", *_narrow(plain)])
+    return Body(plain, len(graph.inputs), arrays, key, kind)
+
+
+def _narrow(graph: Graph) -> list[str]:
+    """The element types of two bytes among the results, in short: a profile tells by them which kernels store such numbers."""
+    dtypes = {getattr(entry.type, "dtype", "") for entry in graph.outputs}
+    return [short for dtype, short in (("bfloat16", "bf16"), ("float16", "f16")) if dtype in dtypes]
 
 
 def _read_inside(graph: Graph) -> set[Node]:

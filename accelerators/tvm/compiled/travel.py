@@ -42,7 +42,8 @@ def export(compiled: CompiledTvm) -> bytes:
         code = cubins(assembled.executable, compiled.runs_on.machine.arch)
     sizes = {digest: len(binary) for digest, binary in code.items()}
     weights = len(assembled.weights) + constants
-    head = json.dumps({"launches": launches, "outputs": outputs, "weights": weights, "cubins": sizes}).encode()
+    words = {"launches": launches, "outputs": outputs, "weights": weights, "cubins": sizes, "notes": list(compiled.notes)}
+    head = json.dumps(words).encode()
     library = compiled.library or _library(assembled.executable)
     return b"".join([_LENGTH.pack(len(head)), head, *code.values(), library])
 
@@ -94,6 +95,7 @@ def read(
 
     compiled = CompiledTvm(assembled, launches, again, runs_on, perf_count)
     compiled.library, compiled.cubins = bytes(library), code
+    compiled.notes = tuple(map(str, head.get("notes", ())))
     return compiled
 
 

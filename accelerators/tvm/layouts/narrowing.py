@@ -16,12 +16,14 @@ from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.machine.special import Used
 from graph.build import constant
 from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.pauses import collector_paused
 from graph.rewrite import Rewriter
 from graph.types import TensorType, numpy_dtype
+from graph.words import counted
 from passes.constants import Namer
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +48,9 @@ TESTING = frozenset(("IsInf", "IsNaN"))
 TURNING = VIEWS | {"Transpose"}
 """Ops by which a product reads a constant matrix in another order."""
 
+SHOWN = 8
+"""So many ops of a reason are named in the report."""
+
 TABLE = 4096
 """A table of at least so many numbers, of which a Gather takes some, is stored in the narrow type."""
 
@@ -64,15 +69,37 @@ class Narrowed:
     """A graph whose values are stored in the narrow type where that is good."""
 
     graph: Graph
+    dtype: str
+    narrow: tuple[str, ...]
+    """The user's ops that store narrow numbers."""
     wide: tuple[tuple[str, str], ...]
-    """The user's ops that read narrow numbers and yet compute in float32, each with the reason."""
+    """The user's ops that compute in float32, each with the reason."""
+
+    def notes(self, used: Used | None) -> tuple[str, ...]:
+        """The lines of the report: how much is narrow and by which instruction, and what stays in float32, by reason."""
+        narrow = set(self.narrow)
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.wide:
+            if name not in narrow:
+                by_reason.setdefault(reason, []).append(name)
+        by = f", products by {used}" if used is not None and used.name != "fma" else ", products by float32's"
+        first = f"{counted(len(narrow), 'op')} in {self.dtype}{by}"
+        return (first, *(f"in float32, since {reason}: {_listed(names)}" for reason, names in by_reason.items()))
+
+
+def _listed(names: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - SHOWN} more" if len(distinct) > SHOWN else ""
+    return ", ".join(distinct[:SHOWN]) + more
 
 
 def narrow(graph: Graph, dtype: str, supports: Supports) -> Narrowed:
     """The graph with values of this type of two bytes. Linear, beside what is asked of `supports`."""
     with collector_paused():
         narrowing = _Narrowing(graph, dtype, supports)
-        return Narrowed(narrowing.run(), tuple(narrowing.wide))
+        narrowed = narrowing.run()
+        names = dict.fromkeys(name for entry in narrowing.made for name in origins_of(entry.node))
+        return Narrowed(narrowed, dtype, tuple(names), tuple(narrowing.wide))
 
 
 class _Narrowing:
@@ -105,7 +132,7 @@ class _Narrowing:
                 continue
             reason = self._why_wide(node, products)
             if reason is None and not self._keep_narrow(node):
-                reason = f"no kernel of {self.dtype} takes it"
+                reason = f"no kernel takes them in {self.dtype}"
             if reason is not None:
                 self._keep_wide(node, reason)
         for entry in self.graph.outputs:
@@ -121,7 +148,7 @@ class _Narrowing:
             return None
         floats = [entry for entry in node.outputs if float32_shape(entry) is not None]
         if not floats or node.bodies or len(floats) < sum(map(bool, node.output_names)):
-            return "it makes no float32 alone"
+            return "they make other numbers than float32"
         if _is_product(node) or (node.domain == DOMAIN and node.op == "ToBlocked" and node[0] in products):
             return None
         if node.op == "Gather" and not node.domain and _is_table(node.inputs[0]):
@@ -129,13 +156,13 @@ class _Narrowing:
         if _is_turned_constant(node) and node[0] in products:
             return None
         if not any(entry in self.made for entry in node.reads):
-            return "nothing that it reads is narrow"
+            return "nothing that they read is narrow"
         if node.domain == DOMAIN:
             return None
         if node.domain or node.op not in FOLLOWING:
-            return f"{node.op} is computed in float32"
+            return f"{node.op} needs its digits"
         if self.dtype == "float16" and node.op in OVERFLOWING:
-            return f"the result of {node.op} may be larger than any float16"
+            return f"what {node.op} makes may be larger than any float16"
         return None
 
     # -- narrow ops ----------------------------------------------------------------------------------------
@@ -198,7 +225,7 @@ class _Narrowing:
     def _keep_wide(self, node: Node, reason: str) -> None:
         """The op as it was, on float32."""
         narrow = [entry for entry in node.reads if entry in self.made]
-        if narrow:
+        if narrow or any(float32_shape(entry) is not None for entry in node.outputs):
             self.wide += [(name, reason) for name in origins_of(node)]
         swapped = {entry: self._float32(entry) for entry in (*narrow, *(e for e in node.captures if e in self.made))}
         inputs = tuple(None if entry is None else swapped.get(entry) or self.rewriter.value(entry) for entry in node.inputs)
@@ -260,11 +287,3 @@ def _retyped(value_type: Any, dtype: str) -> Any:
     """The type with another element type, if it is one of floating point."""
     is_real = isinstance(value_type, TensorType) and value_type.dtype in HALVES | {"float32"}
     return TensorType(dtype, value_type.shape) if is_real else value_type
-
-
-def reasons(wide: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    """The ops that stay in float32, by reason."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in wide:
-        by_reason.setdefault(reason, []).append(name)
-    return by_reason

@@ -246,3 +246,26 @@ def test_an_attention_that_guards_its_rows_is_one_kernel() -> None:
     guarded = pt.op("Where", pt.op("IsNaN", weights), number(0.0), weights)
     graph = pt.Graph([pt.op("MatMul", guarded, v)], inputs=[q, k, v])
     assert schedules(compiled(graph, PRECISION="bf16")).count("attention") == 1
+
+
+def test_the_report_and_the_profile_say_what_is_narrow_and_what_is_not() -> None:
+    x, w = pt.variable("x", "float32", (4, 32)), pt.constant(np.eye(32, dtype="float32"))
+    total = pt.op("CumSum", pt.op("MatMul", x, w, name="product"), pt.constant(np.int64(1)), name="running")
+    graph = pt.Graph([total], inputs=[x])
+    config = {"PRECISION": "bf16", "BFLOATS": "fma", "PERF_COUNT": True}
+    model = pt.compile(graph, "cpu", config)
+    notes = "cpu_0: 1 op in bfloat16, products by float32's\ncpu_0: in float32, since CumSum needs its digits: running"
+    assert notes in str(model.report) and "\n".join(model.report.notes) == notes
+    model(np.ones((4, 32), "float32"))
+    kinds = {row.layer_type: row.exec_type.rpartition("_")[0] for row in model.profile().rows if row.status == "EXECUTED"}
+    assert any("bf16" in kind for kind in kinds.values()) and any("Cast" in layer for layer in kinds), kinds
+    assert pt.compile(graph, "cpu").report.notes == ()
+
+
+def test_what_fast_took_is_in_the_report_and_travels(tmp_path: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(NARROW, threads=threads))
+        model = pt.compile(layers(), "cpu", {"PRECISION": "fast", "CACHE_DIR": str(tmp_path)})
+        again = pt.compile(layers(), "cpu", {"PRECISION": "fast", "CACHE_DIR": str(tmp_path)})
+    said = "cpu_0: PRECISION fast: float32, since this processor multiplies nothing narrower faster"
+    assert model.report.notes == (said,) and again.report.notes == (said,)
