@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
+from accelerators.cache import default_folder, list_entries
 from accelerators.process.atomic import write_text
 from accelerators.process.settling import settle
 from graph.pictures import to_svg
@@ -65,8 +66,10 @@ def main() -> None:
     with step(f"Draw it: {PICTURE}"):
         write_text(PICTURE, to_svg(partitioned))
     with step("Compile with TVM for this processor, what it lacks with the reference"):
+        before = kept()
         model = pt.compile(graph)
         print(model)
+        print(f"   {where_from(before)}")
     image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
     with step("Run it, and check it against the reference on the original model"):
         check(model, original, image)
@@ -76,6 +79,21 @@ def main() -> None:
     with step(f"Write the page: {PAGE}"):
         pt.report_page(model, PAGE, profile=profile)
     print("\n".join(next_steps()))
+
+
+def kept() -> int:
+    """How many subgraphs are in the user's cache; none where there can be no cache."""
+    try:
+        return len(list_entries())
+    except pt.PartitaError:
+        return 0
+
+
+def where_from(before: int) -> str:
+    """What the cache had to do with the compilation, if it held so many subgraphs before."""
+    if not kept():
+        return "compiled now, and not kept: there is no cache"
+    return f"{'compiled now, and kept in' if kept() > before else 'read from'} the cache {default_folder()}"
 
 
 def next_steps() -> list[str]:

@@ -70,3 +70,9 @@ def test_the_whole_demo_writes_its_page(tmp_path: Path) -> None:
     last = done.stdout.splitlines()[-6:]
     assert [line.endswith(command) for line, (_, command) in zip(last[1::2], demo.NEXT, strict=True)] == [True, True, True]
     assert (tmp_path / "resnet50.html").stat().st_size > 100_000
+
+
+def test_it_says_what_the_cache_had_to_do_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before, now, words in ((0, 0, "not kept"), (2, 2, "read from the cache"), (2, 3, "compiled now, and kept in the cache")):
+        monkeypatch.setattr(demo, "list_entries", lambda count=now: [None] * count)
+        assert words in demo.where_from(before)
