@@ -28,14 +28,15 @@ def quantized_model(name: str) -> Model:
     if not path.exists():
         aside = path.with_suffix(f".{os.getpid()}.part.onnx")
         try:
-            _quantize(model(name), aside)
+            quantize_file(model(name), aside)
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
     return Model(name, 1, path)
 
 
-def _quantize(given: Model, path: Path) -> None:
+def quantize_file(given: Model, path: Path) -> None:
+    """Write the model in QDQ form to a file."""
     import onnx
     from onnx.version_converter import convert_version
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
