@@ -155,6 +155,17 @@ def layer_normalization(
     return y.astype(x.dtype, copy=False), cast(mean, to=stash_type), cast(inverse, to=stash_type)
 
 
+@numerics("RMSNormalization", why=differs(HALVES))
+def rms_normalization(
+    x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float, stash_type: int = 1
+) -> np.ndarray:
+    """X over the root of its mean square, over the axes from ``axis`` on."""
+    wide = _wide(x)
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    normal = wide / np.sqrt(np.square(wide).mean(axis=axes, keepdims=True) + wide.dtype.type(epsilon))
+    return (normal.astype(x.dtype) * scale).astype(x.dtype, copy=False)
+
+
 @numerics("MeanVarianceNormalization", widen=True, why=absent())
 def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3)) -> np.ndarray:
     """To mean 0 and variance 1 over the axes; the specification adds 1e-9 to the deviation."""

@@ -58,6 +58,7 @@ AXES = {"ReduceSum": 13, "ReduceL1": 18, "ReduceL2": 18, "ReduceSumSquare": 18}
 WITNESSES = [
     *(Witness(op, since - 1, [LONG]) for op, since in AXES.items()),
     *(Witness(op, since, [LONG]) for op, since in AXES.items()),
+    Witness("RMSNormalization", 23, [LONG, np.ones(1000, ml_dtypes.bfloat16)], {"epsilon": 1e-5}),
     Witness("ConvInteger", 10, [u8(1, 1, 9, 9), u8(1, 1, 7, 7)]),
     Witness("GlobalAveragePool", 22, [LONG]),
     Witness("InstanceNormalization", 22, [LONG, LONG[0, 0, 0, :1], LONG[0, 0, 0, :1]]),

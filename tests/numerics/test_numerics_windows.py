@@ -175,3 +175,10 @@ def test_the_mean_of_padding_alone() -> None:
     attrs = {"kernel_shape": [3, 3], "pads": [2, 1, 2, 1], "count_include_pad": 1}
     (means,) = evaluate("AveragePool", [np.ones((1, 2, 0, 5), np.float32)], attrs, version=22, n_outputs=1)
     assert np.array_equal(means, np.zeros((1, 2, 2, 5), np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_root_mean_square_of_many_halves(dtype: str) -> None:
+    x, scale = np.full((2, 4096), 3).astype(dtype), np.ones(4096).astype(dtype)
+    (normal,) = evaluate("RMSNormalization", [x, scale], {}, version=23, n_outputs=1)
+    assert normal.dtype == x.dtype and (normal == 1).all()
