@@ -50,14 +50,21 @@ def _weights_read(node: Node) -> Sequence[NodeEntry]:
 
 
 def release_weights(graph: Graph) -> Graph:
-    """The graph with the numbers that constants stand for, whatever their size. Linear."""
+    """The graph with the numbers that constants stand for, whatever their size; transposed, where they were. Linear."""
+    released: set[NodeEntry] = set()
 
     def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = rewriter.rebuilt(node)
+        if rebuilt.op == "Transpose" and not rebuilt.domain and rebuilt.inputs[0] in released:
+            rewriter.replace(node[0], _computed(rebuilt, graph)[0])
+            return
         plain = node.evolve(op="DequantizeLinear", domain="") if node.domain == DOMAIN and node.op == WEIGHT else node
         if not _is_dequantized_constant(plain):
-            rewriter.keep(node)
+            rewriter.keep(node, rebuilt)
             return
-        rewriter.replace(node[0], _computed(plain, graph)[0])
+        numbers = _computed(plain, graph)[0]
+        rewriter.replace(node[0], numbers)
+        released.add(numbers)
 
     return rewrite(graph, visit)
 

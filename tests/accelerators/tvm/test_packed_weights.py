@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.interface.registry import accelerator
 from accelerators.tvm.machine.machine import Machine, host_machine
 from accelerators.tvm.machine.processor import host_features
 from graph.interpret import interpret
@@ -150,6 +151,15 @@ def test_scales_that_no_sum_can_be_multiplied_by_are_worked_in_when_it_is_compil
     model, (off,) = runs(typed(pt.op("MatMul", pt.variable("x", "float32", (2, 48)), weight)))
     assert schedules(model) == ["gemm"]
     assert off <= LIMIT
+
+
+def test_a_transposed_weight_that_no_product_takes_is_transposed_when_it_is_compiled() -> None:
+    random = np.random.default_rng(0)
+    stored = pt.constant(random.integers(-128, 128, (2, 40, 48)).astype("int8"))
+    weight = pt.op("Transpose", pt.op("DequantizeLinear", stored, pt.constant(np.float32(0.01))), perm=[0, 2, 1])
+    fused = accelerator("cpu").fused(typed(pt.op("MatMul", pt.variable("x", "float32", (2, 5, 48)), weight)), host_machine(1))
+    bodies = [node.subgraph for node in fused.nodes if node.subgraph is not None]
+    assert [node.op for body in bodies for node in body.nodes if node.is_op] == ["MatMul"]
 
 
 @pytest.mark.parametrize("scale", [np.inf, np.nan, 1e-38, 0.0])
