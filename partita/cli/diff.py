@@ -12,8 +12,7 @@ from partita.cli.models import writable
 from partita.cli.screen import Screen, table
 
 EXAMPLE = """\
-  partita partition zoo:squeezenet --select Conv,Relu --report before.html
-  partita partition zoo:squeezenet --select Conv,Relu,MaxPool --report after.html
+  partita diff before.html after.html
   partita diff before.html after.html -o changes.html
 """
 
