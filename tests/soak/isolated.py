@@ -90,6 +90,8 @@ def _killed(figures: Figures, chance: random.Random) -> None:
         figures.kills += 1
     for thread in threads:
         thread.join(120)
+    while child is not None and child.is_alive:  # else the next round would meet a process that is about to end
+        time.sleep(0.001)
     if any(thread.is_alive() for thread in threads):
         figures.failed("hangs", "threads did not end after their device's process was killed")
     for line in wrong:
