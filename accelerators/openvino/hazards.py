@@ -106,7 +106,7 @@ def _quantize(node: Node) -> str | None:
 def _over_nothing(node: Node) -> str | None:
     data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     if isinstance(data_type, TensorType) and data_type.shape is not None and 0 in data_type.shape:
-        return f"openvino's {node.op} over nothing is a finite number"
+        return f"openvino's {node.op} over no numbers is a finite number"
     return None
 
 
@@ -117,7 +117,7 @@ def _mod(node: Node) -> str | None:
 
 
 def _max_pool(node: Node) -> str | None:
-    """With ceil_mode the last window must not begin in the padding, but in openvino it may."""
+    """Refuse pools with ceil_mode whose last window would begin in the padding: in openvino it may, in ONNX it must not."""
     if not node.attrs.get("ceil_mode", 0):
         return None
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
@@ -149,7 +149,7 @@ def _recurrent(node: Node) -> str | None:
 def _lrn(node: Node) -> str | None:
     if node.attrs.get("bias", 1.0) != 1.0:
         return "openvino's LRN takes a bias other than 1 for another one"
-    return "openvino places an even window of LRN otherwise" if node.attrs["size"] % 2 == 0 else None
+    return "openvino places an even window of LRN in another way" if node.attrs["size"] % 2 == 0 else None
 
 
 def _compress(node: Node) -> str | None:
@@ -159,7 +159,7 @@ def _compress(node: Node) -> str | None:
     length, size = condition_lengths(node)
     if isinstance(length, int) and isinstance(size, int) and length <= size:
         return None
-    return "openvino's Compress makes zeros of what a condition longer than the data asks for"
+    return "openvino's Compress returns zeros where its condition is longer than the data"
 
 
 _CRASH = "openvino divides by zero, which ends the process, while it folds what comes"
@@ -183,7 +183,7 @@ def _loop(node: Node) -> str | None:
     turns = node.inputs[0].node.value if node.inputs[0] is not None else None
     carried = [entry.type for entry in node.inputs[2:] if entry is not None]
     if scans and turns is None and not all(isinstance(kind, TensorType) and kind.is_static for kind in carried):
-        return "openvino loses the sizes of what a Loop without a turn leaves behind, where they are not fixed"
+        return "openvino loses the sizes of the results of a Loop without turns, where they are not fixed"
     return None
 
 
@@ -214,17 +214,17 @@ def _gather_elements(node: Node) -> str | None:
     axis = int(node.attrs.get("axis", 0)) % len(data.shape)
     rest = [pair for i, pair in enumerate(zip(data.shape, indices.shape)) if i != axis]
     if any(a != b and type(a) is type(b) for a, b in rest):
-        return "openvino wants the indices of GatherElements to be as long as the data along the other dimensions"
+        return "openvino needs indices of GatherElements that are as long as the data along the other dimensions"
     return None
 
 
 def _unique(node: Node) -> str | None:
     places = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
     if "axis" in node.attrs and places:
-        return "openvino's Unique along an axis says other places and numbers of what it finds"
+        return "openvino's Unique along an axis returns other positions and counts"
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     if not node.attrs.get("sorted", 1) and isinstance(data_type, TensorType) and "float" in data_type.dtype:
-        return "openvino's Unique takes floats in another order, where they are not sorted"
+        return "openvino's Unique returns floats in another order where they are not to be sorted"
     return None
 
 
@@ -235,24 +235,24 @@ def _qlinear_conv(node: Node) -> str | None:
 
 
 def _lp_normalization(node: Node) -> str | None:
-    return "openvino adds to the length of what LpNormalization divides by it" if node.attrs.get("p", 2) == 2 else None
+    return "openvino adds a small number to the length by which LpNormalization divides" if node.attrs.get("p", 2) == 2 else None
 
 
 def _mean_variance(node: Node) -> str | None:
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     half = isinstance(data_type, TensorType) and data_type.dtype != "float32"
-    return "openvino makes NaN of equal numbers of few digits in MeanVarianceNormalization" if half else None
+    return "openvino's MeanVarianceNormalization of equal numbers is NaN in this element type" if half else None
 
 
 def _named_axes(node: Node, version: int) -> str | None:
-    """Their axes became an input with opset 18."""
+    """Refuse reductions whose axes are an attribute that openvino does not read: they became an input with opset 18."""
     if 13 <= version < 18 and "axes" in node.attrs:
-        return f"openvino takes no notice of the axes of {node.op} at opset {version}"
+        return f"openvino ignores the axes of {node.op} at opset {version}"
     return None
 
 
 def _follows(entry: NodeEntry, depth: int = 8) -> bool:
-    """Does the value follow from constants alone, by a few ops?"""
+    """Is the value computed from constants alone, by a few ops?"""
     if entry.node.value is not None or not entry.node.is_op or not depth:
         return entry.node.value is not None
     return all(_follows(read, depth - 1) for read in entry.node.reads)
@@ -261,7 +261,7 @@ def _follows(entry: NodeEntry, depth: int = 8) -> bool:
 def _abs(node: Node) -> str | None:
     data = node.inputs[0]
     lost = data is not None and data.node.is_op and _follows(data)
-    return "openvino drops an Abs of what it folds from constants" if lost else None
+    return "openvino drops an Abs whose input follows from constants" if lost else None
 
 
 def _convolution(node: Node) -> str | None:

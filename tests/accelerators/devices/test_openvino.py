@@ -61,7 +61,7 @@ def test_what_it_computes_wrongly_is_refused() -> None:
     )
     assert answer("openvino", one_op("Relu", ("float64", (2,)))) == "openvino computes float64 in 32 bits"
     assert "gets no values of the type string" in str(answer("openvino", one_op("Identity", ("string", (2,)))))
-    assert answer("openvino", one_op("ReduceMax", ("float32", (0, 2)))) == "openvino's ReduceMax over nothing is a finite number"
+    assert answer("openvino", one_op("ReduceMax", ("float32", (0, 2)))) == "openvino's ReduceMax over no numbers is a finite number"
     heads = [pt.variable(name, "float32", (1, 2, 4, 8)) for name in "qkv"]
     attention = pt.Graph([pt.op("Attention", *heads, name="n", opset=23)], opsets={"": 23})
     assert "knows ONNX up to opset 21; Attention at opset 23 is newer" in str(answer("openvino", attention))
@@ -69,7 +69,7 @@ def test_what_it_computes_wrongly_is_refused() -> None:
 
 REFUSED = [
     ("LRN", {"size": 3, "bias": 2.0}, 21, "takes a bias other than 1 for another one"),
-    ("LRN", {"size": 4}, 21, "places an even window of LRN otherwise"),
+    ("LRN", {"size": 4}, 21, "places an even window of LRN in another way"),
     ("Softmax", {"axis": 1}, 11, "takes the softmax of opset 11 along one dimension alone"),
     ("ReduceL1", {"noop_with_empty_axes": 1}, 21, "ReduceL1 along no dimension returns what it is given"),
 ]
@@ -308,7 +308,7 @@ def test_a_condition_that_may_be_longer_than_the_data(length: int | str, axis: i
     x, condition = pt.variable("x", "float32", (3, 4)), pt.variable("c", "bool", (length,))
     attributes = {} if axis is None else {"axis": axis}
     said = answer("openvino", pt.Graph([pt.op("Compress", x, condition, name="n", **attributes)]))
-    assert said is True if fits else "a condition longer than the data" in str(said)
+    assert said is True if fits else "its condition is longer than the data" in str(said)
 
 
 @pytest.mark.parametrize("op", ["ReduceL1", "ReduceLogSum", "ReduceLogSumExp"])
@@ -317,7 +317,7 @@ def test_axes_that_are_attributes(op: str, opset: int, axes: list[int] | None, f
     attributes = {} if axes is None else {"axes": axes}
     y = pt.op(op, pt.variable("x", "float32", (3, 4)), name="n", opset=opset, **attributes)
     said = answer("openvino", pt.apply_pass(pt.Graph([y], opsets={"": opset}), "InferShape"))
-    assert said is True if fits else said == f"openvino takes no notice of the axes of {op} at opset {opset}"
+    assert said is True if fits else said == f"openvino ignores the axes of {op} at opset {opset}"
 
 
 def test_what_else_it_computes_otherwise() -> None:
@@ -331,13 +331,13 @@ def test_what_else_it_computes_otherwise() -> None:
     image = pt.variable("image", "uint8", (1, 2, 5))
     cases = {
         "by input channel": pt.op("QLinearConv", image, *scales, weights, *by_channel, *scales, name="n"),
-        "adds to the length": pt.op("LpNormalization", x, name="n"),
+        "adds a small number to the length": pt.op("LpNormalization", x, name="n"),
         "floats in another order": pt.op("Unique", x, sorted=0, name="n"),
         "pads with zeros": pt.op("Pad", flat, amounts, point, name="n"),
         "without dimensions": pt.op("Expand", point, none, name="n"),
         "along the other dimensions": pt.op("GatherElements", x, indices, axis=1, name="n"),
-        "other places and numbers": pt.op("Unique", x, axis=0, n_outputs=2, name="n"),
-        "NaN of equal numbers": pt.op("MeanVarianceNormalization", pt.variable("h", "float16", (4, 3)), axes=[0], name="n"),
+        "other positions and counts": pt.op("Unique", x, axis=0, n_outputs=2, name="n"),
+        "of equal numbers is NaN": pt.op("MeanVarianceNormalization", pt.variable("h", "float16", (4, 3)), axes=[0], name="n"),
         "rounds or saturates": pt.op("Mul", bytes_, bytes_, name="n"),
         "openvino's Einsum of int32": pt.op("Einsum", pt.variable("w", "int32", (2, 2)), equation="ij->i", name="n"),
         "drops an Abs": pt.op("Abs", pt.op("Atan", pt.constant(np.linspace(-1, 1, 5, dtype=np.float32))), name="n"),
