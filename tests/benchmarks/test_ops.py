@@ -20,7 +20,7 @@ def test_tiny(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*names, "--tiny", "--threads", "1", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())
     assert {row["rival"] for row in rows} == {"tvm", "onnxruntime"}
-    assert {row["schedules"] for row in rows} >= {"chain", "places", "copies"}
+    assert {row["schedules"] for row in rows} >= {"chain", "positions", "copies"}
     assert f"{len(rows)} comparisons" in capsys.readouterr().out
 
 
