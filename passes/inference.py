@@ -31,7 +31,7 @@ LONGEST = 120.0
 
 REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
 
-COMMAND = [sys.executable, "-m", "passes.inference_child"]
+COMMAND = [sys.executable, "-P", "-m", "passes.inference_child"]
 """The command that starts the child."""
 
 

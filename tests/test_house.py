@@ -259,6 +259,16 @@ def downward(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{name.name}" if inside else node.module
 
 
+def test_an_engine_has_the_same_bounds_in_every_extra() -> None:
+    """Below them it is known to compute wrongly, or to end the process."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    for engine in ("onnxruntime", "openvino"):
+        lines = "\n".join(config["options.extras_require"].values()).splitlines()
+        bounds = {line.split(maxsplit=1)[1] for line in lines if line.split()[:1] == [engine]}
+        assert len(bounds) == 1, f"setup.cfg asks for {engine} in several ways: {sorted(bounds)}"
+
+
 def test_setup_cfg_lists_every_package() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", "utf-8")

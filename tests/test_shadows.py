@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import partita as pt
+from accelerators.isolation import process
+from accelerators.tvm.query import isolated_trials
+from partita._house import PACKAGES
+from passes import inference
 from tests.test_house import ROOT
 
 WORKS = """
@@ -45,6 +50,27 @@ def test_a_file_that_lies_there_is_passed_by(tmp_path: Path, name: str, kind: st
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('nobody asked for it')")
     done = run(tmp_path, script)
     assert (done.returncode, done.stdout) == (0, "('reference',)\n"), done.stderr
+
+
+def test_the_command_line_reads_a_model_beside_such_a_file(tmp_path: Path) -> None:
+    (tmp_path / "graph.py").write_text("print('nobody asked for it')")
+    pt.save(pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 3)))]), tmp_path / "small.onnx")
+    command = [sys.executable, "-m", "partita", "inspect", "small.onnx", "--quiet"]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "nobody asked for it" not in done.stdout, done.stderr
+
+
+COMMANDS = (inference.COMMAND, isolated_trials.COMMAND, process.COMMAND)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[-1])
+def test_no_process_that_we_start_looks_in_the_folder_it_starts_in(tmp_path: Path, command: list[str]) -> None:
+    for name in PACKAGES:
+        (tmp_path / f"{name}.py").write_text("print('nobody asked for it')")
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert b"nobody asked for it" not in done.stdout and b"No module named" not in done.stderr
 
 
 @pytest.mark.parametrize("line", ["import graph", "from graph import own", "import graph.own", "def f():\n    import graph\nf()"])

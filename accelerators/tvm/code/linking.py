@@ -56,7 +56,7 @@ def tools() -> Tools | None:
     if not sys.platform.startswith("linux"):
         return None
     if has_ziglang():
-        zig = (sys.executable, "-m", "ziglang")
+        zig = (sys.executable, "-P", "-m", "ziglang")
         return Tools((*zig, "ld.lld", "-shared"), (*zig, "cc", "-DPARTITA_PLAIN_SYMBOLS"))
     linker = shutil.which("ld") or shutil.which("ld.lld")
     return Tools((linker, "-shared"), ()) if linker else None

@@ -27,7 +27,7 @@ from graph.graph import Graph
 STARTING = 60.0
 """Seconds that the child has to import TVM."""
 
-COMMAND = [sys.executable, "-m", "accelerators.tvm.query.trial_child"]
+COMMAND = [sys.executable, "-P", "-m", "accelerators.tvm.query.trial_child"]
 """The command that starts the child."""
 
 
