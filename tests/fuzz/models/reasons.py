@@ -136,6 +136,15 @@ def quantizes_zeros(case: Case, finding: Finding) -> bool:
     return any(not np.any(values[node.inputs[0]]) for values in runs for node in scales if node.inputs[0] is not None)
 
 
+def normalizes_zeros(case: Case, finding: Finding) -> bool:
+    """Is all that one LpNormalization divides by zero, or the errors of a rounding that may be zero?"""
+    named = [node for node in case.graph.nodes if node.op == "LpNormalization"]
+    nodes = [node for node in named if finding.detail.startswith(f"{node.output_names[0]} of ")]
+    runs = [run(case.graph, case.feeds, noise) for noise in (None, Noise(np.random.default_rng(1), 1.0, zeros=True))]
+    inputs = [(values[node.inputs[0]], node.attrs.get("axis", -1)) for values in runs for node in nodes if node.inputs[0]]
+    return any(not np.all(np.any(value, axis=axis)) for value, axis in inputs)
+
+
 REASONS: tuple[Reason, ...] = (
     Reason(
         "openvino scattered", "*", has_denormal,
@@ -206,6 +215,11 @@ REASONS: tuple[Reason, ...] = (
         "onnxruntime scattered", "DynamicQuantizeLinear", quantizes_zeros,
         "the scale of zeros alone is 1 in onnxruntime and 1/255 in ONNX's reference; the quantized numbers are the same."
         " Numbers that are the errors of a rounding (the last one of a HannWindow) may be zero on one side alone",
+    ),
+    Reason(
+        "onnxruntime openvino cpu scattered", "LpNormalization", normalizes_zeros,
+        "numbers that are nothing but the errors of a rounding (of a Fourier transform, say) may all be zero on one side alone,"
+        " and LpNormalization makes numbers of the size of one of them",
     ),
     Reason(
         "cpu scattered", "ConvTranspose", is_special,
