@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from accelerators.tvm.kernels.shared.draft import Draft
@@ -17,47 +15,15 @@ from accelerators.tvm.kernels.shared.formulas import LONG, formula
 from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from accelerators.tvm.kernels.shared.instructions import FMA, instruction_for, widened
 from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
+from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import VALUE_PRODUCTS
-from graph.node import Node, NodeEntry
-
-LONGEST = 16
-"""The number of ops that may follow a product in its kernel."""
+from graph.node import Node
 
 
-@attrs.frozen(slots=True, eq=False)
-class ValueProduct:
-    """A product of two values, and what is computed with it."""
-
-    left: Matrix
-    right: Matrix
-    root: Node
-    """The product."""
-    chain: tuple[Node, ...]
-    """Element-wise ops after it."""
-    after: tuple[Node, ...]
-    """Ops that write the result in another order."""
-
-    @property
-    def operands(self) -> tuple[Matrix, ...]:
-        """The matrices that the product reads."""
-        return self.left, self.right
-
-    @property
-    def nodes(self) -> set[Node]:
-        """All nodes of the product."""
-        return {self.root, *self.chain, *self.after, *self.left.path, *self.right.path}
-
-    @property
-    def result(self) -> NodeEntry:
-        """The value that the product makes."""
-        return (self.after or self.chain or (self.root,))[-1][0]
-
-
-def find_value_product(root: Node, readers: Readers, version: int) -> ValueProduct | None:
+def find_value_product(root: Node, readers: Readers, version: int) -> TwoSided | None:
     """The product around a MatMul, with all that is worked into it; None if the kernel does not take it."""
     shape = real_shape(root[0]) if root.op == "MatMul" and not root.domain else None
     sides = [None if entry is None else real_shape(entry) for entry in root.inputs]
@@ -65,7 +31,7 @@ def find_value_product(root: Node, readers: Readers, version: int) -> ValueProdu
         return None
     chain: list[Node] = []
     output = root[0]
-    while len(readers.get(output, ())) == 1 and len(chain) < LONGEST:
+    while len(readers.get(output, ())) == 1 and len(chain) < MOST_AFTER:
         node = readers[output][0]
         if node is None or formula(node, version) is None or real_shape(node[0]) != shape:
             break
@@ -75,7 +41,7 @@ def find_value_product(root: Node, readers: Readers, version: int) -> ValueProdu
     if operands is None or any(real_shape(operand.source) is None for operand in operands):
         return None
     left, right = operands
-    return ValueProduct(left, right, root, tuple(chain), written_after(output, readers))
+    return TwoSided(left, right, root, tuple(chain), written_after(output, readers))
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
@@ -90,7 +56,7 @@ def product(body: Body, machine: Machine) -> Draft | None:
     return heads.problem.draft(heads.kernel, "product")
 
 
-def _write(match: ValueProduct, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
+def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
     """Tasks, then pairs of a head and a panel, then tiles."""
     kernel, depth, dtype = heads.kernel, shape_of(match.left.value)[-1], element_of(match.root[0])
     panels, tiles = tile.across(columns), tile.down(rows)

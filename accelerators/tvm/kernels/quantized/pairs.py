@@ -35,16 +35,13 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import formula
 from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
 from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.operands import Matrix, Readers, operands_of, written_after
+from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import share_out
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.tile import fitting, start
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS
-from graph.node import Node, NodeEntry
-
-LONGEST = 16
-"""The number of ops that may follow a product in its kernel."""
+from graph.node import Node
 
 SIGNS = -0x7F7F7F80
 """The highest bits of four bytes, as a number of 32 bits."""
@@ -54,32 +51,8 @@ ONES = 0x01010101
 
 
 @attrs.frozen(slots=True, eq=False)
-class PairProduct:
-    """A product of two quantized values, and what is computed with it."""
-
-    left: Matrix
-    right: Matrix
-    root: Node
-    """The product."""
-    chain: tuple[Node, ...]
-    """Element-wise ops after it."""
-    after: tuple[Node, ...]
-    """Ops that write the result in another order."""
-
-    @property
-    def operands(self) -> tuple[Matrix, ...]:
-        """The matrices that the product reads."""
-        return self.left, self.right
-
-    @property
-    def nodes(self) -> set[Node]:
-        """All nodes of the product."""
-        return {self.root, *self.chain, *self.after, *self.left.path, *self.right.path}
-
-    @property
-    def result(self) -> NodeEntry:
-        """The value that the product makes."""
-        return (self.after or self.chain or (self.root,))[-1][0]
+class PairProduct(TwoSided):
+    """A product of two quantized values."""
 
     @property
     def scale(self) -> float | None:
@@ -95,7 +68,7 @@ def find_pair_product(root: Node, readers: Readers, version: int) -> PairProduct
         return None
     chain: list[Node] = []
     output = root[0]
-    while len(readers.get(output, ())) == 1 and len(chain) < LONGEST:
+    while len(readers.get(output, ())) == 1 and len(chain) < MOST_AFTER:
         node = readers[output][0]
         if node is None or formula(node, version) is None or any_shape(node[0]) != shape:
             break

@@ -43,6 +43,39 @@ class Matrix:
         return product
 
 
+MOST_AFTER = 16
+"""The number of element-wise ops that may follow a product of two values in its kernel."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class TwoSided:
+    """A product of two values, and what is computed with it."""
+
+    left: Matrix
+    right: Matrix
+    root: Node
+    """The product."""
+    chain: tuple[Node, ...]
+    """Element-wise ops after it."""
+    after: tuple[Node, ...]
+    """Ops that write the result in another order."""
+
+    @property
+    def operands(self) -> tuple[Matrix, ...]:
+        """The matrices that the product reads."""
+        return self.left, self.right
+
+    @property
+    def nodes(self) -> set[Node]:
+        """All nodes of the product."""
+        return {self.root, *self.chain, *self.after, *self.left.path, *self.right.path}
+
+    @property
+    def result(self) -> NodeEntry:
+        """The value that the product makes."""
+        return (self.after or self.chain or (self.root,))[-1][0]
+
+
 def readers_of(graph: Graph) -> Readers:
     """The readers of each value. Linear."""
     readers: dict[NodeEntry, list[Node | None]] = {}
