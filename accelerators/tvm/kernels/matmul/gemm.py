@@ -85,7 +85,7 @@ class Product:
         shape = (tile.across(self.columns), self.packed_depth(instruction), tile.width)
         panels = new_weight(shape, array.dtype)
         for panel, at in zip(panels, tile.starts(self.columns), strict=True):
-            panel.reshape(-1)[...] = instruction.grouped(matrix[:, at : at + tile.width]).reshape(-1)
+            instruction.group_into(panel, matrix[:, at : at + tile.width])
         return self.scaled(panels)
 
     def packed_depth(self, instruction: Instruction) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
-import numpy as np
 
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -65,12 +64,15 @@ class Instruction:
             return read(buffer, (position,), lanes)
         return buffer.vector(self.group * lanes, position).regrouped(int32)
 
-    def grouped(self, panel: Array) -> Array:
-        """A panel [depth, column] with the neighbours of each group side by side; zeros fill up the last."""
-        depth, width = panel.shape
-        filled = np.zeros((self.steps(depth) * self.group, width), panel.dtype)
-        filled[:depth] = panel
-        return filled.reshape(-1, self.group, width).transpose(0, 2, 1)
+    def group_into(self, panel: Array, columns: Array) -> None:
+        """Fill a flat panel with columns [depth, column]: the neighbours of each group stand side by side, zeros fill up the last
+        group.
+        """
+        grouped = panel.reshape(-1, columns.shape[1], self.group)
+        for i in range(self.group):
+            neighbours = columns[i :: self.group]
+            grouped[: len(neighbours), :, i] = neighbours
+            grouped[len(neighbours) :, :, i] = 0
 
 
 def _multiply_and_add(total: Value, left: Value, right: Value) -> Value:

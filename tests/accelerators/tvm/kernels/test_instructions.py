@@ -89,6 +89,14 @@ def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, tur
     assert "4294901760" in text or "-65536" in text, "the odd numbers of the pairs are cut out"
 
 
+def test_neighbours_along_the_depth_stand_side_by_side_and_zeros_fill_up() -> None:
+    columns, panel = np.arange(1, 11).reshape(5, 2), np.full((6, 2), -1)
+    DOT_BFLOAT16.group_into(panel, columns)
+    assert panel.reshape(-1).tolist() == [1, 3, 2, 4, 5, 7, 6, 8, 9, 0, 10, 0]
+    FMA.group_into(panel[:5], columns)
+    assert panel[:5].tolist() == columns.tolist()
+
+
 def test_which_instruction_a_processor_takes() -> None:
     zen, rapids = (Machine("cpu", arch, 4, 16, 32, instructions=(Used("vdpbf16ps"),)) for arch in ("znver4", "sapphirerapids"))
     assert instruction_for("bfloat16", zen) is DOT_BFLOAT16
