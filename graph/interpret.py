@@ -30,7 +30,7 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             remedy=f"Its inputs are {', '.join(node.name for node in graph.inputs) or 'none'}",
         )
     values: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(graph.inputs, inputs, strict=True)}
-    last = _last_reads(graph)
+    last = last_reads(graph)
     for node in graph.nodes:
         if node.is_variable:
             continue
@@ -103,7 +103,7 @@ class _Runnable:
         return interpret(self.body, [*inputs, *self.captured])
 
 
-def _last_reads(graph: Graph) -> dict[Node, list[NodeEntry]]:
+def last_reads(graph: Graph) -> dict[Node, list[NodeEntry]]:
     """For each node the values that no later node reads, so that they can be freed."""
     kept = set(graph.outputs)
     last: dict[NodeEntry, Node] = {}

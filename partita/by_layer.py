@@ -17,6 +17,10 @@ from passes.infer import infer
 Array = np.ndarray[Any, Any]
 
 
+Range = tuple[float, float]
+"""The least and the largest finite number; two zeros where there is none."""
+
+
 @attrs.frozen(slots=True)
 class Layer:
     """A value that both models have under one name."""
@@ -33,6 +37,12 @@ class Layer:
     """The same over the largest |b|."""
     cosine: float
     """The cosine between the two as vectors; 1 where they point the same way."""
+    nans: tuple[int, int] = (0, 0)
+    """How many NaN the first has, and the second."""
+    infinities: tuple[int, int] = (0, 0)
+    """How many infinities the first has, and the second."""
+    ranges: tuple[Range, Range] = ((0.0, 0.0), (0.0, 0.0))
+    """The least and the largest finite number of the first, and of the second."""
 
 
 def compare_layers(
@@ -48,7 +58,7 @@ def compare_layers(
     results = [_values(graph, asked, inputs, device, config) for graph, asked in zip(graphs, entries, strict=True)]
     outputs = set(first.output_names) & set(second.output_names)
     return [
-        _layer(name, str(values[0][name].node.op), name in outputs, a, b) for name, a, b in zip(names, *results, strict=True)
+        layer_of(name, str(values[0][name].node.op), name in outputs, a, b) for name, a, b in zip(names, *results, strict=True)
     ]
 
 
@@ -74,19 +84,35 @@ def _values(
     return [np.asarray(array) for array in compile_model(seen, device, config)(given)]
 
 
-def _layer(name: str, op: str, is_output: bool, array: Array, wanted: Array) -> Layer:
+def is_numeric(array: Any) -> bool:
+    """Is it an array of real numbers or booleans, whose distance from another can be stated?"""
+    return isinstance(array, np.ndarray) and (array.dtype.kind in "fiub" or "float" in array.dtype.name)
+
+
+def layer_of(name: str, op: str, is_output: bool, array: Array, wanted: Array) -> Layer:
+    """How far one array is from the other; where their sizes differ, infinitely far."""
+    a, b = array.astype(np.float64).reshape(-1), wanted.astype(np.float64).reshape(-1)
+    counts: dict[str, Any] = {
+        "nans": (int(np.isnan(a).sum()), int(np.isnan(b).sum())),
+        "infinities": (int(np.isinf(a).sum()), int(np.isinf(b).sum())),
+        "ranges": (_range(a), _range(b)),
+    }
     if array.shape != wanted.shape:
-        return Layer(name, op, is_output, np.inf, np.inf, 0.0)
+        return Layer(name, op, is_output, np.inf, np.inf, 0.0, **counts)
     if not wanted.size:
         return Layer(name, op, is_output, 0.0, 0.0, 1.0)
-    a, b = array.astype(np.float64).reshape(-1), wanted.astype(np.float64).reshape(-1)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0.0, np.abs(a - b))
     absolute = float(np.where(np.isnan(apart), np.inf, apart).max())
     both = np.isfinite(a) & np.isfinite(b)
     largest = float(np.abs(b[both]).max(initial=0.0))
-    return Layer(name, op, is_output, absolute, absolute / (largest or 1.0), _cosine(a[both], b[both]))
+    return Layer(name, op, is_output, absolute, absolute / (largest or 1.0), _cosine(a[both], b[both]), **counts)
+
+
+def _range(array: Array) -> Range:
+    finite = array[np.isfinite(array)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
 def _cosine(a: Array, b: Array) -> float:

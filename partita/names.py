@@ -59,6 +59,8 @@ from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify
 from graph.writers import save
+from partita.insight.diagnosing import diagnose
+from partita.insight.diagnosis import Diagnosis, Fault
 from partita.measuring import BenchReport, bench
 from partita.page import report_page
 from partition import (
@@ -96,6 +98,8 @@ __all__ = [
     "CompiledModel",
     "CompiledSubgraph",
     "ContainOpSelector",
+    "Diagnosis",
+    "Fault",
     "Graph",
     "GraphError",
     "InputError",
@@ -140,6 +144,7 @@ __all__ = [
     "compile",
     "constant",
     "devices",
+    "diagnose",
     "from_torch",
     "import_model",
     "list_backends",

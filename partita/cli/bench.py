@@ -28,7 +28,7 @@ from partita.cli.arguments import (
     positive,
     precise,
 )
-from partita.cli.models import load_model, model_inputs, unplaced
+from partita.cli.models import load_model, model_inputs
 from partita.cli.screen import Screen
 from partita.measuring import (
     BenchReport,
@@ -40,6 +40,7 @@ from partita.measuring import (
     report,
     with_key,
 )
+from partita.unplacing import unplaced
 
 EXAMPLE = """\
   partita bench zoo:squeezenet --devices cpu --vs onnxruntime,openvino --threads 2

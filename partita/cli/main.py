@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from graph.errors import PartitaError
     from partita.cli.arguments import Usage
 
-VERBS = ("devices", "inspect", "partition", "explain", "diff", "run", "bench", "compile", "tune", "precision", "compare", "cache")
+VERBS = (
+    "devices", "inspect", "partition", "explain", "diff", "run", "bench", "compile", "tune", "precision", "compare", "diagnose",
+    "cache",
+)
 """One file each."""
 
 ABOUT = """\

@@ -16,22 +16,18 @@ import partita as pt
 from accelerators.interface.device_list import DEFAULT
 from accelerators.running.inputs import InputChecker
 from graph.errors import PartitaError, ReadError, WriteError
-from graph.node import Node
 from graph.readers import holds_torch
-from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Dim, TensorType
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
+from partita.unplacing import unplaced
 
 if TYPE_CHECKING:
     from accelerators.package.container import Package
 
 PACKAGE = ".partita"
 """The ending of the names of files that `partita compile` writes."""
-
-COMPILED = "partita.package"
-"""The domain of what stands for a subgraph in a file that was exported without its bodies."""
 
 SYMBOL = "-symbol.json"
 """The ending of the name of an MXNet symbol; its parameters are in PREFIX-0000.params, where the number is the epoch."""
@@ -89,22 +85,6 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
 
         graph = batched(graph, arguments.batch)
     return pt.optimize(graph) if arguments.optimize else graph
-
-
-def unplaced(graph: pt.Graph, remedy: str = "Give the model itself") -> pt.Graph:
-    """The graph as if nobody had partitioned it: calls are inlined and affinities removed."""
-    inlined = pt.apply_pass(graph, "InlineSubgraphs")
-    if any(node.domain == COMPILED for node in inlined.nodes):
-        raise ReadError("it holds machine code alone, and not what that computes", remedy=remedy)
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        changed = map_bodies(rewriter.rebuilt(node), unplaced)
-        if changed.affinity is not None:
-            changed = changed.evolve()
-            changed.affinity = None
-        rewriter.keep(node, changed)
-
-    return rewrite(inlined, visit)
 
 
 def read_graph(

@@ -33,9 +33,10 @@ from partita.cli.arguments import (
     precise,
 )
 from partita.cli.compile import report_lines
-from partita.cli.models import load_model, model_inputs, read_graph, unplaced, writable
+from partita.cli.models import load_model, model_inputs, read_graph, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
+from partita.unplacing import unplaced
 
 CONDITIONS = {
     "difference": "an output of --check is not near enough",

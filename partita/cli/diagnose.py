@@ -1,0 +1,64 @@
+"""Which node makes the output wrong: each subgraph held against a trusted device, then parts of the first that is wrong.
+
+Every subgraph, and every part of one, runs on the values that the trusted device gives it, so that errors do not spread.
+Exit status 1 where something is wrong."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import partita as pt
+from accelerators.process.atomic import replacing
+from partita.cli import exits
+from partita.cli.arguments import add_devices, add_inputs, add_model, at_least, config_of, positive, precise
+from partita.cli.inputs import read_inputs
+from partita.cli.models import load_graph, writable
+from partita.cli.screen import Screen
+
+EXAMPLE = """\
+  partita diagnose model.onnx --devices HETERO:cpu,reference --input x.npy
+  partita diagnose model.onnx --devices cpu --precision bf16 --against cpu --tolerance 0.05 --svg errors.svg
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    add_model(parser)
+    add_devices(parser, precision=True)
+    add_inputs(parser.add_argument_group("inputs"))
+    group = parser.add_argument_group("diagnosing")
+    group.add_argument("--against", default="reference", metavar="D", help="the devices that are trusted (default: %(default)s)")
+    group.add_argument(
+        "--tolerance", type=positive, metavar="E", help="the largest error, max|a - b| over max|b| (default: by element types)"
+    )
+    group.add_argument("--runs", type=at_least(1), default=2, metavar="N", help="each part runs so often (default: %(default)s)")
+    group.add_argument("--isolate", action="store_true", help="run the devices in child processes, which may crash")
+    group.add_argument("--svg", metavar="OUT.svg", help="draw the errors by layer")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Look for what is wrong, and show it."""
+    writable(arguments.svg, arguments.model)
+    graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
+    config = precise(config_of(arguments.config, arguments.devices), arguments.devices, arguments.precision)
+    given = read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)
+    screen.say("holding each subgraph against the trusted device")
+    diagnosis = pt.diagnose(
+        graph,
+        arguments.devices,
+        given or None,
+        against=arguments.against,
+        tolerance=arguments.tolerance,
+        config=config,
+        runs=arguments.runs,
+        isolate=arguments.isolate,
+        seed=arguments.seed,
+    )
+    if arguments.svg:
+        with replacing(arguments.svg) as file:
+            file.write(diagnosis.to_svg().encode())
+        screen.say(f"wrote {Path(arguments.svg)}")
+    screen.write_json(diagnosis.to_dict())
+    screen.show(diagnosis.to_table(), str(diagnosis))
+    return exits.OK if diagnosis.ok else exits.NO

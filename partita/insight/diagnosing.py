@@ -1,0 +1,289 @@
+"""`diagnose`: from "the output is wrong" to the node that makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators import AcceleratorError, CompiledModel, compile, query
+from accelerators.building.units import Unit, compile_unit
+from accelerators.errors import CompileError, RunError
+from accelerators.interface.device_list import DEFAULT, Device, asked_devices
+from accelerators.interface.settings import read_config
+from accelerators.process.ending import at_a_device
+from accelerators.running.inputs import InputChecker
+from graph.graph import Graph
+from graph.interpret import last_reads
+from graph.node import Node, NodeEntry
+from graph.words import counted
+from partita.by_layer import Layer
+from partita.compare import PRECISIONS, Difference, compare
+from partita.insight.diagnosis import MANY, Diagnosis, Fault, SubgraphCheck
+from partita.insight.searching import search
+from partita.insight.trial import (
+    INFINITE,
+    NAN,
+    NUMBERS,
+    RIGHT,
+    UNCOMPILED,
+    Measure,
+    Trial,
+    Trials,
+    tried_unit,
+)
+from partita.insight.trusted import Trusted, first_not_finite, is_finite
+from partita.measuring import with_key
+from partition import AffinityProperty
+from passes import apply_pass
+
+HALF = 65504.0
+"""The largest number of float16."""
+
+
+@at_a_device()
+def diagnose(
+    model: Graph | CompiledModel,
+    devices: str | Sequence[str] | None = None,
+    inputs: Any = None,
+    *,
+    against: str | Sequence[str] = "reference",
+    tolerance: float | None = None,
+    config: Mapping[str, Any] | None = None,
+    against_config: Mapping[str, Any] | None = None,
+    runs: int = 2,
+    isolate: bool = False,
+    seed: int = 0,
+) -> Diagnosis:
+    """Find the node, or the group of nodes fused, that makes a model on these devices differ from the devices `against`.
+
+    Each subgraph is run on the values that the trusted run gives it, so that no error of another reaches it: first border by
+    border; then, in the first that is wrong, a cut is moved until no smaller part is wrong. `inputs` are one call's: an array, a
+    tuple in order, a dictionary by name; or a list of such calls, of which the first that is wrong is looked into; made up if
+    they are left out. `tolerance` bounds max|a - b| over max|b|; by default it follows the element types and PRECISION. Each
+    part runs `runs` times, which have to agree. `isolate` runs the devices in child processes, which may crash. `seed` is that of
+    inputs that are made up."""
+    task = _Task(model, devices, against, Trusted(against, against_config), tolerance, dict(config or {}), runs, isolate, seed)
+    calls = inputs if isinstance(inputs, list) else [inputs]
+    for number, call in enumerate(calls):
+        diagnosis = task.diagnosed(call)
+        if not diagnosis.ok:
+            before = [f"{counted(number, 'call before it is', 'calls before it are')} right"] if number else []
+            return attrs.evolve(diagnosis, notes=(*diagnosis.notes, *before))
+    return diagnosis
+
+
+class _Task:
+    """One model on its devices, which calls are held against."""
+
+    def __init__(
+        self,
+        model: Graph | CompiledModel,
+        devices: Any,
+        against: Any,
+        trusted: Trusted,
+        tolerance: float | None,
+        config: dict[str, Any],
+        runs: int,
+        isolate: bool,
+        seed: int,
+    ) -> None:
+        if isinstance(model, CompiledModel) and (devices is not None or config or isolate):
+            raise AcceleratorError(
+                "a compiled model has its devices already",
+                where="diagnose",
+                remedy="Leave devices, config and isolate out, or give the graph",
+            )
+        self.devices, self.trusted, self.runs, self.seed = devices, trusted, runs, seed
+        self.config = with_key(config, devices, "ISOLATE", True) if isolate else config
+        self.tolerance = tolerance
+        self.against = _named(against)
+        self.given = model
+        self.model = model if isinstance(model, CompiledModel) else self._compiled(model)
+        if self.model is not None:
+            self.graph, self.subgraphs = self.model.graph, list(_subgraphs_of(self.model))
+        else:
+            assert isinstance(model, Graph)
+            self.graph = _cut_by_device(model, devices, self.config)
+            self.subgraphs = list(_uncompiled(self.graph, devices, self.config))
+
+    def _compiled(self, graph: Graph) -> CompiledModel | None:
+        """The model; None where a device cannot compile what it took, which is then what is wrong."""
+        try:
+            model = compile(graph, self.devices, self.config)
+        except CompileError:
+            return None
+        return None if getattr(model.report, "moves", ()) else model
+
+    @property
+    def name(self) -> str:
+        """The devices in words."""
+        if isinstance(self.given, CompiledModel):
+            return ", ".join(self.given.properties.devices)
+        return _named(self.devices or DEFAULT)
+
+    def diagnosed(self, call: Any) -> Diagnosis:
+        """One call's diagnosis. Values that no later subgraph reads are dropped."""
+        arrays = self._arrays(call)
+        values: dict[NodeEntry, Any] = {node[0]: node.value for node in self.graph.nodes if node.is_constant}
+        values |= {node[0]: array for node, array in zip(self.graph.inputs, arrays, strict=True)}
+        last = last_reads(self.graph)
+        checks: list[SubgraphCheck] = []
+        notes: list[str] = []
+        fault: Fault | None = None
+        inside: tuple[Layer, ...] = ()
+        for subgraph in self.subgraphs:
+            given = [None if entry is None else values[entry] for entry in subgraph.call.inputs]
+            expected = self.trusted.outputs(subgraph.body, given)
+            notes += filter(None, [self._not_finite(subgraph, given, expected)])
+            if fault is None:
+                trial = subgraph.tried(given, expected, self._measure(subgraph))
+                checks.append(subgraph.checked(trial))
+                if trial.kind != RIGHT:
+                    fault, inside = self._fault(subgraph, trial, given)
+            values.update(zip(subgraph.call.outputs, expected, strict=True))
+            for entry in last.get(subgraph.call, ()):
+                values.pop(entry, None)
+        outputs = self._outputs(arrays, [values[entry] for entry in self.graph.outputs])
+        return Diagnosis(self.graph.name, self.name, self.against, outputs, tuple(checks), fault, inside, tuple(notes))
+
+    def _arrays(self, call: Any) -> list[Any]:
+        """The inputs of a call in order."""
+        if call is None:
+            if self.model is None:
+                cause = "the model does not compile, so that no inputs can be made up for it"
+                raise AcceleratorError(cause, where="diagnose", remedy="Give inputs")
+            return self.model.example_inputs(self.seed)
+        checker = InputChecker(self.graph)
+        return checker.arrays(call, {}) if isinstance(call, tuple) else checker.arrays((call,), {})
+
+    def _measure(self, subgraph: _Subgraph) -> Measure:
+        return Measure(self.tolerance, str(subgraph.config.get("PRECISION") or "f32"), self.runs)
+
+    def _not_finite(self, subgraph: _Subgraph, given: Sequence[Any], expected: Sequence[Any]) -> str | None:
+        """A note about the first NaN or infinity of the trusted run, which is the model's own."""
+        if all(map(is_finite, expected)):
+            return None
+        return first_not_finite(subgraph.body, given, self.trusted)
+
+    def _outputs(self, arrays: list[Any], expected: Sequence[Any]) -> tuple[Difference, ...]:
+        """How far the model as a whole is off: what its users see."""
+        if self.model is None:
+            return ()
+        try:
+            outputs = list(self.model(*arrays))
+        except RunError:
+            return ()
+        precisions = [self._measure(subgraph).precision for subgraph in self.subgraphs]
+        coarsest = max(precisions, key=lambda precision: PRECISIONS.get(precision, 0.0), default="f32")
+        return tuple(compare(self.graph, outputs, expected, self.tolerance, coarsest))
+
+    def _fault(self, subgraph: _Subgraph, whole: Trial, given: Sequence[Any]) -> tuple[Fault, tuple[Layer, ...]]:
+        """The smallest part of a subgraph that is wrong, and the errors of the values where the cut passed."""
+        body = subgraph.body
+        known: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(body.inputs, given, strict=True)}
+        known |= self.trusted.values(body, given)
+        trials = Trials(body, subgraph.device, subgraph.config, known, self._measure(subgraph))
+        blamed = search(trials, whole)
+        cut = trials.cutter.cut(blamed.trial.members)
+        inputs, expected = trials.inputs(cut), trials.expected(cut)
+        fault = Fault(
+            subgraph.call.name,
+            subgraph.device.label,
+            tuple(node.name for node in cut.ops),
+            tuple(str(node.op) for node in cut.ops),
+            blamed.trial.kind,
+            blamed.trial.message or _reason(blamed.trial, [*inputs, *expected], subgraph.config),
+            blamed.trial.layers,
+            blamed.tries,
+            len(trials.cutter.ops),
+            cut.graph,
+            tuple(inputs),
+            tuple(expected),
+        )
+        return fault, _inside(trials)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Subgraph:
+    """A call of the partitioned graph."""
+
+    call: Node
+    """The call."""
+    body: Graph
+    """What it computes."""
+    device: Device
+    """The device that it is for."""
+    config: Mapping[str, Any]
+    """The device's configuration."""
+    unit: Unit | None = None
+    """The compiled subgraph; None if it is yet to be compiled."""
+
+    def tried(self, given: Sequence[Any], expected: Sequence[Any], measure: Measure) -> Trial:
+        """The whole subgraph on these inputs."""
+        try:
+            unit = self.unit or compile_unit(self.call.name, self.device, self.body, self.config)
+        except CompileError as error:
+            count = sum(node.is_op for node in self.body.nodes)
+            return Trial(tuple(range(count)), UNCOMPILED, np.inf, message=error.cause)
+        return tried_unit(unit, given, expected, measure)
+
+    def checked(self, trial: Trial) -> SubgraphCheck:
+        """The row of the diagnosis."""
+        label, count = self.device.label, len(trial.members)
+        return SubgraphCheck(self.call.name, label, count, trial.kind, trial.excess, trial.layers, trial.message)
+
+
+def _cut_by_device(graph: Graph, devices: Any, config: Mapping[str, Any]) -> Graph:
+    """The graph as `compile` cuts it before anything is compiled."""
+    typed = apply_pass(graph, "InferShape", strict=False)
+    placed = any(node.affinity is not None for node in typed.nodes if node.is_op)
+    applied = typed if placed else query(typed, devices, config=config or None).apply(typed)
+    growth = "waves" if len(asked_devices(devices)) == 1 else "largest"
+    return apply_pass(applied, "PartitionGraph", subgraph_property=AffinityProperty(), growth=growth)
+
+
+def _subgraphs_of(model: CompiledModel) -> Iterator[_Subgraph]:
+    calls = [node for node in model.graph.nodes if node.is_op]
+    for call, unit in zip(calls, model.units, strict=True):
+        yield _Subgraph(call, unit.body, unit.device, unit.config, unit)
+
+
+def _uncompiled(graph: Graph, devices: Any, config: Mapping[str, Any]) -> Iterator[_Subgraph]:
+    asked = asked_devices(devices)
+    by_device, known = read_config(config, asked).by_device, {device.label: device for device in asked}
+    for node in graph.nodes:
+        if node.is_op:
+            assert node.subgraph is not None and node.affinity is not None
+            yield _Subgraph(node, node.subgraph, known[node.affinity], by_device[node.affinity])
+
+
+def _inside(trials: Trials) -> tuple[Layer, ...]:
+    """The values at the places where a prefix ended, in order; of each what the longest prefix says."""
+    whole = len(trials.cutter.ops)
+    seen: dict[str, Layer] = {}
+    for size in range(1, whole):
+        prefix = trials.tried.get(tuple(range(size)))
+        seen |= {layer.name: layer for layer in prefix.layers} if prefix is not None else {}
+    return tuple(seen.values())
+
+
+def _reason(trial: Trial, values: Sequence[Any], config: Mapping[str, Any]) -> str:
+    """What is known about why the numbers are wrong."""
+    sizes = [np.abs(value[np.isfinite(value)].astype(np.float64)).max(initial=0.0) for value in values if _is_float(value)]
+    narrow = config.get("PRECISION") in ("f16", "fast") or any(_is_float(value) and value.dtype == np.float16 for value in values)
+    if trial.kind in (NAN, INFINITE) and narrow and max(sizes, default=0.0) > HALF / 2:
+        return f"numbers as large as {max(sizes):.4g} come to it or from it, and float16 ends at {HALF:.0f}"
+    if trial.kind in NUMBERS and len(trial.members) > MANY:
+        return "no smaller group is wrong by itself: small errors of many ops may add up"
+    return ""
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def _named(devices: str | Sequence[str]) -> str:
+    return devices if isinstance(devices, str) else ", ".join(devices)

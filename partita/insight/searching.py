@@ -1,0 +1,127 @@
+"""The smallest group of a subgraph's ops that is wrong by itself, by moving one cut through them.
+
+A prefix of the topological order is convex, and so is what lies between two cuts. Bisection over the prefixes finds the last op
+that it takes (log2(n) compilations); then that op is tried alone, with each op that it reads, and with more before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from partita.insight.trial import NUMBERS, Trial, Trials
+
+LIMITS = (1.0, 0.1, 0.01)
+"""The parts of the tolerance at which prefixes are taken for wrong, one after the other: an error may shrink on its way."""
+
+MOST_DROPPED = 12
+"""How many ops are left out of a larger group, one at a time, to see whether it needs them."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Blamed:
+    """What the search ended with."""
+
+    trial: Trial
+    """The smallest group that is wrong by itself."""
+    parted: tuple[Trial, ...]
+    """The trials of its parts, which are right; empty for a single op."""
+    tries: int
+    """How many groups were compiled."""
+
+
+def search(trials: Trials, whole: Trial) -> Blamed:
+    """The smallest group that shows what the whole shows."""
+    return _Search(trials, whole).run()
+
+
+class _Search:
+    def __init__(self, trials: Trials, whole: Trial) -> None:
+        self.trials = trials
+        self.whole = whole
+        self.cutter = trials.cutter
+        trials.add(whole)
+
+    def run(self) -> Blamed:
+        smallest = self.whole
+        for limit in LIMITS if self.whole.kind in NUMBERS else LIMITS[:1]:
+            group = self._around(self._last_op(limit))
+            smallest = min(smallest, group, key=lambda trial: len(trial.members))
+            if len(smallest.members) < max(3, len(self.whole.members) // 2):
+                break
+        return Blamed(smallest, self._parts(smallest), len(self.trials.tried) - 1)
+
+    def _is_bad(self, trial: Trial, limit: float = 1.0) -> bool:
+        """Does it show what the whole shows?"""
+        if self.whole.kind in NUMBERS:
+            return (trial.kind in NUMBERS or limit < 1) and trial.excess > limit
+        return trial.kind == self.whole.kind
+
+    def _last_op(self, limit: float) -> int:
+        """The last op of the shortest prefix that is wrong."""
+        right, wrong = 0, len(self.whole.members)
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            if self._is_bad(self.trials(range(middle)), limit):
+                wrong = middle
+            else:
+                right = middle
+        return wrong - 1
+
+    def _around(self, last: int) -> Trial:
+        """The smallest group that is tried and wrong and ends with this op."""
+        alone = self.trials([last])
+        if self._is_bad(alone):
+            return alone
+        for producer in self._likeliest(last):
+            pair = self.trials(self.cutter.closed([producer, last]))
+            if self._is_bad(pair):
+                return self._without_some(pair) if len(pair.members) > 2 else pair
+        return self._grown(last)
+
+    def _likeliest(self, last: int) -> list[int]:
+        """The ops that it reads, first those that nothing else reads: devices fuse these."""
+        return sorted(self.cutter.producers[last], key=lambda one: (len(self.cutter.consumers[one]), -one))
+
+    def _grown(self, last: int) -> Trial:
+        """The op with twice as many of those before it at each step; those that it needs, then those that merely come before."""
+        for ordered in (sorted(self.cutter.before(last)), list(range(last + 1))):
+            right, size = 1, 2
+            while right < len(ordered):
+                size = min(size, len(ordered))
+                if self._is_bad(self.trials(ordered[-size:])):
+                    return self._without_some(self._shortest(ordered, right, size))
+                right, size = size, size * 2
+        return self.whole
+
+    def _shortest(self, ordered: Sequence[int], right: int, wrong: int) -> Trial:
+        """The shortest end of these ops that is wrong."""
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            if self._is_bad(self.trials(ordered[-middle:])):
+                wrong = middle
+            else:
+                right = middle
+        return self.trials(ordered[-wrong:])
+
+    def _without_some(self, trial: Trial) -> Trial:
+        """The group without the ops that it does not need: single ones at its edges are left out."""
+        tries = 0
+        waiting = list(trial.members)
+        while waiting and tries < MOST_DROPPED:
+            one = waiting.pop(0)
+            rest = [member for member in trial.members if member != one]
+            if not rest or self.cutter.closed(rest) != set(rest):
+                continue
+            tries += 1
+            smaller = self.trials(rest)
+            if self._is_bad(smaller):
+                trial = smaller
+                waiting = [member for member in trial.members if member != one]
+        return trial
+
+    def _parts(self, smallest: Trial) -> tuple[Trial, ...]:
+        """The groups within it that were tried and are right."""
+        inside = set(smallest.members)
+        tried: Iterable[Trial] = self.trials.tried.values()
+        return tuple(one for one in tried if set(one.members) < inside and not self._is_bad(one))

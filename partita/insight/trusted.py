@@ -1,0 +1,55 @@
+"""The run that others are held against: the same graph on a device that is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.compiling import compile as compile_model
+from graph.graph import Graph
+from graph.node import NodeEntry
+from partita.unplacing import unplaced
+
+
+@attrs.frozen(slots=True)
+class Trusted:
+    """A device, or several, whose numbers are taken for right."""
+
+    devices: str | Sequence[str] = "reference"
+    """The devices, as `compile` takes them."""
+    config: Mapping[str, Any] | None = None
+    """Their configuration."""
+
+    def outputs(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """What the graph's outputs are for these values of its inputs."""
+        model = compile_model(unplaced(graph), self.devices, self.config)
+        return list(model(dict(zip((node.name for node in graph.inputs), inputs, strict=True))))
+
+    def values(self, graph: Graph, inputs: Sequence[Any]) -> dict[NodeEntry, Any]:
+        """Every value that the graph's ops make."""
+        entries = [entry for node in graph.nodes if node.is_op for entry in node.outputs if entry.name]
+        names = [f"value{i}" for i in range(len(entries))]
+        seen = graph.evolve(outputs=entries, output_names=names)
+        return dict(zip(entries, self.outputs(seen, inputs), strict=True))
+
+
+def first_not_finite(graph: Graph, inputs: Sequence[Any], trusted: Trusted) -> str | None:
+    """The first node of the graph that makes a NaN or an infinity in the trusted run of finite inputs, and what it makes."""
+    if not all(map(is_finite, inputs)):
+        return None
+    values = trusted.values(graph, inputs)
+    for entry, value in values.items():
+        if not is_finite(value):
+            word = "NaN" if np.isnan(np.asarray(value, np.float64)).any() else "infinity"
+            return f"{entry.node.name} ({entry.node.op}) makes the first {word} of the trusted run"
+    return None
+
+
+def is_finite(value: Any) -> bool:
+    """Is it no array of numbers, or one without NaN and infinities?"""
+    if not isinstance(value, np.ndarray) or not (value.dtype.kind == "f" or "float" in value.dtype.name):
+        return True
+    return bool(np.isfinite(value.astype(np.float64)).all())

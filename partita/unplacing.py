@@ -1,0 +1,28 @@
+"""The graph that a partitioned one was made from."""
+
+from __future__ import annotations
+
+from graph.errors import ReadError
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, map_bodies, rewrite
+from passes import apply_pass
+
+COMPILED = "partita.package"
+"""The domain of what stands for a subgraph in a file that was exported without its bodies."""
+
+
+def unplaced(graph: Graph, remedy: str = "Give the model itself") -> Graph:
+    """The graph as if nobody had partitioned it: calls are inlined and affinities removed."""
+    inlined = apply_pass(graph, "InlineSubgraphs")
+    if any(node.domain == COMPILED for node in inlined.nodes):
+        raise ReadError("it holds machine code alone, and not what that computes", remedy=remedy)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        changed = map_bodies(rewriter.rebuilt(node), unplaced)
+        if changed.affinity is not None:
+            changed = changed.evolve()
+            changed.affinity = None
+        rewriter.keep(node, changed)
+
+    return rewrite(inlined, visit)

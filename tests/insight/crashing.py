@@ -1,0 +1,26 @@
+"""A device whose process ends while it runs one op."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import partita as pt
+from tests.insight.small_devices import Interpreted
+
+
+def crash(node: pt.Node, inputs: Sequence[Any]) -> Sequence[Any]:
+    os.abort()
+
+
+class Crashing(pt.Accelerator):
+    """Aborts at the average of a picture."""
+
+    name = "crashing"
+
+    def supports(self, node: pt.Node, graph: pt.Graph) -> bool:
+        return True
+
+    def compile(self, graph: pt.Graph, config: Mapping[str, Any]) -> pt.CompiledSubgraph:
+        return Interpreted(graph, "GlobalAveragePool", crash)

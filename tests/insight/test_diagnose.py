@@ -1,0 +1,199 @@
+"""From a wrong output to the node that makes it: planted faults, and what devices do wrong otherwise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.insight.cutting import Cutter
+from tests.graphs.small_models import convolutions, transformer
+from tests.insight.crashing import Crashing
+from tests.insight.planting import KINDS, Plant, faulty, plant_at, sites
+from tests.insight.small_devices import device_of
+
+
+def typed(graph: pt.Graph) -> pt.Graph:
+    return pt.apply_pass(graph, "InferShape")
+
+
+def plants(graph: pt.Graph, kind: str) -> list[Plant]:
+    return [plant for node in sites(graph) if (plant := plant_at(node, kind, graph)) is not None]
+
+
+def is_within_bound(fault: pt.Fault) -> bool:
+    return fault.tries <= math.log2(fault.among) + 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", [convolutions, transformer])
+def test_each_planted_fault_is_found(make: Any, kind: str) -> None:
+    graph = typed(make())
+    for plant in plants(graph, kind):
+        with faulty("reference", plant) as device:
+            diagnosis = pt.diagnose(graph, device)
+        if all(output.ok for output in diagnosis.outputs) and diagnosis.fault is None:
+            continue  # what comes after it takes the error away
+        assert set(diagnosis.nodes) == plant.nodes, str(diagnosis)
+        assert is_within_bound(diagnosis.fault), str(diagnosis)
+
+
+def test_the_report_names_the_node_its_error_and_the_compilations() -> None:
+    with faulty("reference", Plant("off", "second")) as device:
+        diagnosis = pt.diagnose(convolutions(), device)
+    assert repr(diagnosis) == "<Diagnosis of 'convolutions': second>"
+    lines = str(diagnosis).split("\n")
+    assert lines[0] == "convolutions on faulty_reference against reference"
+    assert "  second (Conv) on faulty_reference: wrong numbers" in lines
+    assert lines[-1] == "    found in faulty_reference_0 (11 ops) by 5 compilations"
+    (layer,) = diagnosis.fault.layers
+    assert layer.relative == pytest.approx(0.01, rel=1e-3)
+    assert layer.cosine == pytest.approx(1)
+    assert layer.ranges[0][1] == pytest.approx(1.01 * layer.ranges[1][1])
+    assert "second" in {inner.name for inner in diagnosis.inside}
+    assert '<title>second (Conv): 1.0e-02</title>' in diagnosis.to_svg()
+    assert diagnosis.to_dict()["fault"]["nodes"] == ("second",)
+
+
+def test_an_error_of_an_earlier_subgraph_does_not_reach_a_later_one() -> None:
+    """The model's output is far off since the first convolution is; what is on the other device is right."""
+    with faulty("reference", Plant("off", "first")) as device:
+        diagnosis = pt.diagnose(convolutions(), f"HETERO:{device},onnxruntime", tolerance=1e-4)
+        assert diagnosis.nodes == ("first",)
+        graph = typed(convolutions())
+        for node in graph.nodes:
+            if node.is_op:
+                node.affinity = "onnxruntime" if node.name == "first" else device
+        diagnosis = pt.diagnose(graph, f"HETERO:{device},onnxruntime", tolerance=1e-4)
+    assert diagnosis.ok
+    assert str(diagnosis).endswith("2 subgraphs are right on the trusted run's inputs\nnothing is to blame")
+
+
+def test_a_fault_for_one_size_alone_of_a_model_of_any_size() -> None:
+    x = pt.variable("x", "float32", ("n", 4))
+    graph = pt.Graph([pt.op("Neg", pt.op("Exp", x, name="exp"), name="neg")], name="sized")
+    small, large = np.ones((2, 4), np.float32), np.ones((3, 4), np.float32)
+    with device_of(lambda node, inputs: [np.exp(inputs[0]) * (1.01 if len(inputs[0]) == 3 else 1)], "Exp") as device:
+        assert pt.diagnose(graph, device, small).ok
+        diagnosis = pt.diagnose(graph, device, [small, large])
+    assert diagnosis.nodes == ("exp",)
+    assert diagnosis.notes == ("1 call before it is right",)
+
+
+def test_two_runs_that_differ() -> None:
+    calls: list[int] = []
+
+    def drifting(node: pt.Node, inputs: Any) -> Any:
+        calls.append(0)
+        return [np.tanh(inputs[0]) + np.float32(1e-6 * len(calls))]
+
+    with device_of(drifting, "Gelu") as device:
+        diagnosis = pt.diagnose(transformer(), device)
+    assert diagnosis.fault.ops == ("Gelu",)
+    assert diagnosis.fault.kind == "not deterministic"
+    assert diagnosis.fault.message == "two runs on the same inputs differ"
+
+
+def test_what_raises_and_what_returns_other_sizes() -> None:
+    def failing(node: pt.Node, inputs: Any) -> Any:
+        raise RuntimeError("the register file is on fire")
+
+    for kernel, message in (
+        (failing, "RuntimeError: the register file is on fire"),
+        (lambda node, inputs: [np.zeros((1, 2), np.float32)], "it returned sizes [1, 2] for output 'softmax_0', which is "),
+    ):
+        with device_of(kernel, "Softmax") as device:
+            diagnosis = pt.diagnose(transformer(), device)
+        assert diagnosis.fault.ops == ("Softmax",)
+        assert diagnosis.fault.kind == "fails while it runs"
+        assert diagnosis.fault.message.startswith(message)
+        assert diagnosis.outputs == ()
+
+
+def test_what_does_not_compile() -> None:
+    with device_of(None, "Gelu") as device:
+        diagnosis = pt.diagnose(transformer(), f"HETERO:{device},reference", np.ones((1, 6, 16), np.float32))
+    assert (diagnosis.fault.ops, diagnosis.fault.kind) == (("Gelu",), "does not compile")
+    assert diagnosis.fault.message == "ValueError: no kernel for Gelu"
+    with device_of(None, "Gelu") as device, pytest.raises(pt.AcceleratorError, match="the model does not compile"):
+        pt.diagnose(transformer(), device)
+
+
+def test_a_device_that_changes_its_inputs_is_the_one_to_blame() -> None:
+    def overwriting(node: pt.Node, inputs: Any) -> Any:
+        inputs[0] *= 0
+        return [inputs[0].copy()]
+
+    with device_of(overwriting, "Relu") as device:
+        diagnosis = pt.diagnose(convolutions(), device)
+    assert diagnosis.fault.ops == ("Relu",)
+
+
+def test_the_first_nan_of_the_model_itself_is_a_note() -> None:
+    x = pt.variable("x", "float32", (3,))
+    graph = pt.Graph([pt.op("Exp", pt.op("Log", pt.op("Neg", x, name="neg"), name="log"), name="exp")], name="odd")
+    diagnosis = pt.diagnose(graph, "onnxruntime", np.ones(3, np.float32))
+    assert diagnosis.ok
+    assert diagnosis.notes == ("log (Log) makes the first NaN of the trusted run",)
+
+
+def test_a_number_too_large_for_float16() -> None:
+    x = pt.variable("x", "float32", (3,))
+    graph = pt.Graph([pt.op("Sqrt", pt.op("Mul", x, x, name="square"), name="root")], name="large")
+
+    def half(node: pt.Node, inputs: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return [(inputs[0].astype(np.float16) * inputs[1].astype(np.float16)).astype(np.float32)]
+
+    with device_of(half, "Mul", {"PRECISION": pt.accelerator("cpu").keys()["PRECISION"]}) as device:
+        diagnosis = pt.diagnose(graph, device, np.full(3, 1000, np.float32), config={"PRECISION": "fast"})
+    assert (diagnosis.nodes, diagnosis.fault.kind) == (("square",), "infinity")
+    assert diagnosis.fault.message == "numbers as large as 1e+06 come to it or from it, and float16 ends at 65504"
+
+
+def test_a_device_against_itself_in_another_precision() -> None:
+    diagnosis = pt.diagnose(transformer(), "cpu", config={"PRECISION": "bf16"}, against="cpu", tolerance=1e-4)
+    assert diagnosis.fault.ops == ("MatMul",)
+    assert pt.diagnose(transformer(), "cpu", config={"PRECISION": "bf16"}, against="cpu").ok
+
+
+def test_small_errors_that_add_up_are_not_laid_on_a_node() -> None:
+    x = pt.variable("x", "float32", (4,))
+    value: Any = x
+    for i in range(12):
+        value = pt.op("Mul", value, pt.constant(np.float32(1), name=f"one{i}"), name=f"mul{i}")
+    graph = pt.Graph([value], name="chain")
+    with device_of(lambda node, inputs: [inputs[0] * inputs[1] * np.float32(1.0001)], "Mul") as device:
+        diagnosis = pt.diagnose(graph, device, np.ones(4, np.float32), tolerance=1e-3)
+    assert len(diagnosis.nodes) > 8
+    assert diagnosis.fault.message == "no smaller group is wrong by itself: small errors of many ops may add up"
+
+
+def test_a_compiled_model_and_its_own_devices() -> None:
+    with faulty("reference", Plant("off", "third")) as device:
+        model = pt.compile(convolutions(), device)
+        assert pt.diagnose(model, against="onnxruntime").nodes == ("third",)
+        with pytest.raises(pt.AcceleratorError, match="a compiled model has its devices already"):
+            pt.diagnose(model, device)
+
+
+def test_a_cut_is_convex_and_runs_by_itself() -> None:
+    cutter = Cutter(typed(transformer()))
+    number = {node.name: i for i, node in enumerate(cutter.ops)}
+    assert cutter.closed([number["query"], number["mixed"]]) > {number["query"], number["mixed"]}
+    cut = cutter.cut([number["keys"], number["keys"] + 1])
+    assert cut.ops[0].name == "keys"
+    assert [entry.name for entry in cut.reads] == ["layernormalization_0"]
+
+
+def test_a_crash_is_found_by_child_processes() -> None:
+    pt.register_accelerator(Crashing)
+    try:
+        diagnosis = pt.diagnose(convolutions(), Crashing.name, isolate=True)
+    finally:
+        pt.unregister_accelerator(Crashing.name)
+    assert diagnosis.fault.ops == ("GlobalAveragePool",)
+    assert "SIGABRT" in diagnosis.fault.message
