@@ -11,7 +11,7 @@ from functools import reduce
 
 import numpy as np
 
-from .registry import EVERYWHERE, fails, numerics, slow
+from .registry import EVERYWHERE, HALVES, differs, fails, numerics, slow
 
 Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -88,6 +88,12 @@ def maximum(*xs: np.ndarray) -> np.ndarray:
 def minimum(*xs: np.ndarray) -> np.ndarray:
     """The smallest of any number of inputs."""
     return reduce(np.minimum, xs)
+
+
+@numerics("Sum", widen=True, why=differs(HALVES))
+def total(*xs: np.ndarray) -> np.ndarray:
+    """The sum of any number of inputs."""
+    return reduce(np.add, xs)
 
 
 @numerics("Mean", widen=True, why=fails("where a later input has more dimensions than the first"))

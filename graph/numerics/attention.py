@@ -1,16 +1,28 @@
-"""FlexAttention: attention whose scores and probabilities pass through bodies."""
+"""Attention, and FlexAttention, whose scores and probabilities pass through bodies."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from . import fallback
 from .casts import cast
 from .control import Body
 from .halves import is_half
-from .registry import BODIES, fails, numerics
+from .registry import BODIES, HALVES, differs, fails, numerics
 from .softmax import softmax
 
 _FLOAT = 1
+
+
+@numerics("Attention", wants=("version",), why=differs(HALVES))
+def attention(*inputs: np.ndarray | None, version: int, **attributes: Any) -> tuple[np.ndarray, ...]:
+    """What ONNX's evaluator makes of numbers in float32; queries and keys have one element type, values another."""
+    wide = [x.astype(np.float32) if is_half(x) else x for x in inputs]
+    queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
+    results = fallback.run("Attention", wide, attributes, "", version, 4)
+    return tuple(y.astype(dtype) for y, dtype in zip(results, (queries, keys, values, queries), strict=True))
 
 
 @numerics("FlexAttention", domain="ai.onnx.preview", why=fails(BODIES))

@@ -42,7 +42,7 @@ def evaluate(
     meaning = find(op, domain, version)
     with np.errstate(all="ignore"):
         if meaning is not None:
-            results = _apply(meaning, op, inputs, known, n_outputs)
+            results = _apply(meaning, op, inputs, known, {"n_outputs": n_outputs, "op": op, "version": version})
         else:
             results = fallback.run(op, inputs, known, domain, version, n_outputs)
     return _settle(op, results, n_outputs)
@@ -110,8 +110,7 @@ def _trim(inputs: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def _apply(meaning: Meaning, op: str, inputs: list[Any], attrs: dict[str, Any], n_outputs: int) -> Any:
-    extra = {"n_outputs": n_outputs, "op": op}
+def _apply(meaning: Meaning, op: str, inputs: list[Any], attrs: dict[str, Any], extra: Mapping[str, Any]) -> Any:
     keywords = attrs | {name: extra[name] for name in meaning.wants}
     if not meaning.widen or not any(map(is_half, inputs)):
         return meaning.function(*inputs, **keywords)

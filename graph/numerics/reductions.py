@@ -1,4 +1,4 @@
-"""Reduce*, ArgMax, ArgMin, TopK, CumSum: what runs along axes."""
+"""Reduce*, ArgMax, ArgMin, TopK, CumSum, CumProd: what runs along axes."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def top_k(
     x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k largest or smallest along an axis, in order, equals by position; and where they are."""
-    if k.item() < 0:
-        raise ValueError(f"there are no {k.item()} numbers to choose")
+    if not 0 <= k.item() <= x.shape[axis]:
+        raise ValueError(f"there are no {k.item()} numbers to choose among {x.shape[axis]}")
     if largest:
         # A stable sort from the back, turned round, keeps equals in order.
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
@@ -135,16 +135,25 @@ def top_k(
 @numerics("CumSum", widen=True, why=differs(HALVES))
 def cumulative_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
     """Running sums along an axis, from either end, with or without the element itself."""
-    along = int(axis.item())
+    return _running(np.add, x, int(axis.item()), exclusive, reverse)
+
+
+@numerics("CumProd", widen=True, why=differs(HALVES))
+def cumulative_product(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
+    """Running products along an axis, from either end, with or without the element itself."""
+    return _running(np.multiply, x, int(axis.item()), exclusive, reverse)
+
+
+def _running(combine: np.ufunc, x: np.ndarray, axis: int, exclusive: int, reverse: int) -> np.ndarray:
     if reverse:
-        x = np.flip(x, along)
-    y = np.cumsum(x, axis=along, dtype=x.dtype)
+        x = np.flip(x, axis)
+    y = combine.accumulate(x, axis=axis, dtype=x.dtype)
     if exclusive:
-        y = _shifted(y, along)
-    return np.flip(y, along) if reverse else y
+        y = _shifted(y, axis, combine.identity)
+    return np.flip(y, axis) if reverse else y
 
 
-def _shifted(y: np.ndarray, axis: int) -> np.ndarray:
-    """One step further along the axis, zero first."""
+def _shifted(y: np.ndarray, axis: int, first: Any) -> np.ndarray:
+    """One step further along the axis, this number first."""
     y = np.moveaxis(y, axis, 0)
-    return np.moveaxis(np.concatenate([np.zeros_like(y[:1]), y[:-1]]), 0, axis)
+    return np.moveaxis(np.concatenate([np.full_like(y[:1], first), y[:-1]]), 0, axis)

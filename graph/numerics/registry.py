@@ -72,7 +72,7 @@ class Meaning:
     widen: bool
     """Compute float16 and bfloat16 in float32 and round at the end."""
     wants: tuple[str, ...]
-    """What it needs beside inputs and attributes: "n_outputs", "op"."""
+    """What it needs beside inputs and attributes: "n_outputs", "op", "version" (the opset)."""
     why: Why
     """Why ONNX's reference evaluator does not serve instead."""
 

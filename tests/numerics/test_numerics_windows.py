@@ -182,3 +182,37 @@ def test_the_root_mean_square_of_many_halves(dtype: str) -> None:
     x, scale = np.full((2, 4096), 3).astype(dtype), np.ones(4096).astype(dtype)
     (normal,) = evaluate("RMSNormalization", [x, scale], {}, version=23, n_outputs=1)
     assert normal.dtype == x.dtype and (normal == 1).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("op", "sizes", "attributes", "version", "value"),
+    [
+        ("Attention", [(1, 1, 1, 4), (1, 1, 4096, 4), (1, 1, 4096, 4)], {}, 23, 1),
+        ("Attention", [(1, 1, 4), (1, 4096, 4), (1, 4096, 4)], {"q_num_heads": 1, "kv_num_heads": 1}, 23, 1),
+        ("Sum", [(2, 3)] * 300, {}, 13, 300),
+    ],
+)
+def test_sums_of_many_halves(
+    op: str, sizes: list[tuple[int, ...]], attributes: dict[str, int], version: int, value: float, dtype: str
+) -> None:
+    """An attention to equal values has that value; in bfloat16 a sum that goes on in steps of 1 stops at 256."""
+    inputs = [np.ones(shape).astype(dtype) for shape in sizes]
+    (y,) = evaluate(op, inputs, attributes, version=version, n_outputs=1)
+    assert y.dtype == inputs[0].dtype
+    np.testing.assert_array_equal(y, np.full(y.shape, value).astype(dtype))
+
+
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_running_products_of_halves(exclusive: int, reverse: int) -> None:
+    x = np.full((3, 300), 1.0078125).astype("bfloat16")
+    (y,) = evaluate("CumProd", [x, np.array(1)], {"exclusive": exclusive, "reverse": reverse}, version=26, n_outputs=1)
+    exact = np.broadcast_to(1.0078125 ** (np.arange(300) + 1 - exclusive), x.shape)
+    np.testing.assert_allclose(y.astype(np.float64), exact[:, ::-1] if reverse else exact, rtol=2**-8)
+
+
+def test_attention_keeps_the_types_of_its_values() -> None:
+    q, v = np.ones((1, 1, 2, 4)).astype("bfloat16"), np.ones((1, 1, 3, 4), np.float32)
+    results = evaluate("Attention", [q, v.astype("bfloat16"), v], {}, version=23, n_outputs=4)
+    assert [y.dtype.name for y in results] == ["bfloat16", "bfloat16", "float32", "bfloat16"]
