@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import networkx
 
 DEFAULT_OPSET = 21
+
+NEWEST_VERSION = 2**31 - 1
+"""The largest version of an opset: onnx takes no larger number."""
 """The version of ONNX's own op set that a graph made in Python has."""
 
 
@@ -260,6 +263,9 @@ def _restored(nodes: tuple[Node, ...], inputs: Any, outputs: Any, name: str, ops
 def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:
     if given is not None and not isinstance(given, Mapping):
         raise GraphError(f"opsets are versions by domain, not {given!r:.60}", remedy='Write {"": 21}')
+    for domain, version in (given or {}).items():
+        if not isinstance(version, int) or not 1 <= version <= NEWEST_VERSION:
+            raise GraphError(f"no opset of domain {domain or 'ai.onnx'!r} has the version {version!r:.60}", remedy='Write {"": 21}')
     return MappingProxyType(dict(given or {"": DEFAULT_OPSET}))
 
 

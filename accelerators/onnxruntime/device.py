@@ -15,6 +15,7 @@ from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of
 from accelerators.interface.query import Support
 from accelerators.onnxruntime import hazards
+from accelerators.onnxruntime.guarding import guard
 from accelerators.onnxruntime.reasons import reason
 from graph.graph import Graph
 from graph.lazy import lazy
@@ -75,7 +76,9 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Make a session that runs the body."""
-        return self._compiled(engine_model(graph, self._newest), graph, config)
+        model = engine_model(graph, self._newest)
+        guard(model.proto)
+        return self._compiled(model, graph, config)
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """A session of the exported ONNX model."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from accelerators.engines.conditions import condition_lengths
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.onnxruntime import windows
 from accelerators.onnxruntime.resizes import resize
@@ -89,13 +88,6 @@ def _scatter(node: Node) -> str | None:
     return None
 
 
-def _compress(node: Node) -> str | None:
-    length, size = condition_lengths(node)
-    if isinstance(length, int) and isinstance(size, int) and length > size:
-        return "onnxruntime leaves out what a condition of Compress that is longer than the data asks for"
-    return None
-
-
 def _lrn(node: Node) -> str | None:
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     if isinstance(data_type, TensorType) and data_type.shape is not None and len(data_type.shape) != 4:
@@ -140,7 +132,6 @@ def _given(node: Node, number: int) -> bool:
 _HAZARDS: Mapping[str, Hazard] = {
     "Attention": _attention,
     "AveragePool": windows.pool,
-    "Compress": _compress,
     "Conv": windows.convolution,
     "ConvInteger": lambda node: windows.convolution(node) or _conv_integer(node),
     "ConvTranspose": windows.transposed,

@@ -18,7 +18,11 @@ _FLOAT = 1
 
 @numerics("Attention", wants=("version",), why=differs(HALVES))
 def attention(*inputs: np.ndarray | None, version: int, **attributes: Any) -> tuple[np.ndarray, ...]:
-    """What ONNX's evaluator makes of numbers in float32; queries and keys have one element type, values another."""
+    """What ONNX's evaluator makes of numbers in float32; queries and keys have one element type, values another.
+
+    A causal mask is asked for by 1, as in the body that ONNX defines the op by; the evaluator takes any number for it.
+    """
+    attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
     results = fallback.run("Attention", wide, attributes, "", version, 4)

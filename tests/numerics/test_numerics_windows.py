@@ -216,3 +216,10 @@ def test_attention_keeps_the_types_of_its_values() -> None:
     q, v = np.ones((1, 1, 2, 4)).astype("bfloat16"), np.ones((1, 1, 3, 4), np.float32)
     results = evaluate("Attention", [q, v.astype("bfloat16"), v], {}, version=23, n_outputs=4)
     assert [y.dtype.name for y in results] == ["bfloat16", "bfloat16", "float32", "bfloat16"]
+
+
+def test_a_causal_mask_is_asked_for_by_one() -> None:
+    x = np.random.default_rng(0).standard_normal((1, 1, 3, 4)).astype(np.float32)
+    plain, odd, causal = (evaluate("Attention", [x] * 3, {"is_causal": n}, version=23, n_outputs=1)[0] for n in (0, 2, 1))
+    np.testing.assert_array_equal(plain, odd)
+    assert not np.array_equal(plain, causal)

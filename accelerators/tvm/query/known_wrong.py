@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.interface.empties import has_no_elements, sums_nothing
+from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from graph.node import Node
 from graph.types import TensorType
@@ -44,7 +45,7 @@ def _is_float(node: Node) -> bool:
 
 WIDE = frozenset(("int64", "uint64"))
 SORTED = frozenset("float64 int8 uint8 int32 int64".split())
-"""The element types that TVM's TopK sorts right, except NaN among doubles."""
+"""The element types that TVM's TopK sorts right, except NaN among doubles: `prepare.parts` hands it none."""
 
 
 def _drops_nan(node: Node) -> bool:
@@ -67,6 +68,8 @@ RULES = (
     Rule("MeanVarianceNormalization", lambda n: True, "TVM divides by the deviation alone, which is zero for equal numbers"),
     *[Rule(op, _drops_nan, f"TVM's {op} passes over what is no number") for op in ("GlobalMaxPool", "Hardmax")],
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for what is no number, and not every element type"),
+    Rule("TopK", lambda n: _dtype(n) == "float64" and FUSED not in n.metadata,
+         "TVM's TopK has no order for doubles that are no number"),
     Rule("Pow", lambda n: "int" in _dtype(n) and "int" in _dtype(n, 1), "TVM makes whole powers in floating point"),
     Rule("ReduceMean", lambda n: _dtype(n) in WIDE, "TVM's sum of 64-bit numbers may run over before it is divided"),
     Rule("ReduceLogSumExp", lambda n: True, "TVM subtracts the largest number even where it is infinite"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 
 from accelerators.errors import CompileError
+from accelerators.interface.provenance import FUSED
 from accelerators.process.forking import Guard
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
@@ -96,7 +97,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     named = [*[entry.type for entry in node.reads], *[entry.type for entry in node.outputs if entry.name]]
     if not all(isinstance(value_type, TensorType) and _is_plain(value_type) for value_type in named):
         return None
-    return kind, graph.opsets.get("", 1), node.op, tuple(inputs), outputs, attributes_text(node.attrs)
+    return kind, graph.opsets.get("", 1), node.op, FUSED in node.metadata, tuple(inputs), outputs, attributes_text(node.attrs)
 
 
 @lru_cache(1024)
@@ -202,7 +203,8 @@ def _signature(node: Node, graph: Graph) -> str:
     inputs = ", ".join("-" if entry is None else _shown(entry) for entry in node.inputs)
     ranks = [entry.type.rank if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs]
     outputs = ", ".join(map(str, ranks))
-    return f"{graph.opsets.get('', 1)} {node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
+    part = "part " if FUSED in node.metadata else ""
+    return f"{graph.opsets.get('', 1)} {part}{node.op}({inputs}) -> {outputs}{attributes_text(node.attrs)}"
 
 
 def _shown(entry: NodeEntry) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from graph.errors import ReadError
+from graph.graph import NEWEST_VERSION
 from graph.ops.schemas import newest_versions
 from graph.readers.onnx.large import Array, Parts, read_parts
 
@@ -120,9 +121,10 @@ def read_opsets(imports: Any, title: str) -> dict[str, int]:
         domain = plain_domain(utf8(item.domain, title))
         if versions.setdefault(domain, item.version) != item.version:
             raise ReadError(f"the opset of domain {domain or 'ai.onnx'!r} is imported in two versions", where=title)
-        if not 1 <= item.version <= newest.get(domain, item.version):
+        last = newest.get(domain, NEWEST_VERSION)
+        if not 1 <= item.version <= last:
             raise ReadError(
-                f"there is no version {item.version} of opset {domain or 'ai.onnx'!r}; 1 to {newest.get(domain, 1)} are known",
+                f"there is no version {item.version} of opset {domain or 'ai.onnx'!r}; 1 to {last} are known",
                 where=title,
                 remedy=UPGRADE,
             )

@@ -74,7 +74,6 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("ConvTranspose", [(1, 1, 4), (1, 1, 3)], {"dilations": [2], "output_padding": [1]}, "of its stride or more"),
         ("ConvTranspose", [("N", 1, 4), (1, 1, 3)], {"output_shape": [9]}, "larger than its windows reach"),
         ("MeanVarianceNormalization", [(1, 2, 3, 3)], {}, "makes NaN of equal numbers"),
-        ("Compress", [(3, 4), 6], {"axis": 1}, "a condition of Compress that is longer than the data"),
     ],
 )
 def test_what_it_refuses_while_it_runs_is_refused_before(op: str, inputs: list, attributes: dict, reason: str | None) -> None:
@@ -342,3 +341,46 @@ def test_two_quantizations_in_a_row_are_two() -> None:
     graph, values = pt.Graph([y], inputs=[x]), np.array([-2, 2, 3, -1, 1], "float32")
     wanted = pt.compile(graph, "reference")(values)[0]
     np.testing.assert_array_equal(pt.compile(graph, "onnxruntime")(values)[0], wanted)
+
+
+@pytest.mark.parametrize("given", [6, 2**31, 2**40, 2**63 - 1, -(2**40), -(2**63)])
+def test_more_numbers_than_there_are(given: int) -> None:
+    """onnxruntime itself keeps 32 bits of the number: 2^40 would be none at all."""
+    x, k = pt.variable("x", "float32", (5,)), pt.variable("k", "int64", (1,))
+    model = pt.compile(pt.Graph([pt.op("TopK", x, k, name="top")[0]], [x, k]), "onnxruntime")
+    numbers = np.arange(5, dtype=np.float32)
+    assert model(numbers, np.array([2]))[0].tolist() == [4, 3]
+    with pytest.raises(pt.RunError, match=r"'top'.*k argument \[(6|2147483647)\] should not be greater than specified axis dim value"):
+        model(numbers, np.array([given]))
+
+
+@pytest.mark.parametrize(("length", "axis"), [("n", 1), (6, 1), ("n", None), (14, None)])
+def test_a_condition_that_is_longer_than_the_data(length: int | str, axis: int | None) -> None:
+    """onnxruntime itself would leave out what is chosen beyond the data."""
+    x, c = pt.variable("x", "float32", (3, 4)), pt.variable("c", "bool", (length,))
+    along: dict[str, int] = {} if axis is None else {"axis": axis}
+    model = pt.compile(pt.Graph([pt.op("Compress", x, c, name="kept", **along)], [x, c]), "onnxruntime")
+    data, end = np.arange(12, dtype=np.float32).reshape(3, 4), 4 if axis else 12
+    condition = np.zeros(end + 2, bool)
+    condition[1] = condition[end - 1] = True
+    np.testing.assert_array_equal(model(data, condition)[0], data.compress(condition[:end], axis))
+    condition[:] = False
+    assert not model(data, condition)[0].size
+    condition[end] = True
+    with pytest.raises(pt.RunError, match=rf"'kept'.*indices element out of data bounds, idx={end}"):
+        model(data, condition)
+
+
+def test_a_condition_within_a_body() -> None:
+    c, x, flag = pt.variable("c", "bool", ("n",)), pt.variable("x", "float32", (3,)), pt.variable("flag", "bool", ())
+
+    inner = [pt.variable("inner_x", "float32", (3,)), pt.variable("inner_c", "bool", ("n",))]
+    bodies = {
+        "then_branch": pt.Graph([pt.op("Compress", *inner, axis=0, name="kept")], inner),
+        "else_branch": pt.Graph([pt.op("Identity", inner[0], name="same")], inner),
+    }
+    model = pt.compile(pt.Graph([pt.op("If", flag, captures=[x, c], name="if", **bodies)], [x, c, flag]), "onnxruntime")
+    data = np.arange(3, dtype=np.float32)
+    assert model(data, np.array([True, False, True, False]), np.array(True))[0].tolist() == [0, 2]
+    with pytest.raises(pt.RunError, match="indices element out of data bounds, idx=3"):
+        model(data, np.ones(4, bool), np.array(True))

@@ -50,7 +50,7 @@ def test_what_is_no_number_is_the_largest(dtype: str) -> None:
             packed.add(op, x, axis=axis, select_last_index=last)
     packed.add("Hardmax", wild((6, 40), dtype))
     packed.add("Hardmax", wild((9, 5), dtype), axis=0)
-    for largest in (0, 1) if dtype != "float64" else ():
+    for largest in (0, 1) if dtype != "float64" else ():  # Of doubles it is left to others.
         packed.add("TopK", wild((5, 37), dtype), fixed([6]), n_outputs=2, largest=largest)
     packed.check()
 
@@ -92,6 +92,16 @@ def test_whole_numbers_count_on_from_the_other_end(dtype: str) -> None:
     for power in (0, 1, 2, 5):
         packed.add("Pow", x, fixed(power))
     packed.check()
+
+
+def test_the_largest_of_doubles_are_left_to_others() -> None:
+    """A double has no room above infinity for what is no number; single precision sorted as doubles has."""
+    for dtype, refused in (("float32", False), ("float64", True), ("float32", False)):
+        graph = pt.Graph([pt.op("TopK", pt.variable("x", dtype, (5,)), pt.constant(np.array([3])), name="top")[0]])
+        said = str(pt.query(graph, "HETERO:cpu,reference").why("top"))
+        assert ("TVM's TopK has no order for doubles that are no number" in said) == refused
+        (top,) = pt.compile(graph, "HETERO:cpu,reference")(np.array([1, np.nan, np.inf, 3, np.nan], dtype))
+        np.testing.assert_array_equal(top, [np.nan, np.nan, np.inf])
 
 
 def test_whole_powers_that_are_not_known_are_left_to_others() -> None:

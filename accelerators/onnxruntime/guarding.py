@@ -1,0 +1,79 @@
+"""Puts ops into an engine's model that make onnxruntime raise an error where it would return a part of the result.
+
+Of the number that a TopK asks for onnxruntime keeps 32 bits; of a Compress it leaves out what a condition asks for beyond
+the data. A number that is out of range becomes one that TopK refuses, and a Compress a Gather, whose indices are checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INT32, _INT64 = 6, 7
+_TOO_MANY = 2**31 - 1
+
+
+def guard(model: Any) -> None:
+    """Change the ModelProto, its bodies included. An op that is added is named after the one that it stands before."""
+    _guard(model.graph)
+
+
+def _guard(graph: Any) -> None:
+    constant = {tensor.name for tensor in graph.initializer}
+    constant |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
+    nodes: list[Any] = []
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _guard(attribute.g)
+        if node.op_type == "TopK" and not node.domain and len(node.input) > 1 and node.input[1] not in constant:
+            nodes += _top_k(node)
+        elif node.op_type == "Compress" and not node.domain:
+            nodes += _compress(node)
+        else:
+            nodes.append(node)
+    if len(nodes) > len(graph.node):
+        copied = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copied)
+
+
+class _Before:
+    """Ops before a node."""
+
+    def __init__(self, node: Any) -> None:
+        self.nodes: list[Any] = []
+        self._prefix = node.name or node.output[0]
+
+    def op(self, name: str, *inputs: str, **attributes: Any) -> str:
+        """Add an op, and return the name of its value."""
+        from onnx.helper import make_node
+
+        value = f"{self._prefix}_guard{len(self.nodes)}"
+        self.nodes.append(make_node(name, inputs, [value], value, **attributes))
+        return value
+
+    def numbers(self, *values: int) -> str:
+        """Add a constant of whole numbers."""
+        from onnx.helper import make_tensor
+
+        return self.op("Constant", value=make_tensor("", _INT64, [len(values)], values))
+
+
+def _top_k(node: Any) -> list[Any]:
+    before = _Before(node)
+    count = node.input[1]
+    kept = before.op("Cast", before.op("Cast", count, to=_INT32), to=_INT64)
+    fits = before.op("Equal", kept, count)
+    node.input[1] = before.op("Where", fits, count, before.numbers(_TOO_MANY))
+    return [*before.nodes, node]
+
+
+def _compress(node: Any) -> list[Any]:
+    before = _Before(node)
+    data, condition = node.input
+    chosen = before.op("Reshape", before.op("NonZero", condition), before.numbers(-1))
+    if not node.attribute:  # Without an axis it chooses among all numbers.
+        data = before.op("Reshape", data, before.numbers(-1))
+    node.op_type = "Gather"
+    del node.input[:]
+    node.input.extend([data, chosen])
+    return [*before.nodes, node]
