@@ -265,7 +265,8 @@ def _opsets(given: Mapping[str, int] | None) -> Mapping[str, int]:
         raise GraphError(f"opsets are versions by domain, not {given!r:.60}", remedy='Write {"": 21}')
     for domain, version in (given or {}).items():
         if not isinstance(version, int) or not 1 <= version <= NEWEST_VERSION:
-            raise GraphError(f"no opset of domain {domain or 'ai.onnx'!r} has the version {version!r:.60}", remedy='Write {"": 21}')
+            cause = f"no opset of domain {domain or 'ai.onnx'!r} has the version {version!r:.60}"
+            raise GraphError(cause, remedy='Write {"": 21}')
     return MappingProxyType(dict(given or {"": DEFAULT_OPSET}))
 
 

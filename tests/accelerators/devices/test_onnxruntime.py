@@ -350,7 +350,7 @@ def test_more_numbers_than_there_are(given: int) -> None:
     model = pt.compile(pt.Graph([pt.op("TopK", x, k, name="top")[0]], [x, k]), "onnxruntime")
     numbers = np.arange(5, dtype=np.float32)
     assert model(numbers, np.array([2]))[0].tolist() == [4, 3]
-    with pytest.raises(pt.RunError, match=r"'top'.*k argument \[(6|2147483647)\] should not be greater than specified axis dim value"):
+    with pytest.raises(pt.RunError, match=r"'top'.*k argument \[(6|2147483647)\] should not be greater"):
         model(numbers, np.array([given]))
 
 
