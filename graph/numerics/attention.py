@@ -23,7 +23,7 @@ def attention(*inputs: np.ndarray | None, version: int, **attributes: Any) -> tu
     A causal mask is asked for by 1, as in the body that ONNX defines the op by; the evaluator takes any number for it.
     """
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
-    wide = [x.astype(np.float32) if is_half(x) else x for x in inputs]
+    wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
     results = fallback.run("Attention", wide, attributes, "", version, 4)
     return tuple(y.astype(dtype) for y, dtype in zip(results, (queries, keys, values, queries), strict=True))
