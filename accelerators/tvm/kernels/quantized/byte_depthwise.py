@@ -11,7 +11,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int32, minimum, uint8
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int32, minimum
 from accelerators.tvm.kernels.quantized.cut import FRAME, Shape
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
@@ -94,7 +94,7 @@ class _Writing:
             top = kernel.name_value("top", minimum(task % bands * frame.rows, window.out[0] - frame.rows))
             image = None
             if self.shape.copies:
-                image = kernel.memory("image", uint8, (frame.bytes,))
+                image = frame.memory(kernel)
                 frame.write(kernel, self.buffers[0], image, n, top)
             with kernel.loop(math.ceil(count / self.pixels), "tile") as tile:
                 base = kernel.name_value("base", start(tile, self.pixels, count))

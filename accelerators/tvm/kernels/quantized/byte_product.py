@@ -27,7 +27,6 @@ from accelerators.tvm.kernels.language import (
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
-from accelerators.tvm.kernels.quantized.dots import GROUP
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
 from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
@@ -97,7 +96,7 @@ class _Writing:
             image = None
             if cut.shape.copies:
                 frame = Frame(cut.shape, cut.rows, self.zero)
-                image = kernel.memory("image", uint8, (frame.bytes,))
+                image = frame.memory(kernel)
                 frame.write(kernel, self.source, image, n, top)
             if cut.tiling is not None:
                 configure(kernel, cut.tiling)
@@ -159,16 +158,16 @@ class _Writing:
         self, n: Value, columns: list[Value], addresses: list[Value], weights: Value, image: Buffer | None
     ) -> Registers:
         """The sums of a tile in registers; they leave them, to be read again in a loop."""
-        cut, kernel, vectors = self.cut, self.kernel, len(columns)
+        cut, kernel, vectors, group = self.cut, self.kernel, len(columns), self.cut.dot.group
         acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), cut.dot.lanes)
         for r in range(cut.tile.rows):
             for v, column in enumerate(columns):
                 acc[r, v] = self.beginning.vector(cut.dot.lanes, column)
-        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.reach // GROUP, "k") as k:
+        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.run // group, "k") as k:
             for r in range(cut.tile.rows):
-                position = addresses[r] + tap + k * GROUP
-                bytes_of_row = self.source.vector(GROUP, n, position) if image is None else image.vector(GROUP, position)
-                left = kernel.name_value(f"left{r}", bytes_of_row.regrouped(int32))
+                position = addresses[r] + tap + k * group
+                numbers = self.source.vector(group, n, position) if image is None else image.vector(group, position)
+                left = kernel.name_value(f"left{r}", numbers.regrouped(int32))
                 for v in range(vectors):
                     first = packed + k * (vectors * cut.dot.bytes) + v * cut.dot.bytes
                     cut.dot.step(kernel, acc, (r, v), left, self.weight, first)
@@ -190,7 +189,7 @@ class _Writing:
         tiles.begin(self.beginning, columns)
         apart = self._apart(image)
         rows = kernel.stack("rows", uint8, (cut.tile.rows * tiling.bytes,)) if apart is None else None
-        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.reach // tiling.bytes, "k") as k:
+        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.run // tiling.bytes, "k") as k:
             firsts = [address + tap + k * tiling.bytes for address in addresses]
             if rows is None:
                 buffer, before = (self.source, (n,)) if image is None else (image, ())
@@ -214,14 +213,14 @@ class _Writing:
 
     @contextmanager
     def _taps(self, vectors: int, weights: Value, image: Buffer | None) -> Iterator[tuple[Value, Value]]:
-        """A block for each tap: how far from the first tap its bytes are, and where its weights begin."""
+        """A block for each piece of the window: how far from the first its bytes are, and where its weights begin."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         wide = window.sizes[1] if image is None else Frame(cut.shape, cut.rows, self.zero).wide
-        with kernel.loop(window.taps[0], "ky") as ky, kernel.loop(window.taps[1], "kx") as kx:
+        with kernel.loop(window.taps[0], "ky") as ky, kernel.loop(cut.shape.runs, "kx") as kx:
             position = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
             tap = kernel.name_value("tap", position * cut.shape.across)
-            each = cut.shape.reach // GROUP * vectors * cut.dot.bytes
-            yield tap, kernel.name_value("packed", weights + (ky * window.taps[1] + kx) * each)
+            each = cut.shape.run * vectors * cut.dot.lanes
+            yield tap, kernel.name_value("packed", weights + (ky * cut.shape.runs + kx) * each)
 
     def _store(self, n: Value, top: Value, base: Value, columns: list[Value], sums: Registers) -> None:
         """Write what the sums come to."""

@@ -24,13 +24,15 @@ from accelerators.tvm.kernels.language import (
     uint8,
 )
 from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.dots import GROUP
 
 TALL = 16
 """The rows, and the columns, of a tile."""
 
 WIDEST = 64
 """The bytes of a tile's row."""
+
+GROUP = 4
+"""The neighbours in the depth that stand side by side in a tile of columns."""
 
 LEFT, RIGHT = 4, 6
 """The numbers of the tiles that hold what is multiplied; those before them hold sums."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
+from accelerators.tvm.kernels.language import Element, uint8
 from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
-from accelerators.tvm.kernels.quantized.dots import GROUP, Dot, dot_of, has_tiles
+from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.tile import fitting
@@ -44,17 +45,23 @@ class Shape:
     groups: int
     is_plain: bool
     """Does the image stand as [N, C, H, W]? Otherwise its channels stand side by side."""
-    unit: int
+    unit: int = 1
     """How many channels a step takes."""
+    element: Element = uint8
+    """What the tiles read the image's bytes as."""
 
     @classmethod
     def of(cls, node: Node) -> Shape:
-        """The shape of an op Product."""
+        """The shape of an op Product, or of a Depthwise."""
         window, plain = window_of(node), bool(node.attrs["plain"])
         if window.is_pointwise and not plain:
             window = window.flat()
         batch, channels, outs, groups = (int(node.attrs[name]) for name in ("batch", "channels", "outs", "group"))
-        return cls(batch, window, channels, outs, groups, plain, GROUP if node.op == "Product" else 1)
+        return cls(batch, window, channels, outs, groups, plain)
+
+    def taken_by(self, dot: Dot) -> Shape:
+        """The shape as an instruction takes it."""
+        return attrs.evolve(self, unit=dot.group, element=dot.element)
 
     @property
     def reach(self) -> int:
@@ -63,13 +70,26 @@ class Shape:
 
     @property
     def across(self) -> int:
-        """Bytes from one pixel of what the tiles read to the next."""
+        """Numbers from one pixel of what the tiles read to the next."""
         return self.reach * self.groups if self.copies else self.channels
 
     @property
+    def runs(self) -> int:
+        """How many pieces each row of the window is read in: one, where the channels of its taps stand side by side."""
+        is_whole = self.across == self.reach and self.window.dilations[1] == 1
+        return 1 if is_whole else self.window.taps[1]
+
+    @property
+    def run(self) -> int:
+        """The numbers of such a piece."""
+        return self.reach * self.window.taps[1] // self.runs
+
+    @property
     def copies(self) -> bool:
-        """Do the tiles read a copy of the image: with padding around it, channels filled up, or side by side at last?"""
-        return self.is_plain or not self.window.is_inside or self.reach * self.groups != self.channels
+        """Do the tiles read a copy of the image: with padding around it, channels filled up or side by side at last, or bytes as
+        larger numbers?"""
+        is_filled = self.reach * self.groups != self.channels
+        return self.is_plain or is_filled or not self.window.is_inside or self.element is not uint8
 
     @property
     def own(self) -> int:
@@ -163,13 +183,14 @@ class Cut:
         shape, lanes, count = self.shape, self.dot.lanes, self.shape.window.count
         filled = np.zeros((shape.outs, shape.reach, count), np.int8)
         filled[:, : weights.shape[1]] = weights.reshape(*weights.shape[:2], count)
-        steps = filled.reshape(shape.outs, shape.reach // GROUP, GROUP, count).transpose(3, 1, 0, 2)
+        group = self.dot.group
+        steps = filled.reshape(shape.outs, shape.reach // group, group, count).transpose(3, 1, 0, 2)
         panels = []
-        blocks = [np.zeros((*steps.shape[:2], lanes, GROUP), np.int8) for _ in range(shape.groups * self.blocks)]
+        blocks = [np.zeros((*steps.shape[:2], lanes, group), np.int8) for _ in range(shape.groups * self.blocks)]
         for block, (first, size) in zip(blocks, self.columns(), strict=True):
             block[:, :, :size] = steps[:, :, first : first + size]
-        for group in range(shape.groups):
-            own = blocks[group * self.blocks : (group + 1) * self.blocks]
+        for g in range(shape.groups):
+            own = blocks[g * self.blocks : (g + 1) * self.blocks]
             for first in range(0, self.blocks, self.tile.vectors):
                 vectors = np.stack(own[first : first + self.tile.vectors], axis=2)
                 panels.append(self.dot.pack(vectors).reshape(-1))
@@ -178,7 +199,9 @@ class Cut:
 
 def make_cut(shape: Shape, machine: Machine) -> Cut:
     """The cut of a shape for a machine."""
-    dot, rows = dot_of(machine), _rows(shape)
+    dot = dot_of(machine)
+    shape = shape.taken_by(dot)
+    rows = _rows(shape)
     work = shape.batch * shape.window.pixels * shape.outs * shape.depth
     threads = machine.threads_for(work, BYTE_PRODUCTS)
     if threads > 1:
@@ -193,7 +216,7 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
     pixels = rows * shape.window.out[1]
     if has_tiles(machine) and pixels >= FEWEST:
         used = machine.instruction("int8")
-        tiling = Tiling.of(pixels, shape.reach, used is not None and used.is_emulated)
+        tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
         blocks = math.ceil(shape.own / dot.lanes)
         cut = Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, threads > 1, tiling)
         return _shared_out(cut, threads)
@@ -220,5 +243,5 @@ def _rows(shape: Shape) -> int:
     weights = shape.outs * shape.depth
     if weights >= HEAVY:
         return window.out[0]
-    row = window.strides[0] * window.sizes[1] * shape.across
+    row = window.strides[0] * window.sizes[1] * shape.across * shape.element.bits // 8
     return max(1, min(window.out[0], (FRAME if shape.copies else NEAR) // row))

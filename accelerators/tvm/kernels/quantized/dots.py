@@ -1,8 +1,9 @@
 """How kernels say the instructions that sum up products of bytes.
 
-Each adds to the sums of a vector, one for each column, the products of four unsigned bytes, which all columns share, with four
-signed bytes of each column. The sums are exact, so that every way makes the same numbers, and so does the portable code that
-stands for an instruction where the processor lacks it."""
+Each adds to the sums of a vector, one for each column, the products of a group of numbers, which all columns share, with as many
+signed bytes of each column: of four unsigned bytes, or of two such bytes that were copied as numbers of 16 bits. The sums are
+exact, so that every way makes the same numbers, and so does the portable code that stands for an instruction where the processor
+lacks it."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from accelerators.tvm.kernels.language import (
     Buffer,
+    Element,
     Kernel,
     Operand,
     Registers,
@@ -20,7 +22,6 @@ from accelerators.tvm.kernels.language import (
     int16,
     int32,
     uint8,
-    uint16,
     uint32,
     vpdpbusd,
     vpmaddwd,
@@ -29,11 +30,11 @@ from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import BY_NAME, Used
 
-GROUP = 4
-"""Bytes of the depth that one step takes."""
+WORD = 32
+"""The bits of the numbers that all columns of a step share."""
 
 Add = Callable[[Value, Value, Buffer, Value], Value]
-"""A vector of sums with a step's products added: of the sums, the four shared bytes as 32 bits, and the buffer of the columns'
+"""A vector of sums with a step's products added: of the sums, the shared numbers as 32 bits, and the buffer of the columns'
 bytes and where the step's begin in it."""
 
 
@@ -43,65 +44,57 @@ class Dot:
 
     lanes: int
     """How many sums a vector holds."""
-    order: tuple[int, ...]
-    """How the bytes of a step stand in memory: the axes of [column, byte / 2, byte % 2], the outermost first."""
+    is_by_columns: bool
+    """Do the bytes of a column stand side by side? Else those of all columns with one place in the group do."""
     add: Add | None
     """The step in the processor's own instructions; None: in portable code."""
     beside: Callable[[int, int], int]
     """How many registers a tile of so many rows and vectors takes beside its sums."""
+    element: Element = uint8
+    """What the image's bytes are read as; they are copied, if it is another type."""
+
+    @property
+    def group(self) -> int:
+        """How many numbers of the depth one step takes."""
+        return WORD // self.element.bits
 
     @property
     def bytes(self) -> int:
         """How many bytes of columns a step of one vector takes."""
-        return self.lanes * GROUP
-
-    @property
-    def is_by_columns(self) -> bool:
-        """Do the four bytes of a column stand side by side?"""
-        return self.order == _COLUMNS
+        return self.lanes * self.group
 
     def pack(self, bytes_of_columns: Array) -> Array:
         """[..., column, byte] in the instruction's order."""
-        whole = bytes_of_columns.reshape(*bytes_of_columns.shape[:-1], 2, 2)
-        first = whole.ndim - 3
-        axes = (*range(first), *[first + axis for axis in self.order])
-        return np.ascontiguousarray(whole.transpose(axes)).reshape(*bytes_of_columns.shape[:-2], self.bytes)
+        ordered = bytes_of_columns if self.is_by_columns else bytes_of_columns.swapaxes(-1, -2)
+        return np.ascontiguousarray(ordered).reshape(*bytes_of_columns.shape[:-2], self.bytes)
 
     def position(self, column: Operand, byte: int) -> Operand:
         """Where a byte of a column stands within its step."""
-        sizes, index = (self.lanes, 2, 2), (column, byte // 2, byte % 2)
-        position: Operand = 0
-        for axis in self.order:
-            position = position * sizes[axis] + index[axis]
-        return position
+        return column * self.group + byte if self.is_by_columns else byte * self.lanes + column
 
     def step(self, kernel: Kernel, acc: Registers, at: tuple[Operand, Operand], left: Value, right: Buffer, first: Value) -> None:
         """Add a step's products to the vector of sums at a position of the tile."""
         if self.add is not None:
             acc[at] = self.add(acc[at], left, right, first)
             return
-        bits = left.bits_as(uint32)
-        bytes_of_row = [((bits >> (8 * byte)) & 255).cast(int32) for byte in range(GROUP)]
+        bits, size = left.bits_as(uint32), self.element.bits
+        numbers = [((bits >> (size * i)) & ((1 << size) - 1)).cast(int32) for i in range(self.group)]
         with kernel.lanes(self.lanes) as lane:
             total = acc.lane(at, lane)
-            for byte, number in enumerate(bytes_of_row):
+            for byte, number in enumerate(numbers):
                 total = total + number * right[first + self.position(lane, byte)].cast(int32)
             acc.set_lane(at, lane, total)
 
 
 def _vnni(total: Value, left: Value, right: Buffer, first: Value) -> Value:
     lanes = total.type.lanes
-    return vpdpbusd(total, left.spread(lanes).regrouped(uint8), right.vector(lanes * GROUP, first))
+    return vpdpbusd(total, left.spread(lanes).regrouped(uint8), right.vector(lanes * 4, first))
 
 
 def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
-    """By 16-bit numbers: bytes 0 and 2 of each column, then 1 and 3. Two products of such numbers fit 32 bits."""
+    """By numbers of 16 bits, two products of which fit 32 bits."""
     lanes = total.type.lanes
-    shared = left.spread(lanes)
-    even, odd = (shared & 0x00FF00FF).regrouped(int16), (shared.regrouped(uint16) >> 8).bits_as(int16)
-    for half, numbers in enumerate((even, odd)):
-        total = total + vpmaddwd(numbers, right.vector(lanes * 2, first + half * lanes * 2).cast(int16))
-    return total
+    return total + vpmaddwd(left.spread(lanes).regrouped(int16), right.vector(lanes * 2, first).cast(int16))
 
 
 def has_tiles(machine: Machine) -> bool:
@@ -117,12 +110,10 @@ def dot_of(machine: Machine) -> Dot:
     return attrs.evolve(dot, add=None) if used.is_emulated else dot
 
 
-_COLUMNS, _EVEN_AND_ODD, _BYTES = (0, 1, 2), (2, 0, 1), (1, 2, 0)
-
 _DOTS: dict[str, Callable[[int], Dot]] = {
-    "amx-int8": lambda lanes: Dot(lanes, _COLUMNS, _vnni, lambda rows, vectors: vectors + 2),
-    "avx512-vnni": lambda lanes: Dot(lanes, _COLUMNS, _vnni, lambda rows, vectors: vectors + 2),
-    "avx-vnni": lambda lanes: Dot(lanes, _COLUMNS, _vnni, lambda rows, vectors: vectors + 2),
-    "avx2": lambda lanes: Dot(lanes, _EVEN_AND_ODD, _pairs, lambda rows, vectors: 2 * vectors + 3),
-    "plain": lambda lanes: Dot(lanes, _BYTES, None, lambda rows, vectors: vectors + 4),
+    "amx-int8": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
+    "avx512-vnni": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
+    "avx-vnni": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
+    "avx2": lambda lanes: Dot(lanes, True, _pairs, lambda rows, vectors: vectors + 2, int16),
+    "plain": lambda lanes: Dot(lanes, False, None, lambda rows, vectors: vectors + 4),
 }

@@ -1,17 +1,20 @@
-"""A band of a quantized image, copied with the zero point around it and channels filled up to whole steps."""
+"""A band of a quantized image, copied with the zero point around it, channels filled up to whole steps, and bytes as larger
+numbers where an instruction takes those."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int32, uint8
+from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, constant, int32, int64
 from accelerators.tvm.kernels.quantized.cut import Shape
 
 CHUNK = 64
-"""Bytes that are copied at once."""
+"""Numbers that are copied at once."""
 
 WORDS = 16
-"""Pixels that are copied at once where each is a word of up to four channels."""
+"""Pixels that are copied at once where each is a word of all its channels."""
 
 
 @attrs.frozen(slots=True)
@@ -35,13 +38,27 @@ class Frame:
         return (self.shape.window.out[1] - 1) * self.shape.window.strides[1] + self.shape.window.span[1]
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the copy."""
+    def size(self) -> int:
+        """Numbers of the copy."""
         return self.down * self.wide * self.shape.across
+
+    @property
+    def is_straight(self) -> bool:
+        """Do all numbers of the copy stand in the image in the same order?"""
+        shape, window = self.shape, self.shape.window
+        return not shape.is_plain and window.is_inside and self.wide == window.sizes[1] and shape.across == shape.channels
+
+    def memory(self, kernel: Kernel) -> Buffer:
+        """Where the copy stands."""
+        return kernel.memory("image", self.shape.element, (self.size,))
 
     def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, top: Value) -> None:
         """Fill it, for image n and the band that begins at row `top` of the result."""
         window, across = self.shape.window, self.shape.across
+        if self.is_straight:
+            start = kernel.name_value("first", top * (window.strides[0] * window.sizes[1] * across))
+            _copied(kernel, source, into, n, start, top * 0, self.size)
+            return
         left = min(window.before[1], self.wide)
         inside = max(min(window.sizes[1], self.wide - left), 0)
         with kernel.loop(self.down, "r") as r:
@@ -60,9 +77,9 @@ class Frame:
         if self.shape.is_plain:
             whole, rest = divmod(count, WORDS)
             with kernel.loop(whole, "e") as e:
-                into[to + e * (WORDS * 4)] = self._words(source, n, row, e * WORDS, WORDS)
+                into[to + e * (WORDS * across)] = self._words(source, n, row, e * WORDS, WORDS)
             with kernel.loop(rest, "e") as e:
-                into[to + (whole * WORDS + e) * 4] = self._words(source, n, row, whole * WORDS + e, 1)
+                into[to + (whole * WORDS + e) * across] = self._words(source, n, row, whole * WORDS + e, 1)
             return
         start = row * (self.shape.window.sizes[1] * channels)
         if across == channels:
@@ -76,25 +93,35 @@ class Frame:
                 into[position + channel] = 0
 
     def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
-        """So many pixels of a plain image, each with its channels side by side in four bytes."""
-        word = source.vector(count, n, 0, row, column).cast(int32)
+        """So many pixels of a plain image, each with its channels side by side in one word."""
+        element = self.shape.element
+        kind: Element = int32 if self.shape.across * element.bits == int32.bits else int64
+        word = source.vector(count, n, 0, row, column).cast(kind)
         for channel in range(1, self.shape.channels):
-            word = word | (source.vector(count, n, channel, row, column).cast(int32) << (8 * channel))
-        return word.regrouped(uint8)
+            word = word | (source.vector(count, n, channel, row, column).cast(kind) << (element.bits * channel))
+        return word.regrouped(element)
 
     def _fill(self, kernel: Kernel, into: Buffer, first: Value, count: int) -> None:
-        whole, rest = divmod(count, CHUNK)
-        with kernel.loop(whole, "f") as f, kernel.lanes(CHUNK) as lane:
-            into[first + f * CHUNK + lane] = self.zero
-        if rest:
-            with kernel.lanes(rest) as lane:
-                into[first + whole * CHUNK + lane] = self.zero
+        def fill(start: Operand, size: int) -> None:
+            into[first + start] = constant(self.zero, into.element, size)
+
+        each_chunk(kernel, count, fill)
 
 
 def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Operand, to: Value, count: int) -> None:
-    """Copy so many neighbouring bytes."""
+    """Copy so many neighbouring numbers."""
+
+    def copy(first: Operand, size: int) -> None:
+        into[to + first] = source.vector(size, n, start + first).cast(into.element)
+
+    each_chunk(kernel, count, copy)
+
+
+def each_chunk(kernel: Kernel, count: int, work: Callable[[Operand, int], None]) -> None:
+    """The work for every so many of some neighbouring numbers, and for those left at the end: told where they begin, and how many
+    they are."""
     whole, rest = divmod(count, CHUNK)
     with kernel.loop(whole, "b") as b:
-        into[to + b * CHUNK] = source.vector(CHUNK, n, start + b * CHUNK)
+        work(b * CHUNK, CHUNK)
     if rest:
-        into[to + whole * CHUNK] = source.vector(rest, n, start + whole * CHUNK)
+        work(whole * CHUNK, rest)

@@ -23,13 +23,15 @@ from accelerators.tvm.kernels.language import (
     constant,
     float32,
     int8,
+    int16,
     int32,
     minimum,
     uint8,
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.quantized.cut import Tile
-from accelerators.tvm.kernels.quantized.dots import GROUP, Dot, dot_of
+from accelerators.tvm.kernels.quantized.dots import Dot, dot_of
+from accelerators.tvm.kernels.quantized.frame import each_chunk
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import formula
@@ -43,11 +45,8 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS
 from graph.node import Node
 
-SIGNS = -0x7F7F7F80
-"""The highest bits of four bytes, as a number of 32 bits."""
-
-ONES = 0x01010101
-"""Four bytes of one."""
+SIGN = 128
+"""The highest bit of a byte: how much larger a byte is without its sign."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -142,12 +141,12 @@ class _Cut:
     @property
     def steps(self) -> int:
         """Steps of the depth, the last perhaps filled up."""
-        return math.ceil(self.depth / GROUP)
+        return math.ceil(self.depth / self.dot.group)
 
     @property
     def rest(self) -> int:
-        """How many of its bytes the last step has, if it is not whole; else 0."""
-        return self.depth % GROUP
+        """How many of its numbers the last step has, if it is not whole; else 0."""
+        return self.depth % self.dot.group
 
     def column(self, panel: Value, v: int) -> Operand:
         """A panel's vector's first column."""
@@ -177,8 +176,8 @@ class _Writing:
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
         attributes: Mapping[str, int] = match.root.attrs
         points = (
-            attributes["left"] + (128 if left.buffer.element is int8 else 0),
-            attributes["right"] - (128 if right.buffer.element is uint8 else 0),
+            attributes["left"] + (SIGN if left.buffer.element is int8 else 0),
+            attributes["right"] - (SIGN if right.buffer.element is uint8 else 0),
         )
         number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.columns)
         return cls(match, cut, heads, left, right, result, points, number)
@@ -211,7 +210,7 @@ class _Writing:
             for r in range(cut.tile.rows):
                 for v in range(cut.tile.vectors):
                     acc[r, v] = beginning.vector(cut.dot.lanes, v * cut.dot.lanes) if beginning is not None else 0
-            self._steps(acc, lambda r, k, count: self._bytes(head, rows, row + r, k, count), packed, cut.tile.rows)
+            self._steps(acc, lambda r, k, count: self._numbers(head, rows, row + r, k, count), packed, cut.tile.rows)
             self._store(head, row, columns, acc, sums)
 
         return each
@@ -219,26 +218,38 @@ class _Writing:
     # -- the left matrix -------------------------------------------------------------------------------------
 
     def _rows(self, head: Head) -> Buffer | None:
-        """A copy of the left matrix with the depth's neighbours side by side, where they do not stand so."""
-        if self.left.strides.steps[-1] == 1 or self.cut.depth == 1:
+        """A copy of the left matrix without signs, where the depth's neighbours do not stand side by side, or not as the
+        instruction takes them."""
+        cut, kernel, element = self.cut, self.kernel, self.cut.dot.element
+        is_straight = self.left.strides.steps[-1] == 1 or cut.depth == 1
+        if is_straight and element is uint8:
             return None
-        cut, kernel = self.cut, self.kernel
-        rows = kernel.memory("rows", self.left.buffer.element, (cut.rows * cut.depth,))
-        with kernel.loop(cut.rows, "i") as i, kernel.loop(cut.depth, "k") as k:
-            rows[i * cut.depth + k] = self.left.buffer[self.left.at(head, i, k)]
+        rows = kernel.memory("rows", element, (cut.rows * cut.depth,))
+        with kernel.loop(cut.rows, "i") as i:
+            if is_straight:
+                each_chunk(kernel, cut.depth, lambda first, count: self._copy(rows, head, i, first, count))
+            else:
+                with kernel.loop(cut.depth, "k") as k:
+                    self._copy(rows, head, i, k, 1)
         return rows
 
-    def _bytes(self, head: Head, rows: Buffer | None, row: Operand, step: Operand, count: int) -> Value:
-        """Some neighbours of a row as 32 bits, without a sign; fewer than four are filled up by anything."""
+    def _copy(self, rows: Buffer, head: Head, row: Value, first: Operand, count: int) -> None:
+        """Copy some neighbours of a row of the left matrix."""
+        numbers = _unsigned(self.left.buffer.vector(count, self.left.at(head, row, first)))
+        rows[row * self.cut.depth + first] = numbers.cast(rows.element)
+
+    def _numbers(self, head: Head, rows: Buffer | None, row: Operand, step: Operand, count: int) -> Value:
+        """Some neighbours of a row as 32 bits, without a sign; fewer than a step's are filled up by anything."""
+        group, bits = self.cut.dot.group, self.cut.dot.element.bits
         buffer = self.left.buffer if rows is None else rows
-        at = self.left.at(head, row, step * GROUP) if rows is None else row * self.cut.depth + step * GROUP
-        if count == GROUP:
-            word = buffer.vector(GROUP, at).regrouped(int32)
-        else:
-            word = buffer[at].bits_as(uint8).cast(int32)
-            for i in range(1, count):
-                word = word | (buffer[at + i].bits_as(uint8).cast(int32) << (8 * i))
-        return word ^ SIGNS if buffer.element is int8 else word
+        at = self.left.at(head, row, step * group) if rows is None else row * self.cut.depth + step * group
+        if count == group:
+            return (_unsigned(buffer.vector(group, at)) if rows is None else buffer.vector(group, at)).regrouped(int32)
+        numbers = [buffer[at + i] if rows is not None else _unsigned(buffer[at + i]) for i in range(count)]
+        word = numbers[0].cast(int32)
+        for i, number in enumerate(numbers[1:], 1):
+            word = word | (number.cast(int32) << (bits * i))
+        return word
 
     def _row_sums(self, head: Head) -> Buffer | None:
         """The sums of the left matrix's rows, where the right one's zero point asks for them."""
@@ -246,7 +257,7 @@ class _Writing:
         if not self.points[1]:
             return None
         sums = kernel.memory("row_sums", int32, (cut.rows,))
-        signed = 128 * cut.depth if self.left.buffer.element is int8 else 0
+        signed = SIGN * cut.depth if self.left.buffer.element is int8 else 0
         total = kernel.stack("total", int32, (1,))
         with kernel.loop(cut.rows, "i") as i:
             total[0] = signed
@@ -263,44 +274,44 @@ class _Writing:
         packed = kernel.memory("packed", int8, (cut.steps * cut.tile.vectors * cut.dot.bytes,))
         whole = cut.steps - bool(cut.rest)
         with kernel.loop(whole, "k") as k:
-            self._pack_step(packed, head, columns, k, GROUP)
+            self._pack_step(packed, head, columns, k, cut.dot.group)
         if cut.rest:
             self._pack_step(packed, head, columns, whole, cut.rest)
         return packed
 
     def _pack_step(self, packed: Buffer, head: Head, columns: list[Value], step: Operand, count: int) -> None:
-        cut, kernel = self.cut, self.kernel
+        cut, kernel, group = self.cut, self.kernel, self.cut.dot.group
         for v, column in enumerate(columns):
             to = kernel.name_value("to", (step * cut.tile.vectors + v) * cut.dot.bytes)
-            if count < GROUP or cut.stored < cut.dot.lanes:
+            if count < group or cut.stored < cut.dot.lanes:
                 packed[to] = constant(0, int8, cut.dot.bytes)
             if not cut.dot.is_by_columns:
                 for byte in range(count):
                     with kernel.loop(cut.stored, "c") as c:
-                        at = self.right.at(head, step * GROUP + byte, column + c)
-                        packed[to + cut.dot.position(c, byte)] = self._signed(self.right.buffer[at], 1)
+                        at = self.right.at(head, step * group + byte, column + c)
+                        packed[to + cut.dot.position(c, byte)] = _signed(self.right.buffer[at])
             elif self.right.strides.steps[-1] == 1 and cut.stored == cut.dot.lanes:
-                rows = [self.right.buffer.vector(cut.stored, self.right.at(head, step * GROUP + i, column)) for i in range(count)]
-                packed[to] = self._signed(_interleaved(rows), count)
+                rows = [self.right.buffer.vector(cut.stored, self.right.at(head, step * group + i, column)) for i in range(count)]
+                packed[to] = self._interleaved(rows)
             else:
                 with kernel.loop(cut.stored, "c") as c:
-                    packed[to + c * GROUP] = self._signed(self._word(head, step, column + c, count), count)
+                    packed[to + c * group] = self._word(head, step, column + c, count)
 
     def _word(self, head: Head, step: Operand, column: Operand, count: int) -> Value:
-        """Some neighbours of a column, as bytes."""
-        at = [self.right.at(head, step * GROUP + i, column) for i in range(count)]
-        if count == GROUP and self.right.strides.steps[-2] == 1:
-            return self.right.buffer.vector(GROUP, at[0])
-        return _interleaved([self.right.buffer[position] for position in at])
+        """Some neighbours of a column, as bytes with a sign."""
+        group = self.cut.dot.group
+        at = [self.right.at(head, step * group + i, column) for i in range(count)]
+        if count == group and self.right.strides.steps[-2] == 1:
+            return _signed(self.right.buffer.vector(group, at[0]))
+        return self._interleaved([self.right.buffer[position] for position in at])
 
-    def _signed(self, value: Value, count: int) -> Value:
-        """Bytes as signed ones, 128 less where they have no sign; of each four the first so many."""
-        if self.right.buffer.element is int8:
-            return value.regrouped(int8)
-        if value.type.lanes == 1:
-            return (value ^ 128).bits_as(int8)
-        mask = SIGNS if count == GROUP else sum(0x80 << (8 * i) for i in range(count))
-        return (value.regrouped(int32) ^ mask).regrouped(int8)
+    def _interleaved(self, rows: list[Value]) -> Value:
+        """Some vectors of bytes as one with signs, the bytes of each lane side by side, filled up by zeros."""
+        kind = int32 if self.cut.dot.group == 4 else int16
+        word, *others = [_signed(row).bits_as(uint8).cast(kind) for row in rows]
+        for i, row in enumerate(others, 1):
+            word = word | (row << (8 * i))
+        return word.regrouped(int8)
 
     def _beginning(self, packed: Buffer) -> Buffer | None:
         """What the sums begin with: the columns' sums times the left matrix's zero point, and what both zero points make."""
@@ -312,7 +323,7 @@ class _Writing:
         acc = kernel.registers("column_sums", int32, (1, vectors), lanes)
         for v in range(vectors):
             acc[0, v] = 0
-        ones = constant(ONES, int32)
+        ones = constant(sum(1 << (cut.dot.element.bits * i) for i in range(cut.dot.group)), int32)
         with kernel.loop(cut.steps, "k") as k:
             for v in range(vectors):
                 cut.dot.step(kernel, acc, (0, v), ones, packed, (k * vectors + v) * cut.dot.bytes)
@@ -334,7 +345,7 @@ class _Writing:
 
         whole = cut.steps - bool(cut.rest)
         with kernel.loop(whole, "k") as k:
-            step(k, GROUP)
+            step(k, cut.dot.group)
         if cut.rest:
             step(kernel.name_value("last", whole), cut.rest)
 
@@ -355,9 +366,11 @@ class _Writing:
                     write(self.result.buffer, at, self.number(number, head, row + r, first + lane))
 
 
-def _interleaved(rows: list[Value]) -> Value:
-    """Up to four vectors of bytes as one, the bytes of each lane side by side, filled up by zeros."""
-    word = rows[0].bits_as(uint8).cast(int32)
-    for i, row in enumerate(rows[1:], 1):
-        word = word | (row.bits_as(uint8).cast(int32) << (8 * i))
-    return word.regrouped(uint8)
+def _signed(numbers: Value) -> Value:
+    """Bytes as signed ones, 128 less where they have no sign."""
+    return numbers if numbers.type.element is int8 else (numbers ^ SIGN).bits_as(int8)
+
+
+def _unsigned(numbers: Value) -> Value:
+    """Bytes without a sign, 128 more where they have one."""
+    return numbers if numbers.type.element is uint8 else numbers.bits_as(uint8) ^ SIGN
