@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Self
@@ -104,6 +105,22 @@ class CompiledSubgraph:
         """Give its nodes other names than when it was compiled, for the names in profiles."""
 
 
+Query = Callable[[Any, Graph], Mapping[str, bool | str]]
+
+
+def _where_it_is_asked_for(query: Query) -> Query:
+    """The method, which a child process runs if the device's own configuration says ISOLATE."""
+
+    @functools.wraps(query)
+    def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
+        from accelerators.isolation import in_its_place  # upward: a device that is asked directly is isolated too
+
+        device = in_its_place(self, self._config)
+        return query(self, graph) if device is self else device.query(graph)
+
+    return asked
+
+
 class Accelerator:
     """A device, or a library, that runs subgraphs. Derive from it, say what you support, and register the class.
 
@@ -145,8 +162,10 @@ class Accelerator:
     _supports_takes_config: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Whether `supports` has a third argument is settled here, once."""
+        """Whether `supports` has a third argument is settled here, once; a `query` of the class's own obeys ISOLATE too."""
         super().__init_subclass__(**options)
+        if "query" in cls.__dict__:
+            cls.query = _where_it_is_asked_for(cls.__dict__["query"])  # type: ignore[method-assign]
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         named = [parameter for parameter in inspect.signature(cls.supports).parameters.values() if parameter.kind in kinds]
         cls._supports_takes_config = len(named) > len(("self", "node", "graph"))
@@ -180,6 +199,7 @@ class Accelerator:
         supports: Callable[..., object] = self.supports
         return supports(node, graph, dict(self._config)) if self._supports_takes_config else supports(node, graph)
 
+    @_where_it_is_asked_for
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """For each op node of the graph, by its original name: True, or the reason why the device does not run it.
 

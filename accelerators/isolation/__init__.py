@@ -13,8 +13,8 @@ from accelerators.interface.accelerator import Accelerator
 
 
 def in_its_place(accelerator: Accelerator, config: Mapping[str, Any]) -> Accelerator:
-    """The accelerator; where this configuration says ISOLATE, one that has it in a child process."""
-    if not config.get("ISOLATE") or accelerator.isolates_itself:
+    """The accelerator; where this configuration says ISOLATE, one that has it in a child process, unless it is such a one."""
+    if not config.get("ISOLATE") or accelerator.isolates_itself or hasattr(accelerator, "device_class"):
         return accelerator
     from accelerators.isolation.isolated_device import isolated
 

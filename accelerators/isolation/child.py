@@ -56,10 +56,10 @@ def main() -> None:
 
 
 def _end_with(life: int) -> None:
-    """Have the system end this process when the other end of the pipe is closed: that needs no thread, which a device that
-    hangs might keep from running."""
+    """Have the system end this process, and those that it starts, when the other end of the pipe is closed: that needs no thread,
+    which a device that hangs might keep from running."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
 
 
@@ -99,21 +99,21 @@ class _Server:
 
     def _query(self, question: Mapping[str, Any], device: Accelerator) -> Any:
         graph = described_graph(question["graph"], self.requests)
-        answers: object = device.configured(messages.config_of(question["config"])).query(graph)
+        answers: object = device.configured(_config(question, device)).query(graph)
         if not isinstance(answers, Mapping):
             raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer")
         return {str(name): yes_or_why_not(answer) for name, answer in answers.items()}
 
     def _compile(self, question: Mapping[str, Any], device: Accelerator) -> int:
         graph = described_graph(question["graph"], self.requests)
-        return self._kept(compile_now(device, graph, messages.config_of(question["config"])), graph, question)
+        return self._kept(compile_now(device, graph, _config(question, device)), graph, question)
 
     def _import(self, question: Mapping[str, Any], device: Accelerator) -> int:
         graph = described_graph(question["graph"], self.requests)
         data = described(question["data"], self.requests)
         weights = tuple(array.copy() for array in described(question["weights"], self.requests))
         more = (weights,) if weights else ()
-        return self._kept(device.import_(data, graph, messages.config_of(question["config"]), *more), graph, question)
+        return self._kept(device.import_(data, graph, _config(question, device), *more), graph, question)
 
     def _kept(self, compiled: CompiledSubgraph, graph: Graph, question: Mapping[str, Any]) -> int:
         if question["names"]:
@@ -161,6 +161,12 @@ class _Server:
         exported = {"data": packing.describe(bytes(compiled.export())), "weights": packing.describe(weights)}
         packing.write(self.replies)
         return exported
+
+
+def _config(question: Mapping[str, Any], device: Accelerator) -> dict[str, Any]:
+    """The configuration. What asks for this process has been done: the device itself works as if nobody had asked."""
+    config = messages.config_of(question["config"])
+    return config if device.isolates_itself else {**config, "ISOLATE": False}
 
 
 def _device_of(origin: Mapping[str, Any]) -> Accelerator:

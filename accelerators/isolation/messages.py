@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import time
@@ -18,6 +19,9 @@ from graph import errors as graph_errors
 from graph.errors import PartitaError
 
 _LENGTH = struct.Struct("<Q")
+
+_LONGEST = 86_400.0
+"""Seconds that are waited at once."""
 
 MOST = 100_000
 """The letters of an error's message that are handed over."""
@@ -36,23 +40,41 @@ def _number(value: Any) -> Any:
     raise TypeError(f"it holds {type(value).__name__}, which cannot be handed to another process")
 
 
-def receive(stream: socket.socket, seconds: float | None = None) -> Any:
-    """Read one message; TimeoutError where it is not there in time, EOFError where the other process is gone."""
+def receive(stream: socket.socket, seconds: float | None = None, ended: int | None = None) -> Any:
+    """Read one message; TimeoutError where it is not there in time, EOFError where the other process is gone.
+
+    `ended` is a file that can be read from when the other process has ended, though a process of its own may still hold the
+    other end of the stream."""
     until = None if seconds is None else time.monotonic() + seconds
-    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, until))
-    return json.loads(_exactly(stream, length, until))
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, until, ended))
+    return json.loads(_exactly(stream, length, until, ended))
 
 
-def _exactly(stream: socket.socket, size: int, until: float | None) -> bytes:
+def _exactly(stream: socket.socket, size: int, until: float | None, ended: int | None) -> bytes:
     data = bytearray()
     while len(data) < size:
-        if until is not None:
-            stream.settimeout(max(1e-6, until - time.monotonic()))
+        _wait(stream, until, ended)
         more = stream.recv(min(size - len(data), 1 << 20))
         if not more:
             raise EOFError
         data += more
     return bytes(data)
+
+
+def _wait(stream: socket.socket, until: float | None, ended: int | None) -> None:
+    """Return when the stream can be read from, or has been closed."""
+    poll = select.poll()
+    for file in (stream, ended):
+        if file is not None:
+            poll.register(file, select.POLLIN)
+    ready: list[tuple[int, int]] = []
+    while not ready:
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left < 0:
+            raise TimeoutError
+        ready = poll.poll(None if left is None else min(left, _LONGEST) * 1000)
+    if stream.fileno() not in dict(ready):
+        raise EOFError
 
 
 def error_told(error: BaseException) -> dict[str, Any]:

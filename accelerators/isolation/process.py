@@ -98,6 +98,10 @@ class Child:
         finally:
             theirs.close()
             os.close(alive)
+        self._ended: int | None = None
+        """A file that can be read from when the process has ended; None where the system has no such files."""
+        with suppress(OSError):
+            self._ended = os.pidfd_open(self._process.pid)
 
     @property
     def is_alive(self) -> bool:
@@ -115,7 +119,7 @@ class Child:
             packing.write(self.requests)
             self._socket.settimeout(task.seconds)
             messages.send(self._socket, message)
-            answer = messages.receive(self._socket, task.seconds)
+            answer = messages.receive(self._socket, task.seconds, self._ended)
         except TimeoutError:
             self.end()
             raise self._failed(
@@ -158,8 +162,10 @@ class Child:
         return self._process.pid
 
     def kill(self) -> None:
-        """Have it end as a crash would end it."""
-        self._process.kill()
+        """Have it end as a crash would end it, with the processes that it started."""
+        if self._life >= 0:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
         """End the process, whatever it does."""
@@ -174,6 +180,8 @@ class Child:
             os.close(self._life)
             self._life = -1
             self._socket.close()
+            if self._ended is not None:
+                os.close(self._ended)
             self.requests.close()
             self.replies.close()
 

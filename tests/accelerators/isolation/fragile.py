@@ -23,6 +23,12 @@ def breaking(config: Mapping[str, Any], stage: str) -> None:
         return
     if how == "abort":
         os.abort()
+    if how == "fork":
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(600)
+        Path(path[0]).write_text(str(helper))
+        os._exit(3)
     if how == "exit":
         os._exit(3)
     if how == "sleep":
@@ -100,3 +106,13 @@ class FragileStart(Fragile):
         super().__init__()
         if threading.current_thread() is threading.main_thread() and os.environ.get("PARTITA_TEST_PARENT") != str(os.getpid()):
             os.abort()
+
+
+class OwnQuery(Fragile):
+    """Answers by a `query` of its own."""
+
+    name = "fragile-own"
+
+    def query(self, graph: pt.Graph) -> Mapping[str, bool | str]:
+        breaking(self._config, "query")
+        return {node.name: True for node in graph.nodes if node.is_op}

@@ -207,6 +207,32 @@ def test_a_device_that_breaks(stage: str, how: str, cause: str, tmp_path: Path) 
     np.testing.assert_array_equal(compiled(f"{stage}:{how}:{switch}")(A)[0], A + 1)
 
 
+@pytest.mark.parametrize("stage", ["query", "compile", "run"])
+def test_a_device_that_ends_while_a_process_of_its_own_goes_on(stage: str, tmp_path: Path) -> None:
+    """The other process holds the same files; the end of the device is noticed nevertheless, and ends it too."""
+    (switch := tmp_path / "helper").touch()
+    with pytest.raises(pt.AcceleratorError, match=r"its process ended [a-z ]+ \(exit status 3\)"):
+        compiled(f"{stage}:fork:{switch}", seconds=20)(A)
+    assert until(lambda: not is_running(int(switch.read_text())))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_device_that_is_asked_directly(own: bool) -> None:
+    """Its own configuration decides, whether the class has a `query` of its own or not."""
+    name = "fragile-own" if own else "fragile"
+    pt.register_accelerator(fragile.OwnQuery, replace=True)
+    device = pt.accelerator(name)
+    device.set_config({"ISOLATE": True})
+    assert device.query(net()) == {"r": True}
+    device.set_config({"BREAKS": "query:abort"})
+    with pytest.raises(pt.AcceleratorError, match=r"its process ended in query \(signal 6, SIGABRT\)"):
+        device.query(net())
+    device.set_config({"ISOLATE": False, "BREAKS": "query:raise"})
+    with pytest.raises(ZeroDivisionError):
+        device.query(net())
+    pt.unregister_accelerator("fragile-own")
+
+
 def test_an_answer_that_cannot_be_handed_over_is_an_error() -> None:
     useless = r"its answer is of no use: it holds object, which cannot be handed to another process"
     with compiled("rows", PERF_COUNT=True) as model, pytest.raises(pt.RunError, match=useless):
