@@ -113,7 +113,7 @@ def _where_it_is_asked_for(query: Query) -> Query:
 
     @functools.wraps(query)
     def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
-        from accelerators.isolation import in_its_place  # upward: a device that is asked directly is isolated too
+        from accelerators.isolation import in_its_place  # upward: who asks directly is answered so too
 
         device = in_its_place(self, self._config)
         return query(self, graph) if device is self else device.query(graph)
