@@ -1,0 +1,143 @@
+"""Faults planted all over the models of the benchmarks, on three devices, and how many of them `diagnose` finds.
+
+`python -m tests.insight.sweep [--devices D,...] [--models M,...] [--count N]` prints a line for each, and the sums. A fault that
+the model's output does not show, since what comes after it takes it away, is drawn again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+import partita as pt
+from tests.insight.planting import KINDS, Plant, faulty, plant_at, sites
+
+if TYPE_CHECKING:
+    from benchmarks.models import Model
+
+DEVICES = ("onnxruntime", "openvino", "cpu")
+
+TOLERANCE = 1e-4
+"""An error of one in a hundred in one op may be much smaller in the output; the devices' own rounding is below this."""
+
+
+@attrs.frozen
+class Result:
+    """What became of one planted fault."""
+
+    model: str
+    device: str
+    plant: Plant
+    blamed: tuple[str, ...]
+    among: int
+    tries: int
+    seconds: float
+
+    @property
+    def exact(self) -> bool:
+        """Is it the node, or the pair, and nothing else?"""
+        return set(self.blamed) == self.plant.nodes
+
+    @property
+    def within(self) -> bool:
+        """Are there no more compilations than allowed?"""
+        return self.tries <= math.log2(self.among) + 3
+
+    def __str__(self) -> str:
+        verdict = "exact" if self.exact else f"WRONG: {', '.join(self.blamed[:4]) or 'nothing'}"
+        numbers = f"{self.tries} compilations among {self.among} ops, {self.seconds:.1f} s"
+        return f"{self.model} {self.device} {self.plant.kind} {', '.join(sorted(self.plant.nodes))}: {verdict}, {numbers}"
+
+
+@attrs.frozen
+class Subject:
+    """A model and the inputs of one call."""
+
+    name: str
+    graph: pt.Graph
+    inputs: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, name: str, file: Model) -> Subject:
+        """A model of the benchmarks, with inputs that are not made up."""
+        inputs = file.inputs()
+        shapes = {key: array.shape for key, array in inputs.items()}
+        return cls(name, pt.apply_pass(pt.load(str(file.path)), "InferShape", shapes=shapes), inputs)
+
+
+def planted(graph: pt.Graph, kind: str, order: random.Random) -> Iterator[Plant]:
+    """Faults of a kind, at nodes in random order."""
+    nodes = sites(graph)
+    order.shuffle(nodes)
+    for node in nodes:
+        plant = plant_at(node, kind, graph)
+        if plant is not None:
+            yield plant
+
+
+def diagnosed(subject: Subject, device: str, plant: Plant, against: str) -> Result | None:
+    """What `diagnose` says of a fault; None if no output shows it."""
+    with faulty(device, plant) as label:
+        start = time.perf_counter()
+        diagnosis = pt.diagnose(subject.graph, label, dict(subject.inputs), against=against, tolerance=TOLERANCE)
+        seconds = time.perf_counter() - start
+    fault = diagnosis.fault
+    if fault is None:
+        return None
+    return Result(subject.name, device, plant, fault.nodes, fault.among, fault.tries, seconds)
+
+
+def swept(
+    subjects: Sequence[Subject], devices: Sequence[str], count: int, against: str, seed: int = 0
+) -> Iterator[Result]:
+    """So many faults, kinds, models and devices taking turns."""
+    order, done, turn = random.Random(seed), 0, 0
+    while done < count:
+        subject = subjects[turn % len(subjects)]
+        lap, seat = divmod(turn, len(subjects))
+        kind, device = KINDS[lap % len(KINDS)], devices[(lap + seat) % len(devices)]
+        turn += 1
+        for plant in planted(subject.graph, kind, order):
+            result = diagnosed(subject, device, plant, against)
+            if result is not None:
+                done += 1
+                yield result
+                break
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the sweep that the command line asks for."""
+    from benchmarks.models import NAMES, model
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", default=",".join(DEVICES))
+    parser.add_argument("--models", default=",".join(NAMES))
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--against", default="onnxruntime")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output")
+    asked = parser.parse_args(words)
+    subjects = [Subject.of(name, model(name)) for name in asked.models.split(",")]
+    results = []
+    for result in swept(subjects, asked.devices.split(","), asked.count, asked.against, asked.seed):
+        print(result, flush=True)
+        results.append(result)
+    exact, within = sum(one.exact for one in results), sum(one.within for one in results)
+    seconds = sum(one.seconds for one in results)
+    print(f"{exact} of {len(results)} exact, {within} within log2(n) + 3 compilations, {seconds:.0f} s")
+    if asked.output:
+        with open(asked.output, "w", encoding="utf-8") as file:
+            json.dump([attrs.asdict(one) for one in results], file, indent=1)
+    return 0 if exact >= 0.99 * len(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
