@@ -61,6 +61,7 @@ from graph.verify import verify
 from graph.writers import save
 from partita.insight.diagnosing import diagnose
 from partita.insight.diagnosis import Diagnosis, Fault
+from partita.insight.reducing import Reduction, reduce
 from partita.measuring import BenchReport, bench
 from partita.page import report_page
 from partition import (
@@ -122,6 +123,7 @@ __all__ = [
     "ProfileRow",
     "QueueFull",
     "ReadError",
+    "Reduction",
     "RequestTimeout",
     "RunError",
     "SequenceType",
@@ -157,6 +159,7 @@ __all__ = [
     "parse",
     "plan",
     "query",
+    "reduce",
     "register_accelerator",
     "register_op",
     "register_pass",

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
 from accelerators.building.report import CompileReport
 from accelerators.building.units import Unit
@@ -19,7 +18,7 @@ from accelerators.interface.settings import HeteroSettings
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.executor import Executor, Runs, root
-from accelerators.running.inputs import InputChecker, InputSpec
+from accelerators.running.inputs import InputChecker
 from accelerators.running.outputs import Outputs, out_arrays
 from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
 from accelerators.running.requests import RequestQueue
@@ -27,7 +26,7 @@ from accelerators.running.steps import plan_run
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
-from graph.types import TensorType, Type, numpy_dtype
+from graph.types import Type
 from graph.words import counted
 
 if TYPE_CHECKING:
@@ -192,8 +191,7 @@ class CompiledModel:
 
     def example_inputs(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit the inputs: random numbers, ones for integers; `size` for sizes that are not known."""
-        random = np.random.default_rng(seed)
-        return [_example(spec, random, size, f"model {self.graph.name!r}") for spec in self._checker.specs]
+        return self._checker.made_up(seed, size)
 
     def _queue(self) -> RequestQueue:
         with self._lock:
@@ -295,19 +293,3 @@ def _constant_ids(graph: Graph) -> frozenset[int]:
             if node.value is not None:
                 ids |= {id(node.value), id(root(node.value))}
     return frozenset(ids)
-
-
-def _example(spec: InputSpec, random: np.random.Generator, size: int, where: str) -> Any:
-    kind = spec.type
-    if not isinstance(kind, TensorType):
-        raise RunError(
-            f"no value can be made up for a {'value of unknown type' if kind is None else kind}",
-            where=f"{where}, input {spec.name!r}",
-            remedy="Give inputs: model.profile(x)",
-        )
-    shape = [dim if isinstance(dim, int) else size for dim in kind.shape or ()]
-    if kind.dtype == "string":
-        return np.full(shape, "", object)
-    dtype = numpy_dtype(kind.dtype)
-    is_integer = dtype.kind in "iub" or "int" in dtype.name
-    return np.ones(shape, dtype) if is_integer else random.standard_normal(shape, np.float32).astype(dtype)

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import InputError
+from accelerators.errors import InputError, RunError
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.types import Dim, SequenceType, TensorType, Type, numpy_dtype
@@ -50,6 +50,11 @@ class InputChecker:
         self._known = frozenset(self._names)
         self._where = f"model {graph.name!r}"
         self._plain = [(spec.dtype, spec.shape) if spec.static else None for spec in self.specs]
+
+    def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
+        """Arrays that fit: random numbers, ones for integers; `size` for sizes that are not known."""
+        random = np.random.default_rng(seed)
+        return [_example(spec, random, size, self._where) for spec in self.specs]
 
     def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays, in the inputs' order."""
@@ -194,3 +199,19 @@ def _is_integer(dtype: np.dtype[Any]) -> bool:
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
     return dtype.name if dtype.isnative else f"{dtype.name} in foreign byte order"
+
+
+def _example(spec: InputSpec, random: np.random.Generator, size: int, where: str) -> Any:
+    kind = spec.type
+    if not isinstance(kind, TensorType):
+        raise RunError(
+            f"no value can be made up for a {'value of unknown type' if kind is None else kind}",
+            where=f"{where}, input {spec.name!r}",
+            remedy="Give inputs: model.profile(x)",
+        )
+    shape = [dim if isinstance(dim, int) else size for dim in kind.shape or ()]
+    if kind.dtype == "string":
+        return np.full(shape, "", object)
+    dtype = numpy_dtype(kind.dtype)
+    is_integer = dtype.kind in "iub" or "int" in dtype.name
+    return np.ones(shape, dtype) if is_integer else random.standard_normal(shape, np.float32).astype(dtype)

@@ -14,13 +14,13 @@ from accelerators.errors import CompileError, RunError
 from accelerators.interface.device_list import DEFAULT, Device, asked_devices
 from accelerators.interface.settings import read_config
 from accelerators.process.ending import at_a_device
-from accelerators.running.inputs import InputChecker
 from graph.graph import Graph
 from graph.interpret import last_reads
 from graph.node import Node, NodeEntry
 from graph.words import counted
 from partita.by_layer import Layer
 from partita.compare import PRECISIONS, Difference, compare
+from partita.insight.call import call_arrays
 from partita.insight.diagnosis import MANY, Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import search
 from partita.insight.trial import (
@@ -126,7 +126,7 @@ class _Task:
 
     def diagnosed(self, call: Any) -> Diagnosis:
         """One call's diagnosis. Values that no later subgraph reads are dropped."""
-        arrays = self._arrays(call)
+        arrays = call_arrays(self.graph, call, self.seed)
         values: dict[NodeEntry, Any] = {node[0]: node.value for node in self.graph.nodes if node.is_constant}
         values |= {node[0]: array for node, array in zip(self.graph.inputs, arrays, strict=True)}
         last = last_reads(self.graph)
@@ -148,16 +148,6 @@ class _Task:
                 values.pop(entry, None)
         outputs = self._outputs(arrays, [values[entry] for entry in self.graph.outputs])
         return Diagnosis(self.graph.name, self.name, self.against, outputs, tuple(checks), fault, inside, tuple(notes))
-
-    def _arrays(self, call: Any) -> list[Any]:
-        """The inputs of a call in order."""
-        if call is None:
-            if self.model is None:
-                cause = "the model does not compile, so that no inputs can be made up for it"
-                raise AcceleratorError(cause, where="diagnose", remedy="Give inputs")
-            return self.model.example_inputs(self.seed)
-        checker = InputChecker(self.graph)
-        return checker.arrays(call, {}) if isinstance(call, tuple) else checker.arrays((call,), {})
 
     def _measure(self, subgraph: _Subgraph) -> Measure:
         return Measure(self.tolerance, str(subgraph.config.get("PRECISION") or "f32"), self.runs)

@@ -87,7 +87,8 @@ def diagnosed(subject: Subject, device: str, plant: Plant, against: str) -> Resu
     """What `diagnose` says of a fault; None if no output shows it."""
     with faulty(device, plant) as label:
         start = time.perf_counter()
-        diagnosis = pt.diagnose(subject.graph, label, dict(subject.inputs), against=against, tolerance=TOLERANCE)
+        devices = f"HETERO:{label},reference"
+        diagnosis = pt.diagnose(subject.graph, devices, dict(subject.inputs), against=against, tolerance=TOLERANCE)
         seconds = time.perf_counter() - start
     fault = diagnosis.fault
     if fault is None:

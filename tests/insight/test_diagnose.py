@@ -115,11 +115,11 @@ def test_what_raises_and_what_returns_other_sizes() -> None:
 
 def test_what_does_not_compile() -> None:
     with device_of(None, "Gelu") as device:
-        diagnosis = pt.diagnose(transformer(), f"HETERO:{device},reference", np.ones((1, 6, 16), np.float32))
+        diagnosis = pt.diagnose(transformer(), f"HETERO:{device},reference")
     assert (diagnosis.fault.ops, diagnosis.fault.kind) == (("Gelu",), "does not compile")
     assert diagnosis.fault.message == "ValueError: no kernel for Gelu"
-    with device_of(None, "Gelu") as device, pytest.raises(pt.AcceleratorError, match="the model does not compile"):
-        pt.diagnose(transformer(), device)
+    with device_of(None, "Gelu") as device:
+        assert pt.diagnose(transformer(), device).fault.ops == ("Gelu",)
 
 
 def test_a_device_that_changes_its_inputs_is_the_one_to_blame() -> None:

@@ -1,0 +1,76 @@
+"""What `--fails` names: a command, or a Python function, that says whether a model still fails."""
+
+from __future__ import annotations
+
+import runpy
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerators import AcceleratorError
+from graph.graph import Graph
+from partita.insight.reducing import Fails, write_candidate
+
+MODEL, INPUTS = "{model}", "{inputs}"
+"""What stands for the two files in a command."""
+
+SECONDS = 600.0
+"""How long a command may run; one that runs longer fails in another way than a status says."""
+
+
+class Command:
+    """Runs a command on each candidate. The failure is the status with which it ends for the whole model, which is not 0."""
+
+    def __init__(self, line: str) -> None:
+        self.words = shlex.split(line)
+        self.status: int | None = None
+        if MODEL not in line:
+            self.words.append(MODEL)
+        if INPUTS not in line:
+            self.words.append(INPUTS)
+
+    def __call__(self, graph: Graph, inputs: Mapping[str, Any]) -> bool:
+        """Does it end as it did for the first graph?"""
+        with tempfile.TemporaryDirectory(prefix="partita-reduce-") as name:
+            folder = Path(name)
+            write_candidate(graph, inputs, folder)
+            files = {MODEL: str(folder / "model.onnx"), INPUTS: str(folder / "inputs.npz")}
+            status = self._status([_filled(word, files) for word in self.words])
+        if self.status is None:
+            self.status = status
+        return status == self.status != 0
+
+    def _status(self, words: list[str]) -> int:
+        try:
+            return subprocess.run(words, capture_output=True, timeout=SECONDS, check=False).returncode
+        except OSError as error:
+            raise AcceleratorError(
+                f"the command cannot be run: {error.strerror or error}",
+                where=f"--fails {shlex.join(words[:1])}",
+                remedy="Name a program, or a function as FILE.py:NAME",
+            ) from error
+        except subprocess.TimeoutExpired:
+            return -1
+
+
+def _filled(word: str, files: Mapping[str, str]) -> str:
+    for mark, path in files.items():
+        word = word.replace(mark, path)
+    return word
+
+
+def read_fails(text: str) -> Fails:
+    """The function of FILE.py:NAME, or else the command."""
+    path, colon, name = text.rpartition(":")
+    if not (colon and path.endswith(".py") and name.isidentifier()):
+        return Command(text)
+    if not Path(path).is_file():
+        raise AcceleratorError("there is no such file", where=f"--fails {text}", remedy="Write FILE.py:NAME, or a command")
+    function = runpy.run_path(path).get(name)
+    if not callable(function):
+        raise AcceleratorError(f"it defines no function {name!r}", where=path, remedy="Define NAME(graph, inputs) -> bool")
+    fails: Fails = function
+    return fails

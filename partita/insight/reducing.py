@@ -1,0 +1,189 @@
+"""`reduce`: the smallest part of a model that still fails, by delta debugging over convex cuts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators import AcceleratorError
+from accelerators.process.ending import at_a_device
+from graph.graph import Graph
+from graph.node import NodeEntry
+from graph.words import counted
+from graph.writers import save
+from partita.insight.call import call_arrays
+from partita.insight.cutting import Cutter
+from partita.insight.shrinking import smaller_arrays, with_sizes
+from partita.insight.trusted import Trusted
+from passes import apply_pass
+
+Fails = Callable[[Graph, Mapping[str, Any]], bool]
+"""Says of a graph, and of arrays by the names of its inputs, whether it still fails."""
+
+MOST = 400
+"""So many candidates are tried."""
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class Reduction:
+    """The object that `reduce` gives."""
+
+    graph: Graph
+    """The smallest part that fails."""
+    inputs: Mapping[str, Any]
+    """The values of its inputs, from a run of the whole model."""
+    ops: int
+    """How many ops the whole model has."""
+    tries: int
+    """How many candidates were tried."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the ops that are left."""
+        return tuple(node.name for node in self.graph.nodes if node.is_op)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the part as `model.onnx` and its inputs as `inputs.npz`; the folder is made if it is not there."""
+        write_candidate(self.graph, self.inputs, Path(folder))
+
+    def __str__(self) -> str:
+        head = f"{self.graph.name}: {counted(len(self.nodes), 'op')} of {self.ops} left, {counted(self.tries, 'candidate')} tried"
+        lines = [f"  {node.name} ({node.op})" for node in self.graph.nodes if node.is_op]
+        return "\n".join([head, *lines, *(f"  reads {name}: {_type_of(array)}" for name, array in self.inputs.items())])
+
+    def __repr__(self) -> str:
+        return f"<Reduction of {self.graph.name!r} to {', '.join(self.nodes[:8])}>"
+
+
+@at_a_device()
+def reduce(
+    graph: Graph,
+    inputs: Any,
+    fails: Fails,
+    *,
+    against: str | Sequence[str] = "reference",
+    shapes: bool = True,
+    most: int = MOST,
+    seed: int = 0,
+) -> Reduction:
+    """Leave out of the graph what is not needed for it to fail, as `fails(graph, inputs)` says.
+
+    Candidates are convex groups of ops, and their inputs are the values of a run of the whole model on the devices `against`.
+    Then sizes are made smaller, one and half of what they were, where the graph allows it (`shapes`). The failure may be any that
+    the function can see; it is asked about at most `most` candidates. `inputs` that are None are made up, with this `seed`."""
+    typed = apply_pass(graph, "InferShape", strict=False)
+    search = _Reducing(typed, call_arrays(typed, inputs, seed), fails, Trusted(against), most)
+    members = search.smallest()
+    reduced, given = search.candidate(members)
+    if shapes:
+        return Reduction(*search.with_small_sizes(reduced, given), len(search.cutter.ops), search.tries)
+    return Reduction(reduced, given, len(search.cutter.ops), search.tries)
+
+
+class _Reducing:
+    def __init__(self, graph: Graph, arrays: Sequence[Any], fails: Fails, trusted: Trusted, most: int) -> None:
+        self.cutter, self.trusted, self.ask, self.most = Cutter(graph), trusted, fails, most
+        self.known: dict[NodeEntry, Any] = {node[0]: array for node, array in zip(graph.inputs, arrays, strict=True)}
+        self.known |= trusted.values(graph, arrays)
+        self.tries = 0
+        self.answers: dict[tuple[int, ...], bool] = {}
+
+    def candidate(self, members: Iterable[int]) -> tuple[Graph, dict[str, Any]]:
+        """These ops as a graph, and the values that they read."""
+        cut = self.cutter.cut(members)
+        given = [self.known[entry] for entry in cut.reads]
+        return cut.graph, dict(zip((node.name for node in cut.graph.inputs), given, strict=True))
+
+    def fails(self, members: Sequence[int]) -> bool:
+        """Does this group fail? A group is asked about once."""
+        key = tuple(members)
+        if key not in self.answers:
+            if self.tries >= self.most:
+                return False
+            self.tries += 1
+            self.answers[key] = bool(self.ask(*self.candidate(key)))
+        return self.answers[key]
+
+    def smallest(self) -> list[int]:
+        """The smallest group: the shortest prefix that fails, the shortest end of it, then that without what it does not need."""
+        members = list(range(len(self.cutter.ops)))
+        if not self.fails(members):
+            raise AcceleratorError(
+                "the whole model does not fail",
+                where="reduce, option fails",
+                remedy="Say what fails: a function of a graph and its inputs, or a command, which this model fails",
+            )
+        members = self._shortest(members, lambda size: members[:size])
+        prefix = members
+        members = self._shortest(members, lambda size: prefix[len(prefix) - size :])
+        return self._without_parts(members)
+
+    def _shortest(self, members: list[int], part: Callable[[int], list[int]]) -> list[int]:
+        """The shortest part that fails, by bisection; what does not grow evenly is left to the next step."""
+        right, wrong = 0, len(members)
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            if self.fails(part(middle)):
+                wrong = middle
+            else:
+                right = middle
+        return part(wrong)
+
+    def _without_parts(self, members: list[int]) -> list[int]:
+        """The group without every part that it can do without: halves first, single ops last."""
+        size = max(1, len(members) // 2)
+        while True:
+            smaller = next((rest for rest in self._rests(members, size) if self.fails(rest)), None)
+            if smaller is not None:
+                members, size = smaller, max(1, min(size, len(smaller) // 2))
+            elif size == 1:
+                return members
+            else:
+                size //= 2
+
+    def _rests(self, members: list[int], size: int) -> Iterator[list[int]]:
+        """The convex groups that are left without so many neighbours."""
+        for start in range(0, len(members), size):
+            rest = members[:start] + members[start + size :]
+            if rest and self.cutter.closed(rest) == set(rest):
+                yield rest
+
+    def with_small_sizes(self, graph: Graph, given: Mapping[str, Any]) -> tuple[Graph, Mapping[str, Any]]:
+        """The graph with sizes of its inputs made smaller, as long as it fails and the trusted run computes it."""
+        settled = False
+        while not settled:
+            settled = True
+            for arrays in smaller_arrays(graph, given):
+                resized = with_sizes(graph, arrays)
+                if resized is None or self.tries >= self.most or not self._runs(resized, arrays):
+                    continue
+                self.tries += 1
+                if self.ask(resized, arrays):
+                    graph, given, settled = resized, arrays, False
+                    break
+        return graph, given
+
+    def _runs(self, graph: Graph, arrays: Mapping[str, Any]) -> bool:
+        """Does the trusted device compute it? Sizes that do not go together are no failure."""
+        try:
+            self.trusted.outputs(graph, [arrays[node.name] for node in graph.inputs])
+        except AcceleratorError:
+            return False
+        return True
+
+
+def write_candidate(graph: Graph, inputs: Mapping[str, Any], folder: Path) -> None:
+    """The graph and its inputs as two files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save(graph, str(folder / "model.onnx"))
+    arrays: dict[str, Any] = {name: np.asarray(array) for name, array in inputs.items()}
+    np.savez(folder / "inputs.npz", **arrays)
+
+
+def _type_of(array: Any) -> str:
+    return f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__

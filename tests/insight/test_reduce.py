@@ -1,0 +1,97 @@
+"""What fails, made as small as it can be while it still fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from tests.cli.conftest import Command, partita  # noqa: F401  a fixture
+from tests.graphs.small_models import convolutions, inputs_of, transformer
+from tests.insight.planting import Plant, faulty
+
+
+def wrong_on(device: str, tolerance: float = 1e-3) -> Any:
+    """Says whether some output on the device is not what the reference gives."""
+
+    def fails(graph: pt.Graph, inputs: Mapping[str, Any]) -> bool:
+        ours, theirs = (list(pt.compile(graph, label)(dict(inputs))) for label in (device, "reference"))
+        return any(np.abs(a - b).max() > tolerance * np.abs(b).max() for a, b in zip(ours, theirs, strict=True))
+
+    return fails
+
+
+
+@pytest.mark.parametrize("plant", [Plant("off", "mixed"), Plant("fused", "down", "gelu_0"), Plant("axis", "softmax_0")])
+def test_at_most_the_faulty_nodes_are_left(plant: Plant) -> None:
+    graph = transformer()
+    with faulty("reference", plant) as device:
+        reduction = pt.reduce(graph, inputs_of(graph)[0], wrong_on(device))
+        assert set(reduction.nodes) == plant.nodes
+        assert wrong_on(device)(reduction.graph, reduction.inputs)
+
+
+def test_sizes_shrink_as_far_as_the_graph_allows() -> None:
+    graph = convolutions()
+    with faulty("reference", Plant("off", "second")) as device:
+        small = pt.reduce(graph, inputs_of(graph)[0], wrong_on(device))
+        kept = pt.reduce(graph, inputs_of(graph)[0], wrong_on(device), shapes=False)
+    (array,) = small.inputs.values()
+    assert array.shape == (1, 8, 1, 1)
+    assert str(small).split("\n") == [
+        "convolutions: 1 op of 11 left, 9 candidates tried", "  second (Conv)", "  reads maxpool_0: float32[1, 8, 1, 1]",
+    ]
+    assert next(iter(kept.inputs.values())).shape == (1, 8, 6, 6)
+
+
+def test_two_nodes_far_apart_keep_what_lies_between() -> None:
+    graph = transformer()
+
+    def fails(part: pt.Graph, inputs: Mapping[str, Any]) -> bool:
+        return {"keys", "softmax_0"} <= {node.name for node in part.nodes if node.is_op}
+
+    assert pt.reduce(graph, inputs_of(graph)[0], fails).nodes == ("keys", "transpose_0", "matmul_0", "mul_0", "softmax_0")
+
+
+def test_a_model_that_does_not_fail_is_an_error() -> None:
+    with pytest.raises(pt.AcceleratorError, match="the whole model does not fail"):
+        pt.reduce(transformer(), None, lambda graph, inputs: False)
+
+
+SCRIPT = """\
+import sys
+import numpy, onnx
+model, arrays = onnx.load(sys.argv[1]), numpy.load(sys.argv[2])
+assert [value.name for value in model.graph.input] == list(arrays)
+sys.exit(3 * any(node.op_type == "Gelu" for node in model.graph.node))
+"""
+
+
+def test_a_command_says_what_fails(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    pt.save(transformer(), "net.onnx")
+    Path("check.py").write_text(SCRIPT)
+    done = partita(f"reduce net.onnx --fails '{sys.executable} check.py' -o small --json")
+    assert done.json["nodes"] == ["gelu_0"], done.err
+    assert done.json["ops"] == 16
+    left = pt.load("small/model.onnx")
+    assert [node.op for node in left.nodes if node.is_op] == ["Gelu"]
+    with np.load("small/inputs.npz") as arrays:
+        assert {name: array.shape for name, array in arrays.items()} == {"up": (1, 1, 1)}
+
+
+def test_a_function_says_what_fails(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    pt.save(transformer(), "net.onnx")
+    Path("check.py").write_text("def fails(graph, inputs):\n    return any(node.op == 'Softmax' for node in graph.nodes)\n")
+    done = partita("reduce net.onnx --fails check.py:fails")
+    assert "1 op of 16 left" in done.out
+    assert partita("reduce net.onnx --fails check.py:no").err.startswith("reading net.onnx\n")
+    assert "it defines no function 'no'" in partita("reduce net.onnx --fails check.py:no").err
+    assert "there is no such file" in partita("reduce net.onnx --fails nowhere.py:no").err
+    assert "the command cannot be run: No such file" in partita("reduce net.onnx --fails no-such-program").err
