@@ -1,18 +1,23 @@
 """Convolutions of quantized values that see each channel by itself, and what follows.
 
-A vector holds neighbouring channels. A tile keeps the sums of some pixels; each tap's weights are read once for all of them."""
+A vector holds neighbouring channels. A tile keeps the sums of neighbouring pixels of a row. The instruction that sums up products
+of bytes takes those of several rows of the window: they are put side by side once, for all pixels of the tile that see them."""
 
 from __future__ import annotations
 
 import math
+import operator
+from functools import reduce
+from itertools import groupby
 
 import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int32, minimum
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, minimum
 from accelerators.tvm.kernels.quantized.cut import FRAME, Shape
+from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
 from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
@@ -20,7 +25,7 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Array, Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import start, starts
 from accelerators.tvm.machine.machine import Machine
 
 PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
@@ -40,17 +45,51 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
         return None
     shape = Shape.of(root)
     size = shape.batch, shape.channels * math.prod(shape.window.sizes)
-    shapes = {**after.operands, image: size, weight: (shape.window.count, shape.channels)}
+    dot = dot_of(machine)
+    dot = dot if dot.lanes <= shape.channels else plain_dot(min(machine.lanes, shape.channels))
+    packed = _Packed(dot, shape)
+    shapes = {**after.operands, image: size, weight: (packed.size,)}
     kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
     buffers = inputs[image], inputs[weight], inputs[beginning]
-    _Writing.of(shape, machine, kernel, buffers, writer, int(root.attrs["zero"])).write()
-    return problem.draft(kernel, "quantized depthwise", {weight: _packed})
+    _Writing.of(shape, dot, machine, kernel, buffers, writer, int(root.attrs["zero"])).write()
+    return problem.draft(kernel, "quantized depthwise", {weight: packed.pack})
 
 
-def _packed(weights: Array) -> Array:
-    """[channels, 1, down, across] tap by tap."""
-    return np.ascontiguousarray(weights.reshape(weights.shape[0], -1).T)
+@attrs.frozen(slots=True)
+class _Packed:
+    """How the weights stand: [vector of channels][rows of one step][tap across][the bytes of a step]."""
+
+    dot: Dot
+    shape: Shape
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each vector of channels begins; the last overlaps the one before."""
+        return starts(self.shape.channels, self.dot.lanes)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the rows of the window take."""
+        return math.ceil(self.shape.window.taps[0] / self.dot.group)
+
+    @property
+    def each(self) -> int:
+        """Bytes of one vector of channels."""
+        return self.steps * self.shape.window.taps[1] * self.dot.bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return len(self.starts) * self.each
+
+    def pack(self, weights: Array) -> Array:
+        """[channels, 1, down, across] so, rows that a step has no tap for filled up by zeros."""
+        down, across = self.shape.window.taps
+        filled = np.zeros((self.shape.channels, self.steps * self.dot.group, across), np.int8)
+        filled[:, :down] = weights[:, 0]
+        by_step = filled.reshape(-1, self.steps, self.dot.group, across).transpose(1, 3, 0, 2)
+        return np.concatenate([self.dot.pack(by_step[:, :, first : first + self.dot.lanes]).reshape(-1) for first in self.starts])
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -58,37 +97,36 @@ class _Writing:
     """Writes the kernel of one convolution."""
 
     shape: Shape
+    dot: Dot
     kernel: Kernel
     buffers: tuple[Buffer, Buffer, Buffer]
     """The image, the weights, and what the sums begin with."""
     writer: Writer
     frame: Frame
-    lanes: int
     pixels: int
     """The number of pixels of a tile."""
     parallel: bool
 
     @classmethod
     def of(
-        cls, shape: Shape, machine: Machine, kernel: Kernel, buffers: tuple[Buffer, Buffer, Buffer], writer: Writer, zero: int
+        cls, shape: Shape, dot: Dot, machine: Machine, kernel: Kernel, buffers: tuple[Buffer, Buffer, Buffer], writer: Writer,
+        zero: int,
     ) -> _Writing:
-        """Cut for a machine: bands whose copy stays in a cache, tiles that leave few pixels over."""
+        """Cut for a machine: bands whose copy stays in a cache, tiles that leave few pixels of a row over."""
         window = shape.window
         parallel = machine.threads_for(shape.batch * window.pixels * window.count * shape.channels // 16) > 1
         rows = max(1, min(window.out[0], FRAME // (window.strides[0] * window.sizes[1] * shape.channels)))
         if parallel:
             rows = min(rows, max(1, window.out[0] // (2 * machine.threads)))
         rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
-        count = rows * window.out[1]
-        fitting = [size for size in PIXELS if size <= min(count, machine.registers // 2)]
-        pixels = choose("pixels", fitting, lambda size: math.ceil(count / size) * (size + 1))
-        lanes = min(machine.lanes, shape.channels)
-        return cls(shape, kernel, buffers, writer, Frame(shape, rows, zero), lanes, pixels, parallel)
+        fitting = [size for size in PIXELS if size <= min(window.out[1], machine.registers // 2)]
+        pixels = choose("pixels", fitting, lambda size: math.ceil(window.out[1] / size) * (size + 1))
+        return cls(shape, dot, kernel, buffers, writer, Frame(shape, rows, zero), pixels, parallel)
 
     def write(self) -> None:
-        """The tasks: images and bands of rows; then tiles, then vectors of channels."""
-        kernel, window, frame = self.kernel, self.shape.window, self.frame
-        bands, count = math.ceil(window.out[0] / frame.rows), frame.rows * window.out[1]
+        """The tasks: images and bands of rows; then tiles of each row, then vectors of channels."""
+        kernel, window, frame, packed = self.kernel, self.shape.window, self.frame, _Packed(self.dot, self.shape)
+        bands = math.ceil(window.out[0] / frame.rows)
         with kernel.tasks(self.shape.batch * bands, "task", self.parallel) as task:
             n = kernel.name_value("n", task // bands)
             top = kernel.name_value("top", minimum(task % bands * frame.rows, window.out[0] - frame.rows))
@@ -96,39 +134,44 @@ class _Writing:
             if self.shape.copies:
                 image = frame.memory(kernel)
                 frame.write(kernel, self.buffers[0], image, n, top)
-            with kernel.loop(math.ceil(count / self.pixels), "tile") as tile:
-                base = kernel.name_value("base", start(tile, self.pixels, count))
-                addresses = [kernel.name_value(f"at{p}", self._address(top, base + p, image)) for p in range(self.pixels)]
-                with kernel.loop(math.ceil(self.shape.channels / self.lanes), "v") as v:
-                    channel = kernel.name_value("channel", start(v, self.lanes, self.shape.channels))
-                    self._vector(n, n * window.pixels + top * window.out[1] + base, channel, addresses, image)
+            across = math.ceil(window.out[1] / self.pixels)
+            with kernel.loop(frame.rows, "row") as row, kernel.loop(across, "tile") as tile:
+                column = kernel.name_value("column", start(tile, self.pixels, window.out[1]))
+                line = row if image is not None else top + row
+                pixel = line * (window.strides[0] * self._wide(image)) + column * window.strides[1]
+                address = kernel.name_value("at", pixel * self.shape.channels)
+                first = kernel.name_value("to", n * window.pixels + (top + row) * window.out[1] + column)
+                with kernel.loop(len(packed.starts), "v") as v:
+                    channel = kernel.name_value("channel", start(v, self.dot.lanes, self.shape.channels))
+                    self._vector(n, first, channel, address, v * packed.each, image)
 
     def _wide(self, image: Buffer | None) -> int:
         return self.shape.window.sizes[1] if image is None else self.frame.wide
 
-    def _address(self, top: Value, pixel: Value, image: Buffer | None) -> Value:
-        """Where a pixel of the band reads the first tap of the first channel."""
-        window = self.shape.window
-        row, column = pixel // window.out[1], pixel % window.out[1]
-        row = row if image is not None else top + row
-        return (row * (window.strides[0] * self._wide(image)) + column * window.strides[1]) * self.shape.channels
-
-    def _vector(self, n: Value, first: Value, channel: Value, addresses: list[Value], image: Buffer | None) -> None:
+    def _vector(self, n: Value, first: Value, channel: Value, address: Value, weights: Value, image: Buffer | None) -> None:
         """Some neighbouring channels of a tile."""
-        kernel, window, lanes = self.kernel, self.shape.window, self.lanes
-        source, weights, beginning = self.buffers
+        kernel, window, lanes = self.kernel, self.shape.window, self.dot.lanes
         acc = kernel.registers("acc", int32, (self.pixels,), lanes)
         for p in range(self.pixels):
-            acc[p] = beginning.vector(lanes, channel)
-        for tap, (ky, kx) in enumerate(np.ndindex(*window.taps)):
-            weight = kernel.name_value(f"w{tap}", weights.vector(lanes, tap, channel).cast(int32))
-            moved = (ky * window.dilations[0] * self._wide(image) + kx * window.dilations[1]) * self.shape.channels
-            for p, address in enumerate(addresses):
-                position: Operand = address + channel + moved
-                number = source.vector(lanes, n, position) if image is None else image.vector(lanes, position)
-                acc[p] = acc[p] + number.cast(int32) * weight
+            acc[p] = self.buffers[2].vector(lanes, channel)
+        (_, stride), (_, dilation) = window.strides, window.dilations
+        taps = [(p * stride + k * dilation, p, k) for p in range(self.pixels) for k in range(window.taps[1])]
+        for step, top in enumerate(range(0, window.taps[0], self.dot.group)):
+            rows = range(top, min(top + self.dot.group, window.taps[0]))
+            for column, seen in groupby(sorted(taps), lambda tap: tap[0]):
+                word = kernel.name_value(f"word{step}_{column}", self._word(n, address + channel, rows, column, image))
+                for _, p, k in seen:
+                    at = weights + (step * window.taps[1] + k) * self.dot.bytes
+                    self.dot.step(kernel, acc, p, word, self.buffers[1], at)
         for p in range(self.pixels):
             with kernel.lanes(lanes) as lane:
                 self.writer.store(acc.lane(p, lane), (first + p, channel + lane))
 
-
+    def _word(self, n: Value, address: Value, rows: range, column: int, image: Buffer | None) -> Value:
+        """The numbers of one column of the tile in some rows of the window, side by side for each channel."""
+        window, words = self.shape.window, []
+        for i, row in enumerate(rows):
+            at = address + (row * window.dilations[0] * self._wide(image) + column) * self.shape.channels
+            numbers = self.buffers[0].vector(self.dot.lanes, n, at) if image is None else image.vector(self.dot.lanes, at)
+            words.append(numbers.cast(int32) << (self.dot.element.bits * i) if i else numbers.cast(int32))
+        return reduce(operator.or_, words)

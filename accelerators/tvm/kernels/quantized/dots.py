@@ -26,6 +26,7 @@ from accelerators.tvm.kernels.language import (
     vpdpbusd,
     vpmaddwd,
 )
+from accelerators.tvm.kernels.language.buffers import Index
 from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import BY_NAME, Used
@@ -34,8 +35,8 @@ WORD = 32
 """The bits of the numbers that all columns of a step share."""
 
 Add = Callable[[Value, Value, Buffer, Value], Value]
-"""A vector of sums with a step's products added: of the sums, the shared numbers as 32 bits, and the buffer of the columns'
-bytes and where the step's begin in it."""
+"""A vector of sums with a step's products added: of the sums, the numbers of each column as 32 bits, and the buffer of the
+columns' bytes and where the step's begin in it."""
 
 
 @attrs.frozen(slots=True)
@@ -72,35 +73,54 @@ class Dot:
         """Where a byte of a column stands within its step."""
         return column * self.group + byte if self.is_by_columns else byte * self.lanes + column
 
-    def step(self, kernel: Kernel, acc: Registers, at: tuple[Operand, Operand], left: Value, right: Buffer, first: Value) -> None:
-        """Add a step's products to the vector of sums at a position of the tile."""
+    def step(self, kernel: Kernel, acc: Registers, at: Index, left: Value, right: Buffer, first: Value) -> None:
+        """Add a step's products to the vector of sums at a position of the tile. Its numbers are 32 bits that all columns share,
+        or a vector with 32 bits for each column."""
         if self.add is not None:
-            acc[at] = self.add(acc[at], left, right, first)
+            acc[at] = self.add(acc[at], left if left.type.lanes > 1 else left.spread(self.lanes), right, first)
             return
-        bits, size = left.bits_as(uint32), self.element.bits
-        numbers = [((bits >> (size * i)) & ((1 << size) - 1)).cast(int32) for i in range(self.group)]
+        numbers_of = self._numbers(kernel, left)
         with kernel.lanes(self.lanes) as lane:
             total = acc.lane(at, lane)
-            for byte, number in enumerate(numbers):
-                total = total + number * right[first + self.position(lane, byte)].cast(int32)
+            for i, number in enumerate(numbers_of(lane)):
+                total = total + number * right[first + self.position(lane, i)].cast(int32)
             acc.set_lane(at, lane, total)
+
+    def _numbers(self, kernel: Kernel, left: Value) -> Callable[[Value], list[Value]]:
+        """A function that takes the 32 bits of a column apart."""
+
+        def apart(word: Value) -> list[Value]:
+            bits, size = word.bits_as(uint32), self.element.bits
+            return [((bits >> (size * i)) & ((1 << size) - 1)).cast(int32) for i in range(self.group)]
+
+        if left.type.lanes == 1:
+            shared = apart(left)
+            return lambda lane: shared
+        words = kernel.registers("words", int32, (1,), self.lanes)
+        words[0] = left
+        return lambda lane: apart(words.lane(0, lane))
 
 
 def _vnni(total: Value, left: Value, right: Buffer, first: Value) -> Value:
     lanes = total.type.lanes
-    return vpdpbusd(total, left.spread(lanes).regrouped(uint8), right.vector(lanes * 4, first))
+    return vpdpbusd(total, left.regrouped(uint8), right.vector(lanes * 4, first))
 
 
 def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
     """By numbers of 16 bits, two products of which fit 32 bits."""
     lanes = total.type.lanes
-    return total + vpmaddwd(left.spread(lanes).regrouped(int16), right.vector(lanes * 2, first).cast(int16))
+    return total + vpmaddwd(left.regrouped(int16), right.vector(lanes * 2, first).cast(int16))
 
 
 def has_tiles(machine: Machine) -> bool:
     """Does this machine sum up products of bytes in tiles? Where there are few rows it does so in vectors, as AVX-512 does."""
     used = machine.instruction("int8")
     return used is not None and used.name == "amx-int8"
+
+
+def plain_dot(lanes: int) -> Dot:
+    """The way in portable code, for so many columns."""
+    return _DOTS["plain"](lanes)
 
 
 def dot_of(machine: Machine) -> Dot:
