@@ -48,6 +48,10 @@ SORTED = frozenset("float64 int8 uint8 int32 int64".split())
 """The element types that TVM's TopK sorts right, except NaN among doubles: `prepare.parts` hands it none."""
 
 
+LONGEST = 1 << 20
+"""The numbers of a constant that the importer may make of an op."""
+
+
 def _drops_nan(node: Node) -> bool:
     return _is_float(node)
 
@@ -59,6 +63,13 @@ def _other_sizes(node: Node) -> bool:
         return False
     axis = int(node.attrs.get("axis", 0)) % len(shapes[0])
     return any(a != b for d, (a, b) in enumerate(zip(shapes[0], shapes[1], strict=True)) if d != axis)
+
+
+def _is_written_out(node: Node) -> bool:
+    """Is it a Range of constants with more numbers than a constant may have?"""
+    value_type = node.output_types[0]
+    size = value_type.shape[0] if isinstance(value_type, TensorType) and value_type.shape else None
+    return isinstance(size, int) and size > LONGEST and all(entry.node.value is not None for entry in node.reads)
 
 
 RULES = (
@@ -81,6 +92,7 @@ RULES = (
          "TVM's floor_mod of floats is not a number where an operand is infinite"),
     *[Rule(op, reduces_nothing, "TVM's importer returns what it is given where no axes are named and noop_with_empty_axes is set")
       for op in UNREDUCED],
+    Rule("Range", _is_written_out, "TVM's importer writes a Range of constants out, and this one is long"),
     Rule("Resize", _set("antialias", 1), "TVM's importer ignores antialias"),
     Rule("Resize", _set("coordinate_transformation_mode", "half_pixel_symmetric"), "TVM knows no half_pixel_symmetric"),
     Rule("RoiAlign", lambda n: n.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel",

@@ -43,6 +43,9 @@ DTYPES = frozenset(
 SHOWN = 64
 """Constants of so many numbers at most are part of what is tried: their values may decide."""
 
+MOST_VALUES = 1024
+"""Ops of more inputs and outputs are refused: TVM takes a time that grows with their number squared, and minutes for 5,000."""
+
 trials: dict[str, bool | str] = {}
 """The answers that were found by trying."""
 
@@ -138,7 +141,10 @@ def _refusal(node: Node, graph: Graph) -> str | None:
         return "random numbers differ from run to run, and TVM has no generator for ONNX's"
     if node.domain and extensions.find(node) is None:
         return f"TVM has no op {node.domain}.{node.op}"
-    for entry in (*node.reads, *(e for e in node.outputs if e.name)):
+    values = (*node.reads, *(e for e in node.outputs if e.name))
+    if len(values) > MOST_VALUES:
+        return f"{node.op} has {len(values):,} inputs and outputs: kernels are made for {MOST_VALUES:,} at most"
+    for entry in values:
         value_type = entry.type
         if value_type is None:
             unsaid = f": register_op says what {node.domain}.{node.op} makes" if node.domain and entry.node is node else ""

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.kernels.moves.copies import find_pieces
+from accelerators.tvm.kernels.shared import strides
 from accelerators.tvm.query import support
-from graph.node import Node
+from graph.node import Node, NodeEntry
 
 
 def a_chain(length: int) -> pt.Graph:
@@ -86,3 +89,29 @@ def test_a_models_names_may_be_those_that_stand_for_inputs(constant: str, name: 
     graph = pt.Graph([pt.op("Clip", given, *bounds, name=name, output_names=[value])])
     support.forget()
     assert dict(pt.query(graph, "cpu")) == {name: "cpu"}
+
+
+def test_a_trial_is_not_for_ever() -> None:
+    """TVM's importer would write a billion numbers out, and take minutes over thousands of parts."""
+    first, end, step = (pt.constant(np.array(n), name=f"c{i}") for i, n in enumerate((0, 10**9, 1)))
+    numbers = pt.op("Range", first, end, step, name="range")
+    parts = pt.op("Split", pt.variable("x", "float32", (1024,)), num_outputs=1024, n_outputs=1024, name="split")
+    placement = pt.query(pt.Graph([numbers[0], *parts.outputs]), "HETERO:cpu,reference")
+    assert "TVM's importer writes a Range of constants out, and this one is long" in placement.why("range")
+    assert "Split has 1,025 inputs and outputs: kernels are made for 1,024 at most" in placement.why("split")
+
+
+def test_the_parts_of_a_split_are_found_in_one_step_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    shape_of = strides.shape_of
+
+    def counted(entry: NodeEntry) -> tuple[int, ...]:
+        asked.append(entry)
+        return shape_of(entry)
+
+    monkeypatch.setattr(strides, "shape_of", counted)
+    x = pt.variable("x", "float32", (2, 900))
+    split = pt.op("Split", x, axis=1, num_outputs=300, n_outputs=300, name="split")
+    pieces = find_pieces(make_body(pt.apply_pass(pt.Graph(list(split.outputs), [x]), "InferShape")))
+    assert pieces is not None and [piece.first for piece in pieces] == [3 * i for i in range(300)]
+    assert len(asked) < 5 * 300

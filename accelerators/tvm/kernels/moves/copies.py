@@ -84,12 +84,12 @@ def find_pieces(body: Body) -> list[Piece] | None:
     if len(body.ops) != 1 or node.domain or node.op not in COPIES or not all(0 < size < LARGEST for size in sizes):
         return None
     moves = _joined(node) if node.op == "Concat" else _repeated(node) if node.op == "Tile" else _moved(node, problem)
-    pieces = []
+    pieces, targets = [], {entry: i for i, entry in enumerate(problem.outputs)}
     for given, view, result, target in moves:
         source = problem.position(given)
         if source is None or view is None or element_of(given) != element_of(result):
             return None
-        pieces.append(_piece(source, problem.outputs.index(result), view, shape_of(given), target, shape_of(result)))
+        pieces.append(_piece(source, targets[result], view, shape_of(given), target, shape_of(result)))
     return pieces or None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.body import shape_of
 from graph.node import Node, NodeEntry
+from graph.types import TensorType
 
 Ghost = np.ndarray[Any, np.dtype[np.uint8]]
 """An array that stands for a tensor's positions, not its numbers."""
@@ -85,13 +86,19 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
         return np.broadcast_to(view, shape_of(value))
     if node.op == "Split":
         axis = node.attrs.get("axis", 0) % view.ndim
-        first = sum(shape_of(node[i])[axis] for i in range(value.index))
+        first = _start(node, value, axis)
         return view[(slice(None),) * axis + (slice(first, first + shape_of(value)[axis]),)]
     if node.op == "Gather":
         return _gathered(view, node)
     if node.op == "Slice":
         return _sliced(view, node)
     return view
+
+
+def _start(node: Node, part: NodeEntry, axis: int) -> int:
+    """Where a part of a Split begins. There may be a thousand parts: their types are read, and no values are made of them."""
+    before = [value_type.shape for value_type in node.output_types[: part.index] if isinstance(value_type, TensorType)]
+    return sum(int(shape[axis] or 0) for shape in before if shape is not None)
 
 
 def _order(node: Node, rank: int) -> tuple[int, ...]:
