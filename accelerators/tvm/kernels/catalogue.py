@@ -5,6 +5,7 @@ Each looks at a body and either declines or drafts its kernel."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import attrs
 
@@ -18,7 +19,7 @@ from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
-from accelerators.tvm.kernels.elementwise.division import division
+from accelerators.tvm.kernels.elementwise.gpu_division import gpu_division
 from accelerators.tvm.kernels.language import narrowing
 from accelerators.tvm.kernels.matmul.gemm import gemm
 from accelerators.tvm.kernels.matmul.packed_product import packed_product
@@ -41,18 +42,22 @@ from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.lookup import lookup
 from accelerators.tvm.kernels.quantized.pairs import pair_product
 from accelerators.tvm.kernels.quantized.pools import largest, mean
-from accelerators.tvm.kernels.rows.across import REDUCTIONS, across
-from accelerators.tvm.kernels.rows.extremes import extreme
+from accelerators.tvm.kernels.rows.any_axes import reduction
+from accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
 from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.instructions import narrowing_of
+from accelerators.tvm.kernels.shared.reducers import REDUCERS
 from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from accelerators.tvm.kernels.window.depthwise import depthwise
+from accelerators.tvm.kernels.window.gpu_maxpool import gpu_maxpool
 from accelerators.tvm.kernels.window.lrn import lrn
-from accelerators.tvm.kernels.window.plain_maxpool import largest_in_windows
+from accelerators.tvm.kernels.window.plain_pool import plain_pool
 from accelerators.tvm.machine.machine import Machine
 from graph.build import CALL_DOMAIN
+
+Machines = Literal["cpu", "gpu", "any"]
 
 
 @attrs.frozen(slots=True)
@@ -62,13 +67,21 @@ class Entry:
     draft: Callable[[Body, Machine], Draft | None]
     ops: frozenset[str] = frozenset()
     """The body holds one of these; none: any body."""
-    on_gpus: bool = False
-    """Is it asked for GPUs too? Then a generic rule schedules it (`schedules`); the others are written for processors."""
+    machines: Machines = "cpu"
+    """For which machines it is asked. What a GPU runs is scheduled by a generic rule (`schedules`); the others are written in the
+    language, for processors.
+    """
+
+    def suits(self, machine: Machine) -> bool:
+        """Is it asked for such a machine?"""
+        return self.machines in ("any", "gpu" if machine.is_gpu else "cpu")
 
 
-def _entry(draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", on_gpus: bool = False) -> Entry:
+def _entry(
+    draft: Callable[[Body, Machine], Draft | None], ops: str = "", domain: str = "", machines: Machines = "cpu"
+) -> Entry:
     named = frozenset(f"{domain}.{op}" if domain else op for op in ops.split())
-    return Entry(draft, named, on_gpus)
+    return Entry(draft, named, machines)
 
 
 CATALOGUE = (
@@ -82,7 +95,7 @@ CATALOGUE = (
         "LayerNormalization RMSNormalization Softmax LogSoftmax GlobalAveragePool GlobalMaxPool "
         "ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2",
     ),
-    _entry(across, " ".join(REDUCTIONS)),
+    _entry(reduction, " ".join(REDUCERS)),
     _entry(thin, "MatMul Gemm"),
     _entry(dynamic_bytes, "DynamicQuantizeLinear"),
     _entry(packed_product, PRODUCT, PACKED),
@@ -107,10 +120,11 @@ CATALOGUE = (
     _entry(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
     _entry(resize, "Resize", DOMAIN),
-    _entry(division, "Div Mod", on_gpus=True),
-    _entry(extreme, "ReduceMax ReduceMin", on_gpus=True),
-    _entry(indices, INDICES, CALL_DOMAIN, on_gpus=True),
-    _entry(largest_in_windows, "MaxPool", on_gpus=True),
+    _entry(gpu_division, "Div Mod", machines="gpu"),
+    _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
+    _entry(gpu_maxpool, "MaxPool", machines="gpu"),
+    _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
+    _entry(plain_pool, "MaxPool AveragePool LpPool"),
     _entry(position_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(copies, " ".join(sorted(COPIES))),
@@ -124,7 +138,7 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
     """The kernel of the first entry that takes the body."""
     held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
     for entry in CATALOGUE:
-        if (entry.on_gpus or not machine.is_gpu) and (not entry.ops or entry.ops & held):
+        if entry.suits(machine) and (not entry.ops or entry.ops & held):
             with narrowing(narrowing_of(machine)):
                 draft = entry.draft(body, machine)
             if draft is not None:

@@ -87,7 +87,6 @@ RULES = (
     *[Rule(op, _other_sizes, "TVM takes it that indices are as long as the data") for op in ("Scatter", "ScatterElements")],
     Rule("IsInf", lambda n: n.attrs.get("detect_negative", 1) != 1 or n.attrs.get("detect_positive", 1) != 1,
          "TVM's importer ignores detect_negative and detect_positive"),
-    Rule("Mod", lambda n: _dtype(n) == "bfloat16", "TVM generates no code for the remainder of bfloat16"),
     Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,
          "TVM's floor_mod of floats is not a number where an operand is infinite"),
     *[Rule(op, reduces_nothing, "TVM's importer returns what it is given where no axes are named and noop_with_empty_axes is set")

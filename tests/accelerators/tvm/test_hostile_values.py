@@ -9,6 +9,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import RunError
+from graph.types import numpy_dtype
 
 pytest.importorskip("tvm")
 
@@ -101,11 +102,13 @@ def test_places_outside_of_a_batch_or_a_result(op: str) -> None:
         pt.compile(graph, "cpu")(*arrays)
 
 
-def test_remainders_of_bfloat16_are_left_to_others() -> None:
-    x = pt.variable("x", "bfloat16", (9,))
-    graph = pt.Graph([pt.op("Mod", x, x, fmod=1, name="rest")], inputs=[x], opsets={"": 17})
-    placement = pt.query(graph, "HETERO:cpu,reference")
-    assert "TVM generates no code for the remainder of bfloat16" in str(placement.why("rest"))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_remainders_of_floats(dtype: str) -> None:
+    a = np.array([7.5, -7.5, 3, np.inf, 5, -0.0, np.nan, 1e4, 5], numpy_dtype(dtype))
+    b = np.array([2, 2, -1.25, 3, np.inf, 4, 1, 3, 0], numpy_dtype(dtype))
+    (mine,) = pt.compile(binary("Mod", a, b, fmod=1), "cpu")(a, b)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(mine.astype("float64"), np.fmod(a.astype("float64"), b.astype("float64")))
 
 
 @pytest.mark.parametrize("size", [3, "N"])

@@ -19,8 +19,8 @@ from partition.selector import ContainOpSelector, SubgraphSelector
 
 ELEMENTWISE = frozenset(
     """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu
-    Less LessOrEqual Log Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt
-    Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
+    Less LessOrEqual Log Max Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign
+    Sqrt Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
 )
 """Ops that compute each number from those at the same position."""
 
@@ -77,4 +77,4 @@ def _alone(node: Node) -> bool:
         return True
     if "int" not in stored or "int" not in first:
         return False
-    return node.op in ("Div", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, stored))
+    return node.op in ("Div", "Mod", "Pow", "Abs") or (node.op == "Cast" and not np.can_cast(first, stored))

@@ -52,6 +52,11 @@ def _two_floats(types: Sequence[Type]) -> Type | None:
     return types[0] if fits else None
 
 
+def _two_whole_numbers(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 2 and types[0] is types[1] and types[0].element.is_whole
+    return types[0] if fits else None
+
+
 def _lane_of_vector(types: Sequence[Type]) -> Type | None:
     fits = len(types) == 1 and types[0].lanes > 1 and types[0].element.kind == "float"
     return type_of(types[0].element) if fits else None
@@ -128,6 +133,12 @@ floor, ceil, nearest = _function("floor"), _function("ceil"), _function("nearest
 CIRCULAR = {name: _function(name) for name in ("sin", "cos", "tan")}
 """Functions of angles, by name; each is a call into the C library."""
 power = Intrinsic("power", _two_floats, "two values of one floating-point type", _plain("pow"))
+float_remainder = Intrinsic("float_remainder", _two_floats, "two values of one floating-point type", _plain("Mod"))
+"""What is left of the first after whole multiples of the second; it has the sign of the first."""
+quotient = Intrinsic("quotient", _two_whole_numbers, "two whole numbers of one type", _plain("truncdiv"))
+"""How often the second goes into the first, toward zero; the operator // rounds down. Nothing may be divided by zero."""
+remainder = Intrinsic("remainder", _two_whole_numbers, "two whole numbers of one type", _plain("truncmod"))
+"""What the quotient leaves."""
 lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
 lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))
 lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point", _joined("fmin"))

@@ -21,17 +21,20 @@ from accelerators.tvm.kernels.language import (
     element_named,
     float32,
     float64,
+    float_remainder,
     floor,
     int8,
     log,
     named,
     nearest,
     power,
+    quotient,
+    remainder,
     select,
     sqrt,
 )
 from accelerators.tvm.kernels.shared import functions, rounding
-from accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
+from accelerators.tvm.kernels.shared.functions import at_least, at_most, larger, magnitude, smaller
 from accelerators.tvm.kernels.shared.numbers import (
     FLOATS,
     HALVES,
@@ -67,6 +70,8 @@ def formula(node: Node, version: int) -> Formula | None:
     if compute is None or not typed:
         return None
     if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):
+        return None
+    if node.op == "Mod" and not node.attrs.get("fmod", 0) and _element(node[0]).kind == "float":
         return None
     if node.op == "BitCast" and (_element(node.reads[0]).bits != _element(node[0]).bits or _dtype(node[0]) in HALVES):
         return None
@@ -210,10 +215,34 @@ def _product(x: Value, count: int) -> Value:
     return half * x if count % 2 else half
 
 
-def _better(a: Value, b: Value, wins: Value) -> Value:
-    """b where it wins or is not a number, else a."""
-    better = select(wins, b, a)
-    return better if a.type.element.is_whole else select(b <= math.inf, better, b)
+def _quotient(node: Node, x: Numbers) -> Value:
+    """Integers are divided as in numpy: by zero the result is zero, and the smallest number divided by -1 stays what it is. The
+    processor would end the process in both cases.
+    """
+    a, b = x
+    if not a.type.element.is_whole:
+        return a / b
+    by_zero = select(b.equals(0), 0, quotient(a, _divisor(b)))
+    return by_zero if a.type.element.kind == "uint" else select(b.equals(-1), 0 - a, by_zero)
+
+
+def _divisor(b: Value) -> Value:
+    """An integer that can be divided by: 1 in place of 0 and of -1."""
+    is_safe = b.differs(0) if b.type.element.kind == "uint" else b.differs(0) & b.differs(-1)
+    return select(is_safe, b, 1)
+
+
+def _remainder(node: Node, x: Numbers) -> Value:
+    """The remainder has the sign of the divisor, or with `fmod` that of the dividend. By zero it is zero for integers."""
+    a, b = x
+    if not a.type.element.is_whole:
+        return float_remainder(a, b)
+    rest: Value = remainder(a, _divisor(b))
+    if a.type.element.kind == "uint":
+        return select(b.equals(0), 0, rest)
+    if not node.attrs.get("fmod", 0):
+        rest = named(rest, lambda rest: select(((rest < 0) & (b > 0)) | ((rest > 0) & (b < 0)), rest + b, rest))
+    return select(b.differs(0) & b.differs(-1), rest, 0)
 
 
 def _equal(node: Node, x: Numbers) -> Value:
@@ -278,7 +307,8 @@ _FORMULAS: dict[str, Formula] = {
     "Add": lambda n, x: x[0] + x[1],
     "Sub": lambda n, x: x[0] - x[1],
     "Mul": lambda n, x: x[0] * x[1],
-    "Div": lambda n, x: x[0] / x[1],
+    "Div": _quotient,
+    "Mod": _remainder,
     "Neg": lambda n, x: 0 - x[0],
     "Abs": lambda n, x: magnitude(x[0]),
     "Relu": lambda n, x: at_least(x[0], 0.0),
@@ -303,8 +333,8 @@ _FORMULAS: dict[str, Formula] = {
     "Gelu": _gelu,
     "Softsign": lambda n, x: x[0] / (1.0 + magnitude(x[0])),
     "Sum": _fold(lambda a, b: a + b),
-    "Max": _fold(lambda a, b: _better(a, b, a < b)),
-    "Min": _fold(lambda a, b: _better(a, b, a > b)),
+    "Max": _fold(larger),
+    "Min": _fold(smaller),
     "Where": lambda n, x: select(x[0], x[1], x[2]),
     "And": lambda n, x: x[0] & x[1],
     "Or": lambda n, x: x[0] | x[1],
@@ -331,14 +361,14 @@ _FORMULAS: dict[str, Formula] = {
 }
 
 DEAR = frozenset(
-    "Log Sin Cos Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu Softsign HardSwish Sqrt Reciprocal Div".split()
+    "Log Sin Cos Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu Softsign HardSwish Sqrt Reciprocal Div Mod".split()
 )
 """Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
 
 LONG = frozenset("Log Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu".split())
 """Functions that take many instructions."""
 
-JUMPS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsInf IsNaN Cast Floor Ceil Round".split())
+JUMPS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsInf IsNaN Cast Floor Ceil Round Mod".split())
 """Ops whose result jumps where their input changes a little."""
 
 _DTYPES = (
@@ -346,8 +376,8 @@ _DTYPES = (
     (frozenset(("Xor",)), frozenset(("bool",))),
     (frozenset("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot".split()), INTEGERS),
     (frozenset(("Log", "Mean", "Shrink", "Floor", "Ceil", "Round", *map(str.capitalize, CIRCULAR))), FLOATS),
-    (frozenset("Add Sub Mul Neg Sum Pow Max Min".split()), NUMBERS),
-    (frozenset("Div Abs Sqrt Reciprocal Relu LeakyRelu PRelu ThresholdedRelu Clip Sign Softsign IsInf IsNaN".split()), FLOATS),
+    (frozenset("Add Sub Mul Div Mod Neg Sum Pow Max Min".split()), NUMBERS),
+    (frozenset("Abs Sqrt Reciprocal Relu LeakyRelu PRelu ThresholdedRelu Clip Sign Softsign IsInf IsNaN".split()), FLOATS),
     (frozenset("HardSigmoid HardSwish".split()), FLOATS),
     (frozenset(("BitCast",)), NUMBERS - HALVES),
     (frozenset(("BitShift",)), INTEGERS - {"uint32", "uint64"}),

@@ -21,6 +21,21 @@ def at_most(x: Value, high: Operand) -> Value:
     return select(x > high, _like(x, high), x)
 
 
+def larger(best: Value, x: Value) -> Value:
+    """The larger of two numbers; one that is no number wins."""
+    return _winner(best, x, best < x)
+
+
+def smaller(best: Value, x: Value) -> Value:
+    """The smaller of two numbers; one that is no number wins."""
+    return _winner(best, x, best > x)
+
+
+def _winner(best: Value, x: Value, wins: Value) -> Value:
+    winner = select(wins, x, best)
+    return winner if x.type.element.is_whole else select(x <= math.inf, winner, x)
+
+
 def _like(x: Value, other: Operand) -> Value:
     return other if isinstance(other, Value) else constant(other, x.type.element, x.type.lanes)
 

@@ -1,22 +1,56 @@
-"""Reducers for kernels that TVM schedules."""
+"""What reductions do with numbers, over dimensions as over windows."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from accelerators.tvm.machine.library import part
+import attrs
 
-FLOATS = frozenset(("float16", "float32", "float64"))
-"""The element types of floating point that they take."""
+from accelerators.tvm.kernels.language import Element, Value, sqrt
+from accelerators.tvm.kernels.shared.functions import larger, magnitude, smaller
 
 
-def extreme_of(dtype: str, largest: bool) -> Any:
-    """TVM's reducer to the largest or smallest number; one that is no number wins."""
-    te, tirx = part("te"), part("tirx")
+@attrs.frozen(slots=True)
+class Reducer:
+    """What a reduction does with the numbers of one position of its result."""
 
-    def join(a: Any, b: Any) -> Any:
-        better = tirx.Select(a > b if largest else a < b, a, b)
-        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+    start: float
+    """Where it begins."""
+    joined: Callable[[Value, Value], Value]
+    """What joins the numbers so far and one more."""
+    taken: Callable[[Value], Value] = lambda x: x
+    """What is taken of each number."""
+    finished: Callable[[Value, Value | float], Value] = lambda total, count: total
+    """The result, of so many numbers."""
 
-    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))
+    def start_of(self, element: Element) -> float:
+        """Where it begins for an element type: integers have no infinity, but a largest and a smallest number."""
+        if not element.is_whole or math.isfinite(self.start):
+            return self.start
+        bits = element.bits - (element.kind == "int")
+        return 2**bits - 1 if self.start > 0 else 2**bits - 2**element.bits
+
+
+def _sum(total: Value, x: Value) -> Value:
+    return total + x
+
+
+SUM = Reducer(0.0, _sum)
+MEAN = Reducer(0.0, _sum, finished=lambda total, count: total / count)
+LARGEST = Reducer(-math.inf, larger)
+SMALLEST = Reducer(math.inf, smaller)
+SUM_OF_SIZES = Reducer(0.0, _sum, magnitude)
+LENGTH = Reducer(0.0, _sum, lambda x: x * x, lambda total, count: sqrt(total))
+
+REDUCERS: Mapping[str, Reducer] = {
+    "ReduceSum": SUM,
+    "ReduceMean": MEAN,
+    "ReduceMax": LARGEST,
+    "ReduceMin": SMALLEST,
+    "ReduceProd": Reducer(1.0, lambda total, x: total * x),
+    "ReduceL1": SUM_OF_SIZES,
+    "ReduceL2": LENGTH,
+    "ReduceSumSquare": Reducer(0.0, _sum, lambda x: x * x),
+}
+"""How each op over dimensions reduces."""

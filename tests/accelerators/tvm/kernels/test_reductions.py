@@ -32,7 +32,7 @@ def test_any_sizes(op: str, dtype: str, shape: list[int], inner: int, keep: int,
     graph = pt.Graph([pt.op(op, x, pt.constant(np.array(axes)), keepdims=keep)], inputs=[x])
     values = (np.random.default_rng(seed).standard_normal((*shape, inner)) + 1).astype(numpy_dtype(dtype))
     result = check(graph, [values], LIMITS[dtype])
-    assert max(shape[1:]) == 1 or schedules(result) == ["across"]
+    assert max(shape[1:]) == 1 or schedules(result) == ["reduction"]
 
 
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
@@ -43,13 +43,41 @@ def test_what_is_no_number_comes_through(op: str) -> None:
     values[0, 3, 5], values[1, 0, 6], values[1, 6, 7], values[:, :, 9] = np.nan, np.nan, np.nan, np.inf
     model = compiled(graph)
     np.testing.assert_array_equal(model.run([values])[0], (np.max if op == "ReduceMax" else np.min)(values, 1))
-    assert schedules(model) == ["across"]
+    assert schedules(model) == ["reduction"]
 
 
-def test_dimensions_apart_are_left_to_the_generic_rule() -> None:
-    x = pt.variable("x", "float32", (3, 5, 4, 40))
-    graph = pt.Graph([pt.op("ReduceSum", x, pt.constant(np.array([0, 2])))], inputs=[x])
-    assert schedules(check(graph, [np.ones((3, 5, 4, 40), "float32")])) == ["generic"]
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(OPS),
+    st.sampled_from(list(LIMITS)),
+    st.lists(st.integers(1, 7), min_size=2, max_size=4),
+    st.sampled_from([1, 2, 3, 11, 70, 150]),
+    st.integers(1, 2**5 - 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_dimensions(op: str, dtype: str, shape: list[int], last: int, chosen: int, seed: int) -> None:
+    sizes = (*shape, last)
+    axes = [d for d in range(len(sizes)) if chosen >> d & 1] or [0]
+    x = pt.variable("x", dtype, sizes)
+    graph = pt.Graph([pt.op(op, x, pt.constant(np.array(axes)), keepdims=seed % 2)], inputs=[x])
+    values = (np.random.default_rng(seed).standard_normal(sizes) * 0.25 + 1).astype(numpy_dtype(dtype))
+    assert set(schedules(check(graph, [values], LIMITS[dtype]))) <= {"reduction", "rows", "chain"}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin", "ReduceSum", "ReduceProd"])
+def test_integers(op: str, dtype: str) -> None:
+    if dtype == "uint8" and op in ("ReduceSum", "ReduceProd"):
+        pytest.skip("ONNX has no sums of bytes")
+    options = {"dtype": dtype} if op in ("ReduceSum", "ReduceProd") else {}
+    for axes in ([0, 2], [1], [0, 1, 2]):
+        x = pt.variable("x", dtype, (3, 5, 19))
+        graph = pt.Graph([pt.op(op, x, pt.constant(np.array(axes)), keepdims=0)], inputs=[x])
+        values = np.random.default_rng(3).integers(0 if dtype == "uint8" else -99, 99, (3, 5, 19)).astype(dtype)
+        model = compiled(graph)
+        wanted = getattr(np, op[6:].lower())(values, tuple(axes), **options)
+        np.testing.assert_array_equal(model.run([values])[0], wanted)
+        assert schedules(model) == ["reduction"]
 
 
 def test_a_number_of_each_row_is_read_beside_the_sum() -> None:

@@ -1,6 +1,6 @@
-"""Whole numbers divided: by zero it is zero, as numpy has it, where the processor would end the process.
+"""Integers divided on a GPU: by zero the result is zero, as in numpy. A generic rule schedules the loops.
 
-So would the smallest number divided by -1, which stays what it is. The generic rule schedules it."""
+Processors have the same as a formula of chains, in `shared/formulas.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelerators.tvm.schedules.choosing import schedule
 from graph.node import Node, NodeEntry
 
 
-def division(body: Body, machine: Machine) -> Draft | None:
+def gpu_division(body: Body, machine: Machine) -> Draft | None:
     """The kernel for Div or Mod of integers; None for any other body."""
     node = body.ops[0]
     if len(body.ops) != 1 or element_of(node[0]) not in INTEGERS or 0 in shape_of(node[0]):

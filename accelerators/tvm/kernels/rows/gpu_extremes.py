@@ -1,7 +1,7 @@
-"""The largest or smallest number along any dimensions, where no other kernel is faster.
+"""The largest or smallest number along any dimensions, on a GPU; `any_axes.py` is the kernel for processors.
 
 TVM's own begins at the smallest finite number, which is what comes out where there is nothing but -inf; this one begins at -inf.
-What is no number comes through, which TVM's own drops. The generic rule schedules it."""
+What is no number comes through, which TVM's own drops. A generic rule schedules the loops."""
 
 from __future__ import annotations
 
@@ -9,38 +9,26 @@ import math
 from typing import Any
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.rows.row_steps import axes_of
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.reducers import FLOATS, extreme_of
+from accelerators.tvm.kernels.shared.gpu_reducers import FLOATS, extreme_of
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.choosing import schedule
 from graph.node import Node
 
 
-def extreme(body: Body, machine: Machine) -> Draft | None:
+def gpu_extreme(body: Body, machine: Machine) -> Draft | None:
     """ReduceMax or ReduceMin of floats, its axes known."""
     node = body.ops[0]
     if len(body.ops) != 1 or len(body.graph.inputs) != 1 or element_of(node[0]) not in FLOATS:
         return None
     shape = shape_of(body.graph.inputs[0][0])
-    axes = _axes(node, len(shape))
+    axes = axes_of(node, len(shape))
     if not axes or math.prod(shape) == 0:
         return None
     scheduled, name = schedule(_function(node, shape, axes), machine)
     return Draft(scheduled, name)
-
-
-def _axes(node: Node, rank: int) -> list[int]:
-    """The dimensions that go; none if the op moves its input on, or says them too late."""
-    axes = node.attrs.get("axes")
-    given = node.inputs[1] if len(node.inputs) > 1 else None
-    if given is not None:
-        axes = given.node.value.tolist() if given.node.value is not None else None
-        if axes is None:
-            return []
-    if not axes:
-        return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
-    return sorted({axis % rank for axis in axes})
 
 
 def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:

@@ -1,0 +1,150 @@
+"""One reduction over any dimensions.
+
+Neighbouring dimensions that are all reduced, or all kept, are made one. Where the last one is kept, a strip of neighbours is
+reduced at a time, which fills the vectors. Where it is reduced, each lane reduces its share of it, and the lanes are joined
+in the end. What is no number comes through the largest and the smallest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, constant
+from accelerators.tvm.kernels.rows.row_steps import axes_of
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
+from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.machine.machine import Machine
+
+STRIP = 4
+"""Vectors that are reduced side by side: one addition need not wait for the one before."""
+
+OF_INTEGERS = frozenset("ReduceSum ReduceMax ReduceMin ReduceProd ReduceSumSquare".split())
+"""The reductions that integers have here."""
+
+
+def reduction(body: Body, machine: Machine) -> Draft | None:
+    """One reduction whose axes are known; None for any other body."""
+    node, problem = body.ops[0], Problem.of(body)
+    if len(body.ops) != 1 or node.op not in REDUCERS or len(problem.inputs) != 1:
+        return None
+    if element_of(node[0]) not in (FLOATS | INTEGERS if node.op in OF_INTEGERS else FLOATS):
+        return None
+    shape = shape_of(problem.inputs[0])
+    axes = axes_of(node, len(shape))
+    if not axes or 0 in shape:
+        return None
+    groups = _Groups.of(shape, axes)
+    kernel, (x,), (y,) = problem.kernel("reduction", {0: groups.sizes}, [groups.kept or (1,)])
+    writing = _Writing(kernel, x, y, groups, REDUCERS[str(node.op)], machine.threads_for(math.prod(shape)) > 1)
+    if groups.is_reduced[-1]:
+        writing.along(machine.lanes)
+    else:
+        writing.across(machine.lanes)
+    return problem.draft(kernel, "reduction")
+
+
+@attrs.frozen(slots=True)
+class _Groups:
+    """A shape whose neighbouring dimensions are made one where they are all reduced, or all kept."""
+
+    sizes: tuple[int, ...]
+    """The input's sizes."""
+    is_reduced: tuple[bool, ...]
+    """Is each of them reduced?"""
+
+    @classmethod
+    def of(cls, shape: Sequence[int], axes: Sequence[int]) -> _Groups:
+        """Dimensions of one number are left out. There is at least one that is reduced."""
+        long = [(d in axes, size) for d, size in enumerate(shape) if size > 1]
+        groups = [(reduced, math.prod(size for _, size in group)) for reduced, group in groupby(long, lambda item: item[0])]
+        if not any(reduced for reduced, _ in groups):
+            groups = [(True, 1), *groups]
+        return cls(tuple([size for _, size in groups]), tuple([reduced for reduced, _ in groups]))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The result's sizes."""
+        return tuple([size for size, reduced in zip(self.sizes, self.is_reduced, strict=True) if not reduced])
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """The sizes that the result lacks."""
+        return tuple([size for size, reduced in zip(self.sizes, self.is_reduced, strict=True) if reduced])
+
+    def position(self, kept: Sequence[Operand], reduced: Sequence[Operand]) -> tuple[Operand, ...]:
+        """Where a number of the input stands."""
+        from_kept, from_reduced = iter(kept), iter(reduced)
+        return tuple([next(from_reduced if is_reduced else from_kept) for is_reduced in self.is_reduced])
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    kernel: Kernel
+    x: Buffer
+    y: Buffer
+    groups: _Groups
+    reducer: Reducer
+    is_shared: bool
+    """Do threads share the result's positions?"""
+
+    def across(self, lanes: int) -> None:
+        """The last dimension is kept: strips of it."""
+        kernel, (*outer, inner) = self.kernel, self.groups.kept
+        lanes = min(lanes, 1 << inner.bit_length() - 1)
+        count = min(STRIP, inner // lanes)
+        with nest(kernel, (*outer, math.ceil(inner / (count * lanes))), self.is_shared) as (*kept, strip):
+            first = kernel.name_value("first", start(_as_value(kernel, strip), count * lanes, inner))
+            acc = self._begun(count, lanes)
+            with nest(kernel, self.groups.reduced, False, "k") as reduced:
+                self._joined(acc, lambda v: self.groups.position((*kept, first + v * lanes), reduced))
+            with kernel.unroll(count, "v") as v:
+                self._write((*kept, first + v * lanes), acc[v])
+
+    def along(self, lanes: int) -> None:
+        """The last dimension is reduced: each lane takes its share of it, and what is left over goes to the first."""
+        kernel, (*outer, last) = self.kernel, self.groups.reduced
+        count = min(STRIP, last // lanes)
+        if not count:
+            count, lanes = 1, 1
+        pieces, rest = divmod(last, count * lanes)
+        with nest(kernel, self.groups.kept, self.is_shared) as kept:
+            acc = self._begun(count, lanes)
+            with nest(kernel, outer, False, "k") as reduced:
+                with kernel.loop(pieces, "piece") as piece:
+                    first = piece * (count * lanes)
+                    self._joined(acc, lambda v: self.groups.position(kept, (*reduced, first + v * lanes)))
+                with kernel.loop(rest, "rest") as i:
+                    at = self.groups.position(kept, (*reduced, pieces * count * lanes + i))
+                    acc.buffer[0] = self._with(acc.buffer[0], read(self.x, at))
+            with kernel.loop(count * lanes - 1, "lane") as lane:
+                acc.buffer[0] = self.reducer.joined(acc.buffer[0], acc.buffer[lane + 1])
+            self._write(tuple(kept) or (0,), acc.buffer[0])
+
+    def _begun(self, count: int, lanes: int) -> Registers:
+        element = computed_as(self.x.element)
+        acc = self.kernel.registers("acc", element, (count,), lanes)
+        with self.kernel.unroll(count, "v") as v:
+            acc[v] = constant(self.reducer.start_of(element), element, lanes)
+        return acc
+
+    def _joined(self, acc: Registers, position: Callable[[Value], tuple[Operand, ...]]) -> None:
+        with self.kernel.unroll(acc.shape[0], "v") as v:
+            acc[v] = self._with(acc[v], read(self.x, position(v), acc.lanes))
+
+    def _with(self, total: Value, x: Value) -> Value:
+        return self.reducer.joined(total, self.reducer.taken(x))
+
+    def _write(self, position: tuple[Operand, ...], total: Value) -> None:
+        write(self.y, position, self.reducer.finished(total, float(math.prod(self.groups.reduced))))
+
+
+def _as_value(kernel: Kernel, strip: Operand) -> Value:
+    return kernel.name_value("strip", strip)

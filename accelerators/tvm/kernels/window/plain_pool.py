@@ -1,0 +1,178 @@
+"""Pools of plain tensors of any rank: the largest number, the mean, or the norm of what a window sees.
+
+A window is a box. So the rows that a row of results sees are joined first, column by column, which fills the vectors; then each
+result joins the columns that it sees. Outside of the input nothing is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import reduce
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    maximum,
+    minimum,
+)
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import TAPS
+from graph.node import Node
+
+NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
+"""What LpPool is for the powers that it takes here."""
+
+
+@attrs.frozen(slots=True)
+class Sliding:
+    """Where windows lie along one dimension."""
+
+    own: int
+    """The size of the input."""
+    out: int
+    """The number of windows."""
+    size: int
+    """The size of the window."""
+    step: int
+    """The distance from window to window."""
+    gap: int
+    """The distance from one number of a window to the next."""
+    before: int
+    """How far the first window begins before the input."""
+    after: int
+    """How far the stated padding reaches behind the input."""
+
+    @property
+    def reach(self) -> int:
+        """How many positions all windows see together."""
+        return (self.out - 1) * self.step + (self.size - 1) * self.gap + 1
+
+    @property
+    def is_inside(self) -> bool:
+        """Does no window see anything outside of the input?"""
+        return self.before == 0 and self.reach <= self.own
+
+
+def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[Sliding, ...]:
+    """The windows of a pool, dimension by dimension, automatic padding worked out."""
+    dims = len(shape) - 2
+
+    def stated(name: str, default: int, count: int = dims) -> list[int]:
+        return list(node.attrs.get(name) or [default] * count)
+
+    windows = [stated(name, 1) for name in ("kernel_shape", "strides", "dilations")]
+    rows = zip(shape[2:], wanted[2:], *windows, strict=True)
+    bare = [Sliding(own, out, size, step, gap, 0, 0) for own, out, size, step, gap in rows]
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto == "VALID":
+        return tuple(bare)
+    if auto == "NOTSET":
+        pads = stated("pads", 0, 2 * dims)
+        return tuple([attrs.evolve(d, before=pads[i], after=pads[dims + i]) for i, d in enumerate(bare)])
+    totals = [max(d.reach - d.own, 0) for d in bare]
+    befores = [(total + (auto == "SAME_LOWER")) // 2 for total in totals]
+    return tuple([attrs.evolve(d, before=b, after=t - b) for d, t, b in zip(bare, totals, befores, strict=True)])
+
+
+def plain_pool(body: Body, machine: Machine) -> Draft | None:
+    """MaxPool, AveragePool or LpPool by itself; None for any other body."""
+    node = body.ops[0]
+    reducer = _reducer(node)
+    if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1:
+        return None
+    shape, wanted, element = shape_of(body.graph.inputs[0][0]), shape_of(node[0]), element_of(node[0])
+    if len(shape) < 3 or 0 in (*shape, *wanted) or element not in (FLOATS | INTEGERS if reducer is LARGEST else FLOATS):
+        return None
+    windows, problem, channels = slidings(node, shape, wanted), Problem.of(body), math.prod(shape[:2])
+    flat = (channels, *shape[2:]), (channels, *wanted[2:])
+    kernel, (x,), (y,) = problem.kernel("plain_pool", {0: flat[0]}, [flat[1]])
+    taps = sum(d.size for d in windows) * math.prod(wanted)
+    writing = _Writing(kernel, x, y, windows, reducer, bool(node.attrs.get("count_include_pad", 0)))
+    writing.write(channels, machine.threads_for(taps, TAPS) > 1)
+    return problem.draft(kernel, "plain pool")
+
+
+def _reducer(node: Node) -> Reducer | None:
+    if node.op == "LpPool":
+        return NORMS.get(node.attrs.get("p", 2))
+    return {"MaxPool": LARGEST, "AveragePool": MEAN}.get(str(node.op))
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    kernel: Kernel
+    x: Buffer
+    y: Buffer
+    windows: tuple[Sliding, ...]
+    reducer: Reducer
+    is_padding_counted: bool
+    """Is a mean that of the padding too?"""
+
+    @property
+    def element(self) -> Element:
+        """What is computed with."""
+        return computed_as(self.x.element)
+
+    def write(self, channels: int, is_shared: bool) -> None:
+        """A row of results after the other."""
+        kernel, (*outer, last) = self.kernel, self.windows
+        with nest(kernel, (channels, *[d.out for d in outer]), is_shared) as (channel, *rows):
+            firsts = [self._first(d, row) for d, row in zip(outer, rows, strict=True)]
+            columns = kernel.memory("columns", self.element, (max(last.reach, last.before + last.own),))
+            with kernel.loop(columns.sizes[0], "column") as column:
+                columns[column] = constant(self.reducer.start_of(self.element), self.element)
+            with nest(kernel, [d.size for d in outer], False, "tap") as taps:
+                at = [first + tap * d.gap for first, tap, d in zip(firsts, taps, outer, strict=True)]
+                with self._inside(at, outer), kernel.loop(last.own, "column") as column:
+                    number = self.reducer.taken(read(self.x, (channel, *at, column)))
+                    joined = self.reducer.joined(columns[column + last.before], number)
+                    columns[column + last.before] = joined
+            counted = [self._counted(d, first) for d, first in zip(outer, firsts, strict=True)]
+            with kernel.loop(last.out, "i") as i:
+                self._result((channel, *rows, i), columns, counted)
+
+    def _first(self, d: Sliding, window: Operand) -> Value:
+        """Where a window begins; before the input it is negative."""
+        return as_index(window) * d.step - d.before
+
+    def _inside(self, at: Sequence[Value], outer: Sequence[Sliding]) -> ExitStack:
+        """A block for positions inside of the input alone."""
+        blocks = ExitStack()
+        for position, d in zip(at, outer, strict=True):
+            if not d.is_inside:
+                blocks.enter_context(self.kernel.when(position >= 0))
+                blocks.enter_context(self.kernel.when(position < d.own))
+        return blocks
+
+    def _result(self, position: tuple[Operand, ...], columns: Buffer, counted: list[Value]) -> None:
+        """Join the columns that a window sees."""
+        last, i = self.windows[-1], position[-1]
+        total = self.kernel.stack("total", self.element, (1,))
+        total[0] = columns[i * last.step]
+        with self.kernel.loop(last.size - 1, "k") as k:
+            total[0] = self.reducer.joined(total[0], columns[i * last.step + (k + 1) * last.gap])
+        count = reduce(lambda a, b: a * b, [self._counted(last, self._first(last, i)), *counted])
+        write(self.y, position, self.reducer.finished(total[0], count.cast(self.element)))
+
+    def _counted(self, d: Sliding, first: Value) -> Value:
+        """How many positions of a window count."""
+        if self.reducer is not MEAN or d.is_inside or (self.is_padding_counted and d.reach <= d.before + d.own + d.after):
+            return as_index(d.size)
+        low, high = (-d.before, d.own + d.after) if self.is_padding_counted else (0, d.own)
+        skipped = maximum(low - first + d.gap - 1, 0) // d.gap
+        behind = maximum(minimum((high - first + d.gap - 1) // d.gap, d.size), skipped)
+        return maximum(behind - skipped, 1)
