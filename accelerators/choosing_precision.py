@@ -36,12 +36,10 @@ from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from partition.fingerprint import fingerprint
 from passes.constants import Namer
 from passes.infer import infer
-
-Array = np.ndarray[Any, Any]
 
 Given = Mapping[str, Array]
 """Arrays by the names of the graph's inputs."""

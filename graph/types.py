@@ -10,6 +10,9 @@ import numpy as np
 
 from graph.errors import TypeMismatch
 
+Array = np.ndarray[Any, Any]
+"""An array of any element type and shape."""
+
 Dim = int | str | None
 """A dimension: a size, a symbol that stands for one, or None where nothing is known."""
 

@@ -11,11 +11,8 @@ import numpy as np
 from accelerators.compiling import compile as compile_model
 from graph.graph import Graph
 from graph.node import NodeEntry
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from passes.infer import infer
-
-Array = np.ndarray[Any, Any]
-
 
 Range = tuple[float, float]
 """The least and the largest finite number; two zeros where there is none."""

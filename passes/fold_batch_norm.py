@@ -10,12 +10,10 @@ import numpy as np
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from passes.bodies import control_targets, everywhere
 from passes.constants import Namer, as_constant, made_constant
 from passes.registry import REQUESTS, register_pass
-
-Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(slots=True)

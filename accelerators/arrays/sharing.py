@@ -12,8 +12,7 @@ import numpy as np
 
 from accelerators.arrays.layout import aligned_empty, laid_out
 from accelerators.process.forking import Guard
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 ALIGNMENT = 64
 """The memory of each array begins at a multiple of this number of bytes."""

@@ -13,8 +13,7 @@ import numpy as np
 from accelerators.arrays.sharing import array_digest
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 WEIGHT_FROM = 1024
 """Constants of so many bytes are weights; smaller ones are part of the structure: their values may decide what code is made."""

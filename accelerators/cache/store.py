@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import attrs
-import numpy as np
 
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
@@ -20,8 +19,7 @@ from accelerators.cache.waiting import locked
 from accelerators.cache.weight_files import read_weights, write_weights
 from accelerators.process.atomic import replacing
 from graph.aside import PREFIX
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 LIMIT = 4 << 30
 """The bytes that the cache holds at most; the entry that was not used for longest is removed first."""

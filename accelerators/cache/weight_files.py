@@ -18,9 +18,7 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
 from accelerators.process.atomic import replacing
 from accelerators.process.forking import Guard
-from graph.types import dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, dtype_name, numpy_dtype
 
 LARGE = 1 << 16
 """An array of so many bytes has a file of its own."""

@@ -16,8 +16,7 @@ from graph.inline import inline_calls
 from graph.lazy import lazy
 from graph.node import Node
 from graph.rewrite import Rewriter
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 LOCATION = "weights"
 """The location that a model states for its large constants."""

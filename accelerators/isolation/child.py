@@ -27,7 +27,6 @@ from accelerators.interface.laid_out import run_laid_out
 from accelerators.interface.query import yes_or_why_not
 from accelerators.isolation import messages
 from accelerators.isolation.memory import (
-    Array,
     Description,
     Packing,
     SharedMemory,
@@ -35,6 +34,7 @@ from accelerators.isolation.memory import (
     described_graph,
 )
 from graph.graph import Graph
+from graph.types import Array
 
 
 def main() -> None:

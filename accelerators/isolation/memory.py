@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import AcceleratorError
-from graph.types import dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, dtype_name, numpy_dtype
 
 Description = Any
 """Of a value, in what JSON can say: where its bytes are, its dtype and its sizes."""

@@ -19,9 +19,7 @@ from accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_
 from accelerators.openvino.reasons import reason
 from accelerators.process.forking import Guard
 from graph.graph import Graph
-from graph.types import TensorType, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType, numpy_dtype
 
 BOUND_FROM = 1 << 16
 """Outputs of at least this many bytes are written where the caller gets them; smaller ones are as quickly copied."""

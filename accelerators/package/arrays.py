@@ -6,14 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.package.container import MemberWriter
 from accelerators.package.errors import PackageError
-from graph.types import dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, dtype_name, numpy_dtype
 
 WEIGHTS = "weights"
 """The member's name, and what the ONNX bodies call the place of their large constants."""

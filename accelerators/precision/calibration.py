@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 Range = tuple[float, float]
 """The least and the largest number that is told apart; zero lies between them."""

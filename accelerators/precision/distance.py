@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 
 def distance(answer: Sequence[Any], wanted: Sequence[Any]) -> float:

@@ -18,10 +18,8 @@ from graph.errors import PassError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from passes.constants import Namer
-
-Array = np.ndarray[Any, Any]
 
 KEPT = "float32"
 """The precision of what is not lowered."""

@@ -18,8 +18,7 @@ from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.side_by_side import Trial
 from accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 Observer = Callable[[Step, Callable[[], None]], None]
 """Runs a step by calling the function given, and notes what it wants to."""

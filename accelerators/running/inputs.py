@@ -13,9 +13,7 @@ import numpy as np
 from accelerators.errors import InputError, RunError
 from graph.errors import did_you_mean
 from graph.graph import Graph
-from graph.types import Dim, SequenceType, TensorType, Type, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, Dim, SequenceType, TensorType, Type, numpy_dtype
 
 _KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
 """The ranks of Python's own numbers: one may become another of the same rank or of a higher one."""

@@ -9,9 +9,7 @@ import numpy as np
 
 from accelerators.errors import InputError
 from graph.errors import GraphError, did_you_mean
-from graph.types import TensorType, Type, dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
 
 
 class NoSuchOutput(GraphError, KeyError):

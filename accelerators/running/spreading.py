@@ -7,12 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.executor import Observer, Runs
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 
 class Spreading:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import fails, numerics
+from graph.types import Array
 
-Array = np.ndarray
+from .registry import fails, numerics
 
 
 @numerics("NonMaxSuppression", why=fails("where the limits are scalars"))

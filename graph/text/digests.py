@@ -12,9 +12,7 @@ import numpy as np
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.sparse import SparseTensor
-from graph.types import dtype_name
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, dtype_name
 
 DIGITS = 20
 """How many hexadecimal digits of the SHA-256 sum a reference shows."""

@@ -12,12 +12,13 @@ from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.sparse import SparseTensor
 from graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
-from graph.text.digests import Array, arrays_in, digest, remembered
+from graph.text.digests import arrays_in, digest, remembered
 from graph.text.lexer import Lexer
 from graph.text.literals import MAX_NESTING
 from graph.text.words import unquoted, unquoted_bytes
 from graph.types import (
     DTYPE_NAMES,
+    Array,
     Dim,
     MapType,
     OptionalType,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import partita as pt
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 
 class Weights:

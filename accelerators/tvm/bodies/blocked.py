@@ -16,7 +16,7 @@ import numpy as np
 from accelerators.interface.provenance import FUSED
 from graph.build import constant
 from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import TensorType
+from graph.types import Array, TensorType
 
 DOMAIN = "partita.blocked"
 """The domain of ops on blocked values."""
@@ -24,7 +24,6 @@ DOMAIN = "partita.blocked"
 ORIGIN = "partita.origin"
 """Metadata: the op of the user's that a node of ours runs for."""
 
-Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(slots=True)

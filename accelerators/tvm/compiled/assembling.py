@@ -24,9 +24,7 @@ from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.pool import serving
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from graph.types import TensorType, dtype_name
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType, dtype_name
 
 
 @attrs.frozen(slots=True)

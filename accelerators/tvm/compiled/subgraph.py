@@ -32,9 +32,7 @@ from accelerators.tvm.run.runtime import (
     view,
 )
 from accelerators.tvm.run.threads import run_on
-from graph.types import numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, numpy_dtype
 
 _HOST = 1
 """The host's memory, by DLPack's number."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import dropwhile
-from typing import Any
 
 import attrs
 import numpy as np
@@ -17,9 +16,7 @@ from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.rewrite import Rewriter
-from graph.types import TensorType
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType
 
 
 @attrs.frozen(slots=True)

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import Array, Value, blocked_constant, blocked_type, move
+from accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, move
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
-from graph.types import TensorType
+from graph.types import Array, TensorType
 
 
 class Forms:

@@ -5,8 +5,6 @@ normalise first), a whole run of such ops becomes one Mul and one Add, which fus
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 
@@ -15,11 +13,9 @@ from graph.build import constant
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from passes.constants import Namer
 from passes.fold_batch_norm import is_inference, is_only_reader, scale_and_shift, scaled_convolution
-
-Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(slots=True)

@@ -5,8 +5,6 @@ What a model says as DequantizeLinear of a constant and then MatMul, Gemm or Gat
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 
@@ -23,9 +21,8 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.pauses import collector_paused
 from graph.rewrite import Rewriter
+from graph.types import Array
 from passes.constants import Namer
-
-Array = np.ndarray[Any, Any]
 
 BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
 """The element types of weights that stay packed."""

@@ -22,11 +22,9 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.pauses import collector_paused
 from graph.rewrite import Rewriter
-from graph.types import TensorType, numpy_dtype
+from graph.types import Array, TensorType, numpy_dtype
 from graph.words import counted
 from passes.constants import Namer
-
-Array = np.ndarray[Any, Any]
 
 PRODUCTS = frozenset("Conv ConvTranspose DepthwiseConv Gemm MatMul".split())
 """Ops that take narrow numbers wherever they are."""

@@ -11,11 +11,12 @@ from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import window_attributes
 from accelerators.tvm.layouts.quantized_moves import wanted_after
 from accelerators.tvm.layouts.quantized_products import sums_of
-from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
 from accelerators.tvm.layouts.transposing import Phases
 from accelerators.tvm.prepare.resizing import mixtures
 from graph.node import Node, NodeEntry, frozen_attrs
+from graph.types import Array
 
 
 def transposed(walk: Walk, node: Node) -> bool | None:

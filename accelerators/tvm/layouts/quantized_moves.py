@@ -11,10 +11,10 @@ from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.operands import only_reader
 from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import Scaling, scaling_of
 from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from graph.types import Array, TensorType
 
 
 def move(walk: Walk, node: Node) -> bool | None:

@@ -12,7 +12,7 @@ from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.dividing import divide
 from accelerators.tvm.layouts.quantized_pairs import pair, whole_pair
-from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import (
     BYTE,
     LARGEST_SUM,
@@ -22,7 +22,7 @@ from accelerators.tvm.layouts.scales import (
     whole_weight,
 )
 from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import TensorType
+from graph.types import Array, TensorType
 
 PIXEL = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0))
 """A window of one pixel."""

@@ -21,9 +21,7 @@ from accelerators.tvm.layouts.scales import Scaling, scaling_of
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
 from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import TensorType
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType
 
 READERS = frozenset("QuantizeLinear Conv ConvTranspose Gemm MatMul Resize".split())
 """Ops that read integers, where their inputs are dequantized."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.quantized import STORED, is_weight
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from graph.node import Node, NodeEntry
-from graph.types import TensorType, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType, numpy_dtype
 
 LEAST = 2.0**-100
 """The least scale by which numbers of every size are multiplied and divided without loss."""

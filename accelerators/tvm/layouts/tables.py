@@ -5,8 +5,6 @@ the model is compiled, as ONNX has them, and looked up. That is worth it where a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from accelerators.tvm.bodies.quantized import DOMAIN
@@ -20,9 +18,7 @@ from graph.interpret import evaluate_node
 from graph.names import unique
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType
 
 BYTES = ("uint8", "int8")
 

@@ -11,8 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.kernels.shared.window import Pair, Window
-
-Array = np.ndarray
+from graph.types import Array
 
 
 @attrs.frozen(slots=True)

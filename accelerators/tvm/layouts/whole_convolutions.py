@@ -13,10 +13,10 @@ import numpy as np
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.quantized_walk import Array, Walk
+from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, around_zero
 from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import TensorType
+from graph.types import Array, TensorType
 
 INT32 = 6
 """ONNX's number for the element type."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
@@ -16,14 +15,13 @@ from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from graph.words import counted
 from passes.infer import infer
 
 if TYPE_CHECKING:
     from accelerators.tvm.kernels.shared.draft import Draft
 
-Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(slots=True, eq=False)

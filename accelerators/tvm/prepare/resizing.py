@@ -12,9 +12,7 @@ import numpy as np
 from graph.graph import Graph
 from graph.interpret import evaluate_node
 from graph.node import Node
-from graph.types import TensorType
-
-Array = np.ndarray
+from graph.types import Array, TensorType
 
 LARGEST = 30_000_000
 """Numbers that finding a matrix may take."""

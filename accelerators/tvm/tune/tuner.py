@@ -25,9 +25,7 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.threads import set_tvm_threads
 from accelerators.tvm.tune.findings import Found, add, digest_of, findings
-from graph.types import numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, numpy_dtype
 
 COLD = 16 << 20
 """Bytes that a measurement walks through before it comes back to the same arrays: in a model, other layers run in between."""

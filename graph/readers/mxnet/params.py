@@ -16,7 +16,7 @@ import numpy as np
 
 from graph.errors import PartitaError, ReadError
 from graph.readers.arrays import ZIP, read_npz
-from graph.types import dtype_name, numpy_dtype
+from graph.types import Array, dtype_name, numpy_dtype
 
 __all__ = ["DTYPES", "read_params"]
 
@@ -49,7 +49,6 @@ DTYPES = {
 STORAGE = {-1: "undefined", 1: "row_sparse", 2: "csr"}
 """MXNet's numbers for the ways to store an array that are not dense."""
 
-Array = np.ndarray[Any, Any]
 
 
 def read_params(source: str | os.PathLike[str] | bytes | Mapping[str, Any]) -> dict[str, Array]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from graph.errors import ReadError
 from graph.readers.onnx.source import utf8
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 Place = str | Mapping[str, Array] | None
 """Where external data lies: in files of a folder, in bytes at hand by location, or nowhere."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from graph.call_record import BodyRecord, CallRecord, record_from_json
 from graph.errors import ReadError
 from graph.function_names import with_names
@@ -18,8 +16,7 @@ from graph.readers.onnx.attributes import read_attributes
 from graph.readers.onnx.level import Level
 from graph.readers.onnx.reading import GRAPH_KIND, Reading
 from graph.readers.onnx.source import plain_domain, read_opsets, utf8
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 DEEPEST = 100
 """How deep functions may call functions."""

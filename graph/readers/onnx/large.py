@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import attrs
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 LARGE = 1 << 16
 """Tensors of at least so many bytes are read apart."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from graph.errors import ReadError
 from graph.graph import Graph
 from graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
@@ -20,9 +18,7 @@ from graph.readers.onnx.moving import move
 from graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
 from graph.readers.onnx.source import plain_domain, utf8
 from graph.readers.onnx.tensors import read_dense, read_tensor
-from graph.types import TensorType, Type, dtype_name
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType, Type, dtype_name
 
 
 class Level:

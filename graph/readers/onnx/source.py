@@ -13,7 +13,8 @@ import attrs
 from graph.errors import ReadError
 from graph.graph import NEWEST_VERSION
 from graph.ops.schemas import newest_versions
-from graph.readers.onnx.large import Array, Parts, read_parts
+from graph.readers.onnx.large import Parts, read_parts
+from graph.types import Array
 
 UPGRADE = "Upgrade the package onnx, or save the model for an older version"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from graph.build import CALL_DOMAIN
 from graph.call_record import BodyRecord, CallRecord
 from graph.errors import WriteError
@@ -16,13 +14,13 @@ from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import CONSTANT, Node, NodeEntry
 from graph.readers.onnx import marks
+from graph.types import Array
 from graph.writers.onnx.attributes import write_attribute
 from graph.writers.onnx.level import SMALL, LevelWriter
 
 if TYPE_CHECKING:
     from graph.writers.onnx.model import Writing
 
-Array = np.ndarray[Any, Any]
 
 
 class Functions:

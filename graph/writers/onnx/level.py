@@ -13,7 +13,7 @@ from graph.node import CONSTANT, Node, NodeEntry
 from graph.ops.schemas import OpSpec, spec_of
 from graph.readers.onnx import marks
 from graph.readers.onnx.free_names import free_of_node
-from graph.types import TensorType, dtype_name
+from graph.types import Array, TensorType, dtype_name
 from graph.writers.onnx.attributes import write_attribute
 from graph.writers.onnx.names import FileNames, bind_outputs
 from graph.writers.onnx.tensors import write_tensor
@@ -21,7 +21,6 @@ from graph.writers.onnx.tensors import write_tensor
 if TYPE_CHECKING:
     from graph.writers.onnx.model import Writing
 
-Array = np.ndarray[Any, Any]
 
 SMALL = 1024
 """Constants of up to this many bytes are ops of their own where an initializer would not do."""

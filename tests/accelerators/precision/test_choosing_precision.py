@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.precision.calibration import calibrated
 from accelerators.precision.distance import distance
-from tests.graphs.small_models import Array, Weights, convolutions, inputs_of, sensitive, transformer
+from graph.types import Array
+from tests.graphs.small_models import Weights, convolutions, inputs_of, sensitive, transformer
 
 
 def off(plan: pt.PrecisionPlan, graph: pt.Graph, inputs: list[Array], device: str = "reference") -> float:

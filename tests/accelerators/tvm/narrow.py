@@ -7,7 +7,8 @@ import ml_dtypes
 import numpy as np
 
 import partita as pt
-from tests.accelerators.tvm.running import Array, normals
+from graph.types import Array
+from tests.accelerators.tvm.running import normals
 
 LOW = {"int8": -128, "uint8": 0, "int4": -8, "uint4": 0}
 HIGH = {"int8": 127, "uint8": 255, "int4": 7, "uint4": 15}

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 
 class Packed:

@@ -6,7 +6,8 @@ import attrs
 import numpy as np
 
 import partita as pt
-from tests.accelerators.tvm.running import Array, number
+from graph.types import Array
+from tests.accelerators.tvm.running import number
 
 
 def integers(seed: int, shape: tuple[int, ...], dtype: str) -> Array:

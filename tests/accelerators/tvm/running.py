@@ -14,8 +14,7 @@ from accelerators.tvm.code.building import build
 from accelerators.tvm.compiled.subgraph import CompiledTvm
 from accelerators.tvm.machine.machine import Machine
 from graph.interpret import interpret
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 REALS = ("float32", "float16", "bfloat16")
 

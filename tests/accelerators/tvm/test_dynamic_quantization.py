@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import partita as pt
 from graph.interpret import interpret
+from graph.types import Array
 from tests.accelerators.tvm.narrow import typed
 from tests.accelerators.tvm.quantizing import integers
-from tests.accelerators.tvm.running import Array, compiled, error, normals, number, schedules
+from tests.accelerators.tvm.running import compiled, error, normals, number, schedules
 
 pytest.importorskip("tvm")
 

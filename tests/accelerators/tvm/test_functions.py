@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import partita as pt
+from graph.types import Array
 from tests.accelerators.tvm.running import compiled, schedules
 
 pytest.importorskip("tvm")
 
-Array = np.ndarray
 
 FUNCTIONS = {
     "Exp": (np.exp, -87.3, 88.3, 1.5),

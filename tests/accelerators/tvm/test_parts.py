@@ -9,11 +9,11 @@ import pytest
 
 import partita as pt
 from graph.interpret import interpret
+from graph.types import Array
 from tests.accelerators.tvm.running import as_double, compiled, doubled, error
 
 pytest.importorskip("tvm")
 
-Array = np.ndarray
 random = np.random.default_rng(29)
 
 

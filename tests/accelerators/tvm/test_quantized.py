@@ -8,9 +8,10 @@ import pytest
 import partita as pt
 from accelerators.tvm.machine.machine import Machine
 from graph.interpret import interpret
+from graph.types import Array
 from graph.writers.onnx.model import to_model
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
-from tests.accelerators.tvm.running import Array, compiled, normals
+from tests.accelerators.tvm.running import compiled, normals
 
 pytest.importorskip("tvm")
 

@@ -15,7 +15,8 @@ from benchmarks.models.files import Model
 from benchmarks.models.quantized import quantize_file
 from benchmarks.models.zoo import zoo_model
 from graph.interpret import interpret
-from tests.accelerators.tvm.running import Array, compiled
+from graph.types import Array
+from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")
 pytest.importorskip("onnxruntime.quantization")

@@ -9,8 +9,9 @@ import pytest
 
 import partita as pt
 from graph.interpret import interpret
+from graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
-from tests.accelerators.tvm.running import Array, compiled, normals
+from tests.accelerators.tvm.running import compiled, normals
 
 pytest.importorskip("tvm")
 

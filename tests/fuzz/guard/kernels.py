@@ -10,7 +10,8 @@ import numpy as np
 from accelerators.interface.registry import accelerator
 from accelerators.tvm.compiled.subgraph import CompiledTvm, as_array, as_tensor
 from graph.graph import Graph
-from tests.fuzz.guard.pages import FILL, Array, guarded_copy
+from graph.types import Array
+from tests.fuzz.guard.pages import FILL, guarded_copy
 
 SKIP = 1
 """What an instrument returns so that TVM does not run the function itself."""

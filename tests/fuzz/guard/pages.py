@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 PAGE = mmap.PAGESIZE
 

@@ -13,8 +13,8 @@ import partita as pt
 from graph.interpret import evaluate_node
 from graph.node import Node, NodeEntry
 from graph.ops.schemas import OpSpec, spec_of
-from graph.types import Dim, TensorType, dtype_name
-from tests.fuzz.models.values import FLOATS, INTS, LARGEST, Array, Values
+from graph.types import Array, Dim, TensorType, dtype_name
+from tests.fuzz.models.values import FLOATS, INTS, LARGEST, Values
 
 
 class Skip(Exception):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from graph.types import Array
 from tests.fuzz.models.builder import Builder, Skip
 from tests.fuzz.models.recipes import recipe
-from tests.fuzz.models.values import INTS, Array
+from tests.fuzz.models.values import INTS
 
 
 @recipe(

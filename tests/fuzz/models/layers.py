@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from graph.node import NodeEntry
+from graph.types import Array
 from tests.fuzz.models.builder import Builder, Skip
 from tests.fuzz.models.elementwise import broadcastable
 from tests.fuzz.models.recipes import recipe
-from tests.fuzz.models.values import Array
 
 FLOATING = ("float32", "float16", "float64")
 

@@ -8,11 +8,10 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.check import Finding
 from tests.fuzz.models.stability import SPECIAL, Noise, run, step_of
-from tests.fuzz.models.values import Array
 
 
 @attrs.frozen

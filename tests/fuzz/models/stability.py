@@ -18,8 +18,8 @@ from graph.errors import GraphError
 from graph.graph import Graph
 from graph.interpret import evaluate_node
 from graph.node import Node, NodeEntry
+from graph.types import Array
 from tests.fuzz.models.cancelling import largest_term
-from tests.fuzz.models.values import Array
 
 EXACT = frozenset(
     "Abs Neg Relu Max Min Clip Where Identity Transpose Reshape Flatten Squeeze Unsqueeze Concat Split Slice Pad Expand Tile"

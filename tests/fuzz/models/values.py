@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 
-from graph.types import numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, numpy_dtype
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 INTS = ("int64", "int32", "int8", "uint8", "int16", "uint16", "uint32", "uint64")

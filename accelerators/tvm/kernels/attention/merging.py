@@ -5,7 +5,6 @@ One large product uses the processor better than three, and the attention reads 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -20,10 +19,8 @@ from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from graph.types import Array, TensorType
 from passes.constants import Namer
-
-Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(slots=True, eq=False)

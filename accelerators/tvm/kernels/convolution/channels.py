@@ -13,7 +13,7 @@ import numpy as np
 
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.kernels.language import Operand, Value, minimum
-from accelerators.tvm.kernels.shared.draft import Array
+from graph.types import Array
 
 
 @attrs.frozen(slots=True)

@@ -21,12 +21,13 @@ from accelerators.tvm.kernels.convolution.plain_cut import cut_work
 from accelerators.tvm.kernels.convolution.walk import Walk, walks
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
 from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
 
 UNROLLED = 32
 """Filters of more taps than this keep loops over all but their last dimension."""

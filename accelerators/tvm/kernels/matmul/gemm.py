@@ -17,7 +17,7 @@ from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, minimum
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, Instruction, instruction_for, widened
@@ -30,6 +30,7 @@ from accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUn
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from graph.node import Node, NodeEntry
+from graph.types import Array
 
 CACHED = 1 << 20
 """Numbers of the left matrix that a cache holds while one panel after another meets them."""

@@ -22,11 +22,12 @@ from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame
 from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import start, starts
 from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
 
 PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 """The number of pixels that a tile may have."""

@@ -12,12 +12,12 @@ from accelerators.tvm.kernels.language import Element, uint8
 from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.tile import fitting
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS
 from graph.node import Node
+from graph.types import Array
 
 NEAR = 24 << 10
 """So many bytes of the image stay in the first-level cache while one panel after another meets them."""

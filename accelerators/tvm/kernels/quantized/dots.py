@@ -27,9 +27,9 @@ from accelerators.tvm.kernels.language import (
     vpmaddwd,
 )
 from accelerators.tvm.kernels.language.buffers import Index
-from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import BY_NAME, Used
+from graph.types import Array
 
 WORD = 32
 """The bits of the numbers that all columns of a step share."""

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
-import numpy as np
 
 from accelerators.tvm.kernels.language import Kernel
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array
 
 
 @attrs.frozen(slots=True, eq=False)

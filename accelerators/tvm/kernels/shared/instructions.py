@@ -23,10 +23,10 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.language.emit import Narrowing
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.numbers import HALVES, read
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import BY_NAME
+from graph.types import Array
 
 Number = Callable[[Value, Operand], Value]
 """Something of the left matrix in a row of the tile, at a step of the depth."""

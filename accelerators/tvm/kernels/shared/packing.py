@@ -25,9 +25,9 @@ from accelerators.tvm.kernels.language import (
     uint8,
     vpermps,
 )
-from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import BY_NAME
+from graph.types import Array
 
 PANEL = 4
 """Blocks of columns in a panel."""

@@ -10,9 +10,10 @@ import attrs
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit
-from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.shapes import Shape
 from graph.node import NodeEntry
+from graph.types import Array
 
 Pack = Callable[[Array], Array]
 

@@ -9,7 +9,7 @@ import numpy as np
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Value
-from accelerators.tvm.kernels.shared.draft import Array, Draft
+from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.tvm.machine.special import INSTRUCTIONS
 from graph.interpret import interpret
+from graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
-from tests.accelerators.tvm.running import Array, compiled
+from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")
 

@@ -13,8 +13,9 @@ from accelerators.tvm.kernels.quantized.dots import dot_of
 from accelerators.tvm.machine.machine import Machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
+from graph.types import Array
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
-from tests.accelerators.tvm.running import Array, compiled, number
+from tests.accelerators.tvm.running import compiled, number
 
 pytest.importorskip("tvm")
 
