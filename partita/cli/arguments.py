@@ -99,7 +99,15 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
         default=NORMALIZE[0],
         help="what happens to an image (default: %(default)s)",
     )
-    group.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of inputs that are made up")
+    add_count(group, "--seed", 0, "of inputs that are made up", 0)
+
+
+def add_count(
+    group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None
+) -> None:
+    """An option that takes a number, which is not less than another one; the help names its default, if there is one."""
+    stated = "" if default is None else " (default: %(default)s)"
+    group.add_argument(name, type=at_least(least), default=default, metavar="N", help=text + stated)
 
 
 def add_repeated(

@@ -17,12 +17,12 @@ import partita as pt
 from accelerators.interface.device_list import DEFAULT
 from partita.cli import exits
 from partita.cli.arguments import (
+    add_count,
     add_devices,
     add_fail_on,
     add_inputs,
     add_model,
     add_repeated,
-    at_least,
     config_of,
     names,
     positive,
@@ -62,20 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser, precision=True)
     group = parser.add_argument_group("measuring")
     add_repeated(group, "--vs", _rivals, "D,D", "other devices; again for a HETERO:a,b")
-    group.add_argument(
-        "--threads",
-        type=at_least(1),
-        metavar="N",
-        help="NUM_THREADS of every device that has it: equal means for all",
-    )
-    group.add_argument("--batch", type=at_least(1), metavar="N", help="the first size of the inputs")
-    group.add_argument(
-        "--streams",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="calls at once, for throughput (default: %(default)s)",
-    )
+    add_count(group, "--threads", 1, "NUM_THREADS of every device that has it: equal means for all")
+    add_count(group, "--batch", 1, "the first size of the inputs")
+    add_count(group, "--streams", 1, "calls at once, for throughput", 1)
     group.add_argument(
         "--seconds",
         type=positive,
@@ -83,21 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="measure about so long (default: %(default)s)",
     )
-    group.add_argument("--iterations", type=at_least(1), metavar="N", help="measure so many runs of each instead")
-    group.add_argument(
-        "--warmup",
-        type=at_least(0),
-        default=1,
-        metavar="N",
-        help="runs of each before the first round (default: %(default)s)",
-    )
-    group.add_argument(
-        "--profile",
-        type=at_least(0),
-        default=0,
-        metavar="N",
-        help="show the N slowest rows of the first one (default: none)",
-    )
+    add_count(group, "--iterations", 1, "measure so many runs of each instead")
+    add_count(group, "--warmup", 0, "runs of each before the first round", 1)
+    add_count(group, "--profile", 0, "show the N slowest rows of the first one", 0)
     add_fail_on(group, CONDITIONS, "refused")
     add_inputs(parser.add_argument_group("inputs"))
 

@@ -9,7 +9,7 @@ import attrs
 
 import partita as pt
 from graph.errors import did_you_mean
-from partita.cli.arguments import Usage, add_placing, at_least, names, placing_of
+from partita.cli.arguments import Usage, add_count, add_placing, names, placing_of
 from partita.cli.plugins import blaming, load_plugin
 from partita.cli.screen import Screen
 
@@ -51,8 +51,8 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     )
     add_placing(group)
     group.add_argument("--growth", choices=("walk", "largest", "waves", "seed"), help="how subgraphs grow")
-    group.add_argument("--min-size", type=at_least(1), metavar="N", help="no subgraph has fewer ops")
-    group.add_argument("--max-subgraphs", type=at_least(0), metavar="N", help="no more subgraphs than this")
+    add_count(group, "--min-size", 1, "no subgraph has fewer ops")
+    add_count(group, "--max-subgraphs", 0, "no more subgraphs than this")
 
 
 def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> Partitioned:

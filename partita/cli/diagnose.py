@@ -11,7 +11,7 @@ from pathlib import Path
 import partita as pt
 from accelerators.process.atomic import replacing
 from partita.cli import exits
-from partita.cli.arguments import add_devices, add_inputs, add_model, at_least, config_of, positive, precise
+from partita.cli.arguments import add_count, add_devices, add_inputs, add_model, config_of, positive, precise
 from partita.cli.inputs import read_inputs
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tolerance", type=positive, metavar="E", help="the largest error, max|a - b| over max|b| (default: by element types)"
     )
-    group.add_argument("--runs", type=at_least(1), default=2, metavar="N", help="each part runs so often (default: %(default)s)")
+    add_count(group, "--runs", 1, "each part runs so often", 2)
     group.add_argument("--isolate", action="store_true", help="run the devices in child processes, which may crash")
     group.add_argument("--svg", metavar="OUT.svg", help="draw the errors by layer")
 

@@ -16,11 +16,11 @@ from accelerators.process.atomic import replacing
 from graph.errors import ReadError
 from partita.cli import exits
 from partita.cli.arguments import (
+    add_count,
     add_devices,
     add_inputs,
     add_model,
     add_repeated,
-    at_least,
     config_of,
     names,
     pair,
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser)
     inputs = parser.add_argument_group("inputs")
     add_inputs(inputs)
-    inputs.add_argument("--calls", type=at_least(1), default=4, metavar="N", help="so many are made up (default: %(default)s)")
+    add_count(inputs, "--calls", 1, "so many are made up", 4)
     group = parser.add_argument_group("choosing")
     group.add_argument("--tolerance", type=positive, default=1e-2, metavar="E", help="the largest error (default: %(default)s)")
     group.add_argument(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import partita as pt
 from partita.cli import exits
-from partita.cli.arguments import add_inputs, add_model, at_least
+from partita.cli.arguments import add_count, add_inputs, add_model
 from partita.cli.inputs import read_inputs
 from partita.cli.models import load_graph
 from partita.cli.screen import Screen
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fails", required=True, metavar="COMMAND", help=about)
     group.add_argument("--against", default="reference", metavar="D", help="runs the whole model (default: %(default)s)")
     group.add_argument("--keep-shapes", action="store_true", help="leave the sizes as they are")
-    group.add_argument("--most", type=at_least(1), default=MOST, metavar="N", help="so many candidates (default: %(default)s)")
+    add_count(group, "--most", 1, "so many candidates", MOST)
     group.add_argument("-o", "--output", metavar="DIR", help="write model.onnx and inputs.npz there")
 
 

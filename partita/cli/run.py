@@ -23,11 +23,11 @@ from accelerators.process.atomic import replacing
 from graph.errors import WriteError
 from partita.cli import exits
 from partita.cli.arguments import (
+    add_count,
     add_devices,
     add_fail_on,
     add_inputs,
     add_model,
-    at_least,
     config_of,
     positive,
     precise,
@@ -71,13 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the largest error of every output (default: by element type, 0.001 for float32)",
     )
     add_fail_on(group, CONDITIONS, "difference")
-    group.add_argument(
-        "--profile",
-        type=at_least(0),
-        default=10,
-        metavar="N",
-        help="show the N slowest rows (default: %(default)s)",
-    )
+    add_count(group, "--profile", 0, "show the N slowest rows", 10)
     group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
     group.add_argument("--report", metavar="PAGE.html", help="write a page to look at it in a browser")
     group.add_argument(

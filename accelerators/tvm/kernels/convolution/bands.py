@@ -14,7 +14,7 @@ from accelerators.tvm.kernels.convolution.channels import reaches
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS
 from accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
-from accelerators.tvm.kernels.shared.window import Window
+from accelerators.tvm.kernels.shared.window import Convolved, Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 
@@ -29,14 +29,9 @@ ADDRESSES = 8
 
 
 @attrs.frozen(slots=True)
-class Shape:
-    """The convolution that is computed."""
+class Shape(Convolved):
+    """A convolution of floats in the blocked layout."""
 
-    batch: int
-    window: Window
-    channels: int
-    outs: int
-    groups: int
     plain: bool
     shuffled: bool
     size: int = 4

@@ -13,7 +13,7 @@ from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import fitting
-from accelerators.tvm.kernels.shared.window import Window, window_of
+from accelerators.tvm.kernels.shared.window import Convolved, window_of
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS
 from graph.node import Node
@@ -33,16 +33,9 @@ HEAVY = 1 << 20
 
 
 @attrs.frozen(slots=True)
-class Shape:
-    """What a product computes: a convolution; a product of matrices is one whose window is one pixel."""
+class Shape(Convolved):
+    """A convolution of bytes; a product of matrices is one whose window is one pixel."""
 
-    batch: int
-    window: Window
-    channels: int
-    """The channels of the image."""
-    outs: int
-    """Channels of the result."""
-    groups: int
     is_plain: bool
     """Does the image stand as [N, C, H, W]? Otherwise its channels stand side by side."""
     unit: int = 1

@@ -75,6 +75,19 @@ class Window:
         return attrs.evolve(self, sizes=(pixels, 1), out=(pixels, 1))
 
 
+@attrs.frozen(slots=True)
+class Convolved:
+    """What a convolution computes, whatever its element type."""
+
+    batch: int
+    window: Window
+    channels: int
+    """The channels of the image."""
+    outs: int
+    """The channels of the result."""
+    groups: int
+
+
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
     """The geometry of a Conv or of a pool of plain values, [N, C, H, W]; None for other ranks, unknown sizes, and what `shape_of`
     does not take."""
