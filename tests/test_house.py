@@ -109,7 +109,7 @@ ROOMS = {
         errors
     """,
     "accelerators/tvm": """
-        cpu cuda
+        cpu cuda opencl
         device
         tune query
         compiled

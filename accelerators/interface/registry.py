@@ -180,6 +180,7 @@ _SHIPPED = {
     "cpu": _Entry(_shipped("accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
     "cuda": _Entry(_shipped("accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
     "onnxruntime": _Entry(_shipped("accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
+    "opencl": _Entry(_shipped("accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
     "openvino": _Entry(_shipped("accelerators.openvino", "OpenVinoAccelerator"), "partita"),
     "reference": _Entry(_shipped("accelerators.reference", "ReferenceAccelerator"), "partita"),
 }

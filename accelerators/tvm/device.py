@@ -51,6 +51,8 @@ class TvmAccelerator(Accelerator):
     """With ISOLATE each kernel is compiled in a child process first, which has ISOLATE_SECONDS for it."""
     dynamic_shapes = False
     """Kernels are made for sizes: a body with symbols is compiled again for each size."""
+    compiled_class: ClassVar[type[CompiledTvm]] = CompiledTvm
+    """What `compile` returns."""
 
     config_keys: ClassVar[Mapping[str, Any]] = {
         "PROGRESS": Key(None, callback),
@@ -129,12 +131,16 @@ class TvmAccelerator(Accelerator):
             for node, body in bodies.items():
                 with _blamed_on(node, machine):
                     built[node] = body, running[node].result()
-        assembled = assemble(fused, built, machine)
+        assembled = self.put_together(fused, built, machine)
         launches, origins = _launches(assembled, built)
-        compiled = CompiledTvm(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
+        compiled = self.compiled_class(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
         compiled.notes = tuple(laid_out.attrs.get(NOTES, ()))
         compiled.check_code()
         return compiled
+
+    def put_together(self, graph: Graph, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+        """The kernels of a graph's calls as one executable."""
+        return assemble(graph, built, machine)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with activations and weights as the machine's kernels want them."""

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from accelerators.tvm.code.launches import opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.code.stacking import on_stack
@@ -28,11 +29,13 @@ ALIGNMENT = 4
 def generate(kernels: Mapping[str, Any], target: Any) -> Any:
     """A runtime module of these kernels under their names.
 
-    For a processor, LLVM turns it into machine code when that is needed.
+    For a processor, LLVM turns it into machine code when that is needed. For OpenCL it is source code.
     """
     named = {name: _called(kernel, name) for name, kernel in kernels.items()}
     with refused("code generation"):
         module = tvm().IRModule(named)
+        if str(target.kind.name) == "opencl":
+            return opencl_code(module, target)
         if str(target.kind.name) != "llvm":
             return part("tirx").build(module, target=target)
         tirx = part("tirx")

@@ -59,9 +59,9 @@ class Assembled:
 
 def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
     """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
-    weights = _packed_weights(bodies)
+    weights = packed_weights(bodies)
     with compiling.lock, quiet(), refused("assembly"):
-        assembled = _Assembly(graph, bodies, weights, machine).run()
+        assembled = Assembly(graph, bodies, weights, machine).run()
     return _linked(assembled, {id(built): built for _, built in bodies.values()}.values(), machine)
 
 
@@ -80,7 +80,9 @@ def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -
     return assembled
 
 
-class _Assembly:
+class Assembly:
+    """Writes the calls of a graph as one function of Relax."""
+
     def __init__(
         self,
         graph: Graph,
@@ -99,6 +101,7 @@ class _Assembly:
         self.weights: dict[int, tuple[Any, Array]] = {}
 
     def run(self) -> Assembled:
+        """The function's executable, its weights, and where its outputs come from."""
         relax, graph = part("relax"), self.graph
         params = [relax.Var(plain_name(n.output_names[0]), _type(n[0])) for n in graph.inputs]
         results: dict[NodeEntry, int] = {}
@@ -118,7 +121,7 @@ class _Assembly:
             self.builder.emit_func_output(output, [*params, *(var for var, _ in self.weights.values())])
         weights = tuple([value for _, value in self.weights.values()])
         origins = tuple([self._origin(entry, results) for entry in graph.outputs])
-        return Assembled(self._link(), weights, tuple(self.steps), origins)
+        return Assembled(self.link(), weights, tuple(self.steps), origins)
 
     def _origin(self, entry: NodeEntry, results: Mapping[NodeEntry, int]) -> int | Array:
         if entry.node.is_variable:
@@ -160,7 +163,8 @@ class _Assembly:
             self.weights[id(value)] = part("relax").Var(f"weight{len(self.weights)}", tensor), value
         return self.weights[id(value)][0]
 
-    def _link(self) -> Any:
+    def link(self) -> Any:
+        """The function for TVM's virtual machine."""
         relax, ffi = part("relax"), part("relax._ffi_api")
         transform = relax.transform
         passes = [
@@ -187,7 +191,7 @@ class _Assembly:
 class _Evaluating:
     """Emits a lowered body; kernels that depend on weights alone are run now."""
 
-    def __init__(self, assembly: _Assembly, title: str, built: Built) -> None:
+    def __init__(self, assembly: Assembly, title: str, built: Built) -> None:
         self.assembly = assembly
         self.title = plain_name(title)
         self.call = title
@@ -255,7 +259,7 @@ class _Evaluating:
         return expr
 
 
-def _packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, list[Array]]:
+def packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, list[Array]]:
     """The weights of each body as its kernel wants them, several packed at a time.
 
     Packed weights are put into their final memory at once, so that there is never a second copy of more than a few.

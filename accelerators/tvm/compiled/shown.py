@@ -62,12 +62,14 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The code that TVM generated: assembly for a processor, CUDA source for a GPU."""
+        """The code that TVM generated: assembly for a processor, CUDA or OpenCL source for a GPU."""
         library = self._origin().built.library
+        if self.machine.kind == "opencl":
+            return str(library.source)
         device = next(iter(library.imports), None)
         return str(library.inspect_source("asm") if device is None else device.inspect_source("cuda"))
 
     @property
     def assembly(self) -> str:
-        """The machine's own language: assembly, or PTX."""
-        return self.source if self.machine.kind == "cpu" else ptx(self.source, self.machine.arch)
+        """The machine's own language: assembly, or PTX; of OpenCL, whose drivers have one each, the source."""
+        return self.source if self.machine.kind != "cuda" else ptx(self.source, self.machine.arch)

@@ -19,9 +19,9 @@ class Machine:
     """A target as schedules see it."""
 
     kind: str
-    """"cpu" or "cuda"."""
+    """"cpu", "cuda" or "opencl"."""
     arch: str
-    """The processor by LLVM's name, or the GPU's architecture ("sm_80")."""
+    """The processor by LLVM's name, the GPU's architecture ("sm_80"), or the limits of an OpenCL device ("256x32768")."""
     threads: int
     """On how many threads a kernel runs."""
     lanes: int
@@ -69,6 +69,11 @@ def _target(machine: Machine) -> Any:
     host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1}
     if not machine.is_gpu:
         return make_target({**host, "mcpu": machine.arch, "num-cores": machine.threads})
+    if machine.kind == "opencl":
+        threads, memory = map(int, machine.arch.split("+")[0].split("x"))
+        limits = {"max_threads_per_block": threads, "max_num_threads": threads, "max_shared_memory_per_block": memory}
+        # Reductions across threads go through local memory, which every device has; shuffles are extensions.
+        return make_target({"kind": "opencl", "thread_warp_size": 1, **limits}, host=make_target(host))
     return make_target(
         {"kind": "cuda", "arch": machine.arch, "max_threads_per_block": 1024, "thread_warp_size": 32,
          "max_shared_memory_per_block": 49152},
@@ -111,3 +116,8 @@ def with_instruction(machine: Machine, name: str) -> Machine:
 def gpu_machine(arch: str) -> Machine:
     """A GPU of this architecture."""
     return Machine("cuda", arch, 1, 1)
+
+
+def opencl_machine(threads: int, local_memory: int, extensions: frozenset[str]) -> Machine:
+    """An OpenCL device whose work-groups have so many items and bytes of local memory at most."""
+    return Machine("opencl", "+".join([f"{threads}x{local_memory}", *sorted(extensions)]), 1, 1)

@@ -14,6 +14,7 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
 from accelerators.tvm.bodies.indices import OPS, outside
 from accelerators.tvm.bodies.quantized import is_weight
+from accelerators.tvm.code.building import build
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.strides import VIEWS
@@ -241,10 +242,13 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool
 
 
 def import_trial(graph: Graph, machine: Machine) -> bool | str:
-    """Does TVM import and lower the one op of the graph, and find the types that we know?"""
+    """Does TVM import and lower the one op of the graph, and find the types that we know? For OpenCL it has to be scheduled and
+    launched too: not every kernel can be launched from a plain list."""
     try:
         module = legalize(import_body(graph), machine.target)
         difference = type_difference(module["main"].ret_ty, graph)
+        if difference is None and machine.kind == "opencl":
+            build(make_body(graph), machine)
     except CompileError as error:
         return error.cause
     except PartitaError as error:

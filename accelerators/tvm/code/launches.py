@@ -1,0 +1,250 @@
+"""OpenCL C of scheduled kernels, and how each is launched.
+
+TVM's host code, which would launch them, wants a runtime that its package does not have. It is read instead: every launch is found
+with its sizes and arguments, loops unrolled and numbers worked out, since all sizes are known."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.machine.library import function, part, tvm
+
+MOST_LAUNCHES = 4096
+"""A kernel of more launches is refused: queueing them would take longer than another device takes to compute."""
+
+Size = tuple[int, int, int]
+"""Along x, y and z."""
+
+
+@attrs.frozen(slots=True)
+class Memory:
+    """An argument that is memory: one of the kernel's own parameters, or, from -1 down, memory that it needs besides."""
+
+    number: int
+
+
+@attrs.frozen(slots=True)
+class Number:
+    """An argument that is a number."""
+
+    dtype: str
+    value: int | float
+
+
+@attrs.frozen(slots=True)
+class Launch:
+    """One kernel of OpenCL's, and what it is called with."""
+
+    kernel: str
+    """Its name in the source."""
+    arguments: tuple[Memory | Number, ...]
+    """In the order of the source."""
+    groups: Size
+    """The number of work-groups."""
+    local: Size
+    """The number of work-items of a group."""
+
+
+@attrs.frozen(slots=True)
+class Plan:
+    """What one kernel of TensorIR becomes."""
+
+    launches: tuple[Launch, ...]
+    """In the order in which they run."""
+    scratch: tuple[int, ...]
+    """The bytes of the memory that it needs besides its parameters."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class OpenClCode:
+    """Kernels as source code."""
+
+    source: str
+    """OpenCL C."""
+    plans: Mapping[str, Plan]
+    """How each kernel is launched, by its name."""
+
+
+def opencl_code(kernels: Any, target: Any) -> OpenClCode:
+    """The kernels of a module; CompileError where one cannot be launched from a plain list."""
+    tirx = part("tirx")
+    pipeline, _, finish = tirx.get_default_tir_pipeline(target)
+    lowered = pipeline(tirx.transform.BindTarget(target)(kernels))
+    on_device = {var: f for var, f in lowered.functions.items() if str(f.attrs["target"].kind.name) == "opencl"}
+    hosts = [f for var, f in lowered.functions.items() if var not in on_device]
+    plans = {str(host.attrs["global_symbol"]).removeprefix(_PREFIX): _Reader().plan(host) for host in hosts}
+    if not on_device:
+        raise CompileError("its loops are bound to no threads of a GPU")
+    code = function("target.build.opencl")(finish()(tvm().IRModule(on_device)), target)
+    return OpenClCode(str(code.inspect_source("cl")), plans)
+
+
+_PREFIX = "__tvm_ffi_"
+"""The beginning of the names of host code."""
+
+_OFFSET, _POINTER = 8, 15
+"""What TVM's `tvm_struct_get` calls the fields of an array that say where it begins, and of an argument that holds its pointer."""
+
+
+class _Reader:
+    """Follows the host code of one kernel, statement by statement."""
+
+    def __init__(self) -> None:
+        self._values: dict[Any, Any] = {}
+        """What variables stand for: expressions, or numbers where they count a loop."""
+        self._memory: dict[Any, int] = {}
+        """The memory that it needs besides, by the variable or buffer that names it."""
+        self._scratch: list[int] = []
+        self._launches: list[Launch] = []
+
+    def plan(self, host: Any) -> Plan:
+        """How the host code launches its kernels."""
+        self._statement(host.body)
+        return Plan(tuple(self._launches), tuple(self._scratch))
+
+    def _statement(self, statement: Any) -> None:
+        kind = type(statement).__name__
+        follow: Callable[[Any], None] | None = getattr(self, f"_{kind.lower()}", None)
+        if follow is None:
+            raise CompileError(f"its host code holds a {kind} between its launches")
+        follow(statement)
+
+    def _seqstmt(self, statement: Any) -> None:
+        for inner in statement.seq:
+            self._statement(inner)
+
+    def _attrstmt(self, statement: Any) -> None:
+        self._statement(statement.body)
+
+    def _assertstmt(self, statement: Any) -> None:
+        """Assertions look at the arguments, which are as they were compiled for."""
+
+    def _bind(self, statement: Any) -> None:
+        self._values[statement.var] = statement.value
+
+    def _declbuffer(self, statement: Any) -> None:
+        self._values[statement.buffer] = statement.data
+
+    def _allocbuffer(self, statement: Any) -> None:
+        buffer = statement.buffer
+        count = math.prod(self._whole(size) for size in buffer.shape)
+        self._memory[buffer] = self._memory[buffer.data] = ~len(self._scratch)
+        self._scratch.append(max(1, count) * -(-tvm().DataType(str(buffer.dtype)).bits // 8))
+
+    def _for(self, statement: Any) -> None:
+        start, extent = self._whole(statement.min), self._whole(statement.extent)
+        for i in range(start, start + extent):
+            self._values[statement.loop_var] = i
+            self._statement(statement.body)
+
+    def _ifthenelse(self, statement: Any) -> None:
+        chosen = statement.then_case if self._number(statement.condition) else statement.else_case
+        if chosen is not None:
+            self._statement(chosen)
+
+    def _return(self, statement: Any) -> None:
+        """The end of the host code."""
+
+    def _evaluate(self, statement: Any) -> None:
+        call = statement.value
+        name = str(getattr(getattr(call, "op", None), "name", ""))
+        if name == "tirx.call_ffi_kernel":
+            self._launches.append(self._launch(call))
+        elif name == "tirx.tvm_call_packed" and str(getattr(call.args[0], "value", "")) == "__tvm_set_device":
+            pass
+        elif name and name not in ("tirx.ret", "tirx.tvm_struct_set"):
+            raise CompileError(f"its host code calls {name.removeprefix('tirx.')}")
+        if len(self._launches) > MOST_LAUNCHES:
+            raise CompileError(f"it takes more than {MOST_LAUNCHES} launches")
+
+    def _launch(self, call: Any) -> Launch:
+        """The kernel's name, its arguments, and a size for each tag."""
+        tags = [str(tag) for tag in call.attrs.launch_params]
+        split = len(call.args) - len(tags)
+        sizes = {tag: self._whole(size) for tag, size in zip(tags, call.args[split:], strict=True)}
+        other = next((tag for tag in tags if not tag.startswith(("blockIdx.", "threadIdx."))), None)
+        if other is not None:
+            raise CompileError(f"it is launched with {other}, which OpenCL does not have")
+        groups, local = (tuple(sizes.get(f"{kind}.{axis}", 1) for axis in "xyz") for kind in ("blockIdx", "threadIdx"))
+        arguments = tuple(self._argument(argument) for argument in call.args[1:split])
+        return Launch(str(call.args[0].value), arguments, groups, local)  # type: ignore[arg-type]
+
+    def _argument(self, argument: Any) -> Memory | Number:
+        if str(getattr(getattr(argument, "op", None), "name", "")) == "tirx.buffer_data":
+            return Memory(self._origin(argument.args[0]))
+        if argument in self._memory:
+            return Memory(self._memory[argument])
+        return Number(str(argument.ty.dtype), self._number(argument))
+
+    def _origin(self, named: Any) -> int:
+        """The parameter, or the memory besides, that a buffer or variable names. The parameter's pointer is read from the packed
+        arguments: tvm_struct_get(args, i, 15)."""
+        if named in self._memory:
+            return self._memory[named]
+        parameters, variables = list[int](), list[Any]()
+
+        def called(node: Any) -> None:
+            if node.op.name == "tirx.tvm_struct_get" and int(node.args[2]) == _POINTER:
+                parameters.append(int(node.args[1]))
+
+        walk = [(tvm().ir.Call, called), (part("tirx").Var, variables.append)]
+        importlib.import_module("tvm_ffi").structural_walk(self._values.get(named), walk, order="post")
+        for variable in variables if not parameters else ():
+            if variable in self._values or variable in self._memory:
+                return self._origin(variable)
+        if not parameters:
+            raise CompileError(f"the memory of its buffer {named} cannot be found")
+        return parameters[0]
+
+    def _whole(self, expression: Any) -> int:
+        return int(self._number(expression))
+
+    def _number(self, expression: Any) -> int | float:
+        """The number that an expression comes to, with the variables as they are now."""
+        kind = type(expression).__name__
+        if kind in ("int", "float", "bool"):
+            return expression  # type: ignore[no-any-return]
+        if kind in ("IntImm", "FloatImm"):
+            return expression.value  # type: ignore[no-any-return]
+        if kind == "Var" and expression in self._values:
+            return self._number(self._values[expression])
+        if kind == "Cast":
+            value = self._number(expression.value)
+            return value if "float" in str(expression.ty.dtype) else int(value)
+        if kind in ("Select", "IfThenElse"):
+            return self._number(expression.true_value if self._number(expression.condition) else expression.false_value)
+        if kind == "Not":
+            return not self._number(expression.a)
+        if kind in _ARITHMETIC:
+            return _ARITHMETIC[kind](self._number(expression.a), self._number(expression.b))  # type: ignore[no-any-return]
+        name = str(getattr(getattr(expression, "op", None), "name", ""))
+        if name == "tirx.isnullptr":
+            return True  # Arrays come without strides, as numbers in one row,
+        if name == "tirx.tvm_struct_get" and int(expression.args[2]) == _OFFSET:
+            return 0  # which begin where their memory begins.
+        if name in _CALLS:
+            return _CALLS[name](*map(self._number, expression.args))  # type: ignore[no-any-return]
+        raise CompileError(f"a number of its launch is not known ({kind} {name}): {expression}")
+
+
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "FloorDiv": operator.floordiv, "FloorMod": operator.mod,
+    "Div": lambda a, b: int(a / b) if isinstance(a, int) else a / b, "Mod": math.fmod, "Min": min, "Max": max,
+    "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
+    "LShift": operator.lshift, "RShift": operator.rshift, "BitwiseAnd": operator.and_, "BitwiseOr": operator.or_,
+    "And": lambda a, b: bool(a and b), "Or": lambda a, b: bool(a or b),
+}
+"""What TVM's expressions of two parts compute."""
+
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    "tirx.if_then_else": lambda condition, true, false: true if condition else false,
+    "tirx.ceil": math.ceil, "tirx.floor": math.floor, "tirx.log2": math.log2, "tirx.clz": lambda value: 64 - int(value).bit_length(),
+}
+"""What the calls among them compute."""

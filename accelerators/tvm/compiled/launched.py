@@ -1,0 +1,173 @@
+"""A compiled subgraph that an OpenCL device runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import RunError
+from accelerators.interface.accelerator import ProfileRow
+from accelerators.tvm.code.launches import Number
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.shown import Origin
+from accelerators.tvm.compiled.step_list import Slot, StepList
+from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
+from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
+from graph.types import numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+
+class CompiledOpenCl(CompiledTvm):
+    """A subgraph in an OpenCL device's memory: weights stay there, and launches go into one queue, one run at a time."""
+
+    def __init__(
+        self,
+        assembled: Assembled,
+        launches: Sequence[Launch],
+        origins: Sequence[Origin] | Callable[[], CompiledTvm],
+        runs_on: RunsOn,
+        perf_count: bool,
+    ) -> None:
+        super().__init__(assembled, launches, origins, runs_on, perf_count)
+        self.binaries: dict[str, bytes] = {}
+        """The built programs that came with it, by the driver that built each."""
+        self._program: Any = None
+        self._session: _Session | None = None
+
+    @property
+    def step_list(self) -> StepList:
+        """What the device does."""
+        return self._assembled.executable  # type: ignore[no-any-return]
+
+    @property
+    def driver(self) -> Driver:
+        """The device that runs it."""
+        return drivers()[self.runs_on.device_id]
+
+    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The outputs, copied from the device."""
+        with self._lock:
+            self.driver.check_process()
+            try:
+                session = self._session = self._session or self._new_session()
+                results = session.run(inputs)
+                if self._perf_count:
+                    self._rows = self._measured_rows(session.times())
+            except opencl().Error as error:
+                raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
+        return [self._result(origin, results, inputs) for origin in self._assembled.outputs]
+
+    def _new_session(self) -> _Session:
+        return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)
+
+    @staticmethod
+    def _result(origin: int | Array, results: Sequence[Array], inputs: Sequence[Any]) -> Array:
+        if isinstance(origin, np.ndarray):
+            return origin.copy()
+        return np.array(inputs[~origin], order="C") if origin < 0 else results[origin]
+
+    def renew(self) -> None:
+        """A forked process cannot use the device; asked to, it says so."""
+        self._lock, self._session = threading.Lock(), None
+
+    def program(self) -> Any:
+        """The program, built by the driver here."""
+        if self._program is None:
+            driver, steps = self.driver, self.step_list
+            program = driver.program(steps.source, self.binaries.get(driver.identity))
+            kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+            for kernel, local in {step.kernel: step.local for step in steps.steps}.items():
+                driver.check_launch(kernels[kernel], local)
+            self._program = program
+        return self._program
+
+    def check_code(self) -> None:
+        """Build the program now, so that the driver complains here and not where the model runs."""
+        if self.step_list.steps:
+            self.program()
+
+    def all_binaries(self) -> dict[str, bytes]:
+        """The built programs, that of the driver here among them."""
+        if not self.step_list.steps:
+            return self.binaries
+        (binary,) = self.program().get_info(opencl().program_info.BINARIES)
+        return {**self.binaries, self.driver.identity: binary}
+
+    def measured(self) -> CompiledOpenCl:
+        """The same program with a queue of its own, which takes the time of each launch."""
+        measured = CompiledOpenCl(self._assembled, self.launches, self._origins, self.runs_on, True)
+        measured.binaries, measured._program = self.binaries, self._program
+        return measured
+
+    def _measured_rows(self, times: Mapping[int, float]) -> list[ProfileRow]:
+        """A row for each kernel, from the device's own clock."""
+        rows = []
+        for number, launch in enumerate(self.launches):
+            name, spent = launch.nodes[0], times.get(number, 0.0)
+            rows.append(ProfileRow(name, launch.layer_type, "EXECUTED", spent, 0.0, launch.runs))
+        return rows
+
+    def export(self) -> bytes:
+        """The source, the launches, and the built programs, without the weights."""
+        from accelerators.tvm.compiled.opencl_travel import export  # upward: the interface has export as a method
+
+        return export(self)
+
+
+class _Session:
+    """A queue, memory of its own, and a kernel object for each launch, which holds its arguments for good."""
+
+    def __init__(self, steps: StepList, program: Any, driver: Driver, weights: Sequence[Array], measuring: bool) -> None:
+        cl = opencl()
+        self._steps = steps
+        self._queue = driver.queue(measuring)
+        self._blocks = [cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size) for size in steps.blocks]
+        self._launches = [self._launch(program, step) for step in steps.steps]
+        self._events: list[Any] = []
+        given = len(steps.inputs) - len(weights)
+        self._inputs = steps.inputs[:given]
+        for slot, weight in zip(steps.inputs[given:], weights, strict=True):
+            self._write(slot, weight)
+        self._queue.finish()
+
+    def _launch(self, program: Any, step: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+        kernel = opencl().Kernel(program, step.kernel)
+        for i, argument in enumerate(step.arguments):
+            value = numpy_dtype(argument.dtype).type(argument.value) if isinstance(argument, Number) else self._blocks[argument]
+            kernel.set_arg(i, value)
+        return kernel, tuple(g * n for g, n in zip(step.groups, step.local, strict=True)), step.local
+
+    def run(self, inputs: Sequence[Any]) -> list[Array]:
+        """The results. Everything is queued at once; only the copies of the results are waited for."""
+        enqueue, queue = opencl().enqueue_nd_range_kernel, self._queue
+        for slot, array in zip(self._inputs, inputs, strict=True):
+            self._write(slot, array)
+        self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
+        results = [np.empty(slot.shape, numpy_dtype(slot.dtype)) for slot in self._steps.outputs]
+        for slot, result in zip(self._steps.outputs, results, strict=True):
+            if result.nbytes:
+                opencl().enqueue_copy(queue, _as_bytes(result), self._blocks[slot.block], is_blocking=False)
+        queue.finish()
+        return results
+
+    def _write(self, slot: Slot, array: Any) -> None:
+        given = np.asarray(array, order="C")
+        if given.nbytes:
+            opencl().enqueue_copy(self._queue, self._blocks[slot.block], _as_bytes(given), is_blocking=False)
+
+    def times(self) -> dict[int, float]:
+        """Microseconds of each kernel of the last run."""
+        spent: dict[int, float] = {}
+        for step, event in zip(self._steps.steps, self._events, strict=True):
+            spent[step.number] = spent.get(step.number, 0.0) + (event.profile.end - event.profile.start) / 1e3
+        return spent
+
+
+def _as_bytes(array: Array) -> Array:
+    """The array's memory, whatever its element type."""
+    return array.reshape(-1).view(np.uint8)

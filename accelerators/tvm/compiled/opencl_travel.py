@@ -1,0 +1,125 @@
+"""Subgraphs for OpenCL as bytes: how they are launched, their source, and the programs that drivers built of it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.interface.skeleton import is_skeleton
+from accelerators.tvm.code.launches import Number
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.launched import CompiledOpenCl
+from accelerators.tvm.compiled.step_list import Slot, Step, StepList
+from accelerators.tvm.compiled.subgraph import Launch, RunsOn
+from graph.graph import Graph
+
+_LENGTH = struct.Struct("<Q")
+
+
+def export(compiled: CompiledOpenCl) -> bytes:
+    """The subgraph as bytes, without its weights."""
+    steps, binaries = compiled.step_list, compiled.all_binaries()
+    outputs = ["constant" if isinstance(origin, np.ndarray) else origin for origin in compiled.assembled.outputs]
+    words = {
+        "launches": [attrs.astuple(launch) for launch in compiled.launches],
+        "outputs": outputs,
+        "weights": len(compiled.export_weights()),
+        "notes": list(compiled.notes),
+        "source": steps.source,
+        "blocks": steps.blocks,
+        "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
+        "steps": [_written(step) for step in steps.steps],
+        "binaries": {driver: len(binary) for driver, binary in binaries.items()},
+    }
+    head = json.dumps(words).encode()
+    return b"".join([_LENGTH.pack(len(head)), head, *binaries.values()])
+
+
+def _written(step: Step) -> list[Any]:
+    arguments = [[a.dtype, a.value] if isinstance(a, Number) else a for a in step.arguments]
+    return [step.number, step.kernel, arguments, step.groups, step.local]
+
+
+def read(
+    data: bytes,
+    weights: Sequence[Any],
+    graph: Graph,
+    runs_on: RunsOn,
+    perf_count: bool,
+    compile_again: Callable[[], CompiledOpenCl],
+) -> CompiledOpenCl:
+    """The subgraph that `export` wrote. Nothing of it is built before it is asked for."""
+    where = f"subgraph {graph.name!r}"
+    words, binaries = _taken_apart(data, where)
+    if words["weights"] != len(weights):
+        raise AcceleratorError(f"it needs {words['weights']} weights, and {len(weights)} came with it", where=where)
+    constants = words["outputs"].count("constant")
+    own, late = weights[: len(weights) - constants], iter(weights[len(weights) - constants :])
+    outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in words["outputs"])
+    try:
+        steps, launches = _step_list(words), [Launch(*_launch(row)) for row in words["launches"]]
+    except (TypeError, ValueError, KeyError, IndexError):
+        cause = "its list of launches is not what this version of Partita writes"
+        raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
+    _check(steps, own, graph, where)
+
+    def again() -> CompiledOpenCl:
+        if is_skeleton(graph):
+            cause = "its kernels cannot be shown: it was exported without its body"
+            raise NotSupported(cause, where=where, remedy="Export it with its body")
+        return compile_again()
+
+    compiled = CompiledOpenCl(Assembled(steps, tuple(own), (), outputs), launches, again, runs_on, perf_count)
+    compiled.binaries = binaries
+    compiled.notes = tuple(map(str, words.get("notes", ())))
+    return compiled
+
+
+def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes]]:
+    """The words, and the built programs by driver."""
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        end = _LENGTH.size + length
+        words, binaries = json.loads(bytes(data[_LENGTH.size : end])), {}
+        for driver, size in words["binaries"].items():
+            binaries[driver] = bytes(data[end : end + size])
+            end += size
+        return words, binaries
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AcceleratorError(f"this is no subgraph compiled for OpenCL: {error}", where=where) from None
+
+
+def _launch(row: Sequence[Any]) -> tuple[Any, ...]:
+    call, symbol, runs, schedule, nodes, layer = row
+    return call, symbol, runs, schedule, tuple(nodes), layer
+
+
+def _step_list(words: Mapping[str, Any]) -> StepList:
+    inputs, outputs = ([Slot(block, tuple(shape), dtype) for block, shape, dtype in slots] for slots in words["values"])
+    steps = [Step(number, kernel, tuple(map(_argument, arguments)), _size(groups), _size(local))
+             for number, kernel, arguments, groups, local in words["steps"]]
+    return StepList(str(words["source"]), tuple(map(int, words["blocks"])), tuple(inputs), tuple(outputs), tuple(steps))
+
+
+def _argument(written: Any) -> int | Number:
+    return Number(*written) if isinstance(written, list) else int(written)
+
+
+def _size(written: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = map(int, written)
+    return x, y, z
+
+
+def _check(steps: StepList, weights: Sequence[Any], graph: Graph, where: str) -> None:
+    """AcceleratorError if a value does not fit into its memory, or stands for another type than the body's or the weight's."""
+    wanted = [entry.type for entry in (node[0] for node in graph.inputs)]
+    stated = [(str(t.dtype), tuple(t.shape)) for t in wanted] + [(str(w.dtype), tuple(w.shape)) for w in weights]
+    given = [(slot.dtype, slot.shape) for slot in steps.inputs]
+    if stated != given:
+        raise AcceleratorError("its list of launches is for other inputs or weights", where=where, remedy="Compile it again")

@@ -1,0 +1,103 @@
+"""The device `opencl`: any GPU or processor that has an OpenCL driver. TVM writes OpenCL C; pyopencl launches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from accelerators.interface.accelerator import CompiledSubgraph
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.code.building import Built
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.launched import CompiledOpenCl
+from accelerators.tvm.compiled.step_list import assemble_steps
+from accelerators.tvm.compiled.subgraph import CompiledTvm
+from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.machine.machine import Machine, opencl_machine
+from accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
+from accelerators.tvm.run.runtime import version
+from graph.graph import Graph
+from graph.node import Node
+from graph.types import TensorType
+
+
+class OpenClAccelerator(TvmAccelerator):
+    """An OpenCL device; DEVICE_ID counts them, GPUs first."""
+
+    name = "opencl"
+    compiled_class: ClassVar[type[CompiledTvm]] = CompiledOpenCl
+
+    def __init__(self) -> None:
+        super().__init__()
+        drivers()
+
+    @property
+    def driver(self) -> Driver:
+        """The device that the configuration chooses."""
+        return drivers()[int(self.get_config("DEVICE_ID"))]
+
+    def machine(self, config: Mapping[str, Any]) -> Machine:
+        """The limits of the device."""
+        driver = drivers()[int(config["DEVICE_ID"])]
+        return opencl_machine(driver.threads, driver.local_memory, driver.extensions)
+
+    def supports(self, node: Node, graph: Graph) -> bool | str:
+        """Does TVM compile the op, and does the device have its element types?"""
+        return self._lacking(node) or super().supports(node, graph)
+
+    def _lacking(self, node: Node) -> str | None:
+        """The element type of the node that the device does not have, in words; None if it has all."""
+        for entry in (*node.reads, *node.outputs):
+            dtype = entry.type.dtype if isinstance(entry.type, TensorType) else ""
+            extension = EXTENSIONS.get(dtype)
+            if dtype == "bfloat16":
+                return f"{entry.name!r} is bfloat16, which OpenCL does not have"
+            if extension is not None and extension not in self.driver.extensions:
+                return f"{entry.name!r} is {dtype}, and {self.driver.name} lacks {extension}"
+        return None
+
+    def put_together(self, graph: Graph, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+        """The kernels as a list of launches."""
+        return assemble_steps(graph, built, machine)
+
+    def why_no_export(self) -> str | None:
+        """There is always a way: the source travels."""
+        return None
+
+    def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """TVM's version, and what kernels may count on. Drivers take each other's source, so no driver is named."""
+        return {"library": f"apache-tvm {version()}".rstrip(), "opencl": self.machine(config).arch}
+
+    def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
+        """The device's work-groups or local memory are smaller than those compiled for, or it lacks an extension."""
+        here = self.identity(config)["opencl"]
+        threads, memory, extensions = _limits(here)
+        needed = _limits(identity.get("opencl", ""))
+        if needed[0] > threads or needed[1] > memory:
+            return f"it was compiled for work-groups of {needed[0]} items and {needed[1]} bytes, and here are {threads} and {memory}"
+        missing = sorted(needed[2] - extensions)
+        return f"it was compiled for a device with {', '.join(missing)}" if missing else None
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
+        """The list of launches; the program is built when it first runs."""
+        from accelerators.tvm.compiled.opencl_travel import read
+
+        again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
+        return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
+
+    def metrics(self) -> dict[str, Any]:
+        """The device's name and element types."""
+        capabilities = ["FP32", "INT8"]
+        capabilities += [name for dtype, name in (("float16", "FP16"), ("float64", "FP64")) if EXTENSIONS[dtype] in self.driver.extensions]
+        return {
+            "AVAILABLE_DEVICES": [str(i) for i in range(len(drivers()))],
+            "FULL_DEVICE_NAME": f"TVM {version()} for {self.driver.name}",
+            "OPTIMIZATION_CAPABILITIES": capabilities,
+        }
+
+
+def _limits(arch: str) -> tuple[int, int, frozenset[str]]:
+    """The items and bytes of a work-group, and the extensions, as a machine's `arch` writes them."""
+    limits, *extensions = arch.split("+")
+    threads, _, memory = limits.partition("x")
+    return int(threads or 0), int(memory or 0), frozenset(extensions)

