@@ -108,7 +108,7 @@ class _Reader:
             for binding in block.bindings:
                 self.values[binding.var] = self._value(binding.value)
         outputs = _flat(self._value(function.body.body))
-        blocks, sizes = _planned(self.sizes, [values for _, values in self.calls], [v.number for v in (*inputs, *outputs)])
+        blocks, sizes = planned(self.sizes, [values for _, values in self.calls], [v.number for v in (*inputs, *outputs)])
         sources = {id(self.codes[symbol]): self.codes[symbol].source for symbol, _ in self.calls}
         steps = [
             Step(i, launch.kernel, _arguments(launch, [blocks[value] for value in values], self._parameters(symbol, values)),
@@ -156,7 +156,7 @@ class _Reader:
         return len(self.sizes) - 1
 
 
-def _planned(sizes: list[int], calls: list[list[int]], kept: list[int]) -> tuple[dict[int, int], list[int]]:
+def planned(sizes: list[int], calls: list[list[int]], kept: list[int]) -> tuple[dict[int, int], list[int]]:
     """The piece of memory of each value that is used, and the bytes of each piece. A value takes the smallest piece that is free
     and large enough, but none of twice its size; the kept ones share with nobody."""
     last = {value: i for i, values in enumerate(calls) for value in values}

@@ -1,6 +1,6 @@
-"""ONNX's own node tests on the device `cpu`, each by itself:
+"""ONNX's own node tests on the device `cpu`, or `opencl`, each by itself:
 
-    python -m tests.accelerators.tvm.node_cases [part of a name]
+    python -m tests.accelerators.tvm.node_cases [part of a name] [device]
 
 prints what became of them: right with at least one kernel, right because all of it folded away, refused by `query` (with the
 commonest reasons), wrong, or failing after it was accepted. What is wrong belongs into
@@ -30,12 +30,12 @@ def cases() -> list[Any]:
         return list(load_model_tests(kind="node"))
 
 
-def outcome(case: Any) -> tuple[str, str]:
+def outcome(case: Any, name: str = "cpu") -> tuple[str, str]:
     """"kernels", "folded", "refused", "wrong", "failed" or "no tensors", and the reason."""
     sets = [([from_proto(x) for x in given], [from_proto(y) for y in wanted]) for given, wanted in case.data_sets]
     if not all(isinstance(value, np.ndarray) for given, wanted in sets for value in (*given, *wanted)):
         return "no tensors", ""
-    device = accelerator("cpu")
+    device = accelerator(name)
     try:
         shapes = dict(zip((i.name for i in case.model.graph.input), (x.shape for x in sets[0][0]), strict=False))
         graph = pt.load(case.model, shapes=shapes)
@@ -69,7 +69,8 @@ def difference(outputs: Any, wanted: list[Any], case: Any) -> str | None:
 def main() -> None:
     """Count the outcomes."""
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    listed = {case.name: outcome(case) for case in cases() if pattern in case.name}
+    device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+    listed = {case.name: outcome(case, device) for case in cases() if pattern in case.name}
     count = Counter(kind for kind, _ in listed.values())
     print(f"{len(listed)} cases: " + ", ".join(f"{kind} {n} ({n / len(listed):.1%})" for kind, n in count.most_common()))
     for reason, n in Counter(reason for kind, reason in listed.values() if kind == "refused").most_common(25):

@@ -1,0 +1,239 @@
+"""The device `opencl` on whatever driver there is: a GPU's, one for the processor, or the simulator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.errors import AcceleratorUnavailable, CompileError, RunError
+from accelerators.interface.registry import accelerator
+from accelerators.tvm.compiled.launched import CompiledOpenCl
+from accelerators.tvm.compiled.step_list import planned
+from accelerators.tvm.opencl import OpenClAccelerator
+from accelerators.tvm.run import opencl_driver
+
+pytest.importorskip("tvm")
+try:
+    opencl_driver.drivers()
+except AcceleratorUnavailable as unavailable:
+    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+Value = Any
+
+ROOT = Path(__file__).parents[3]
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def matches(outputs: Value, *inputs: np.ndarray, tolerance: float = 1e-5) -> None:
+    """The graph on `opencl` alone computes what the reference does."""
+    graph = pt.Graph([outputs], name="net")
+    model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})
+    for ours, wanted in zip(model(*inputs), pt.compile(graph, "reference")(*inputs), strict=True):
+        assert ours.dtype == wanted.dtype and ours.shape == wanted.shape
+        np.testing.assert_allclose(ours.astype("d"), wanted.astype("d"), rtol=tolerance, atol=tolerance)
+
+
+def x(*shape: int, dtype: str = "float32") -> Value:
+    return pt.variable("x", dtype, shape)
+
+
+def ints(*values: int) -> Value:
+    return pt.constant(np.array(values, "int64"))
+
+
+CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
+    "convolution": lambda: (pt.op("Relu", pt.op("Conv", x(1, 3, 9, 7), pt.constant(numbers(4, 3, 3, 3)))), (1, 3, 9, 7)),
+    "strided depthwise": lambda: (pt.op("Conv", x(1, 4, 9, 9), pt.constant(numbers(4, 1, 3, 3)), group=4, strides=[2, 2]), (1, 4, 9, 9)),
+    "product with tails": lambda: (pt.op("MatMul", x(5, 37), pt.constant(numbers(37, 19))), (5, 37)),
+    "softmax": lambda: (pt.op("Softmax", x(3, 33)), (3, 33)),
+    "norm": lambda: (pt.op("LayerNormalization", x(4, 40), pt.constant(numbers(40)), pt.constant(numbers(40, seed=1))), (4, 40)),
+    "windows": lambda: (pt.op("MaxPool", x(1, 2, 8, 8), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]), (1, 2, 8, 8)),
+    "several kernels of one function": lambda: (pt.op("Split", x(6, 5), num_outputs=3, n_outputs=3), (6, 5)),
+    "a view between kernels": lambda: (pt.op("Relu", pt.op("Reshape", pt.op("Exp", x(4, 6)), ints(3, 8))), (4, 6)),
+    "launches with numbers, and memory besides": lambda: (pt.op("TopK", x(2, 40), ints(3), n_outputs=2), (2, 40)),
+    "nothing in it": lambda: (pt.op("Relu", x(0, 4)), (0, 4)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_computes_what_the_reference_does(case: str) -> None:
+    outputs, shape = CASES[case]()
+    matches(outputs, numbers(*shape, seed=7))
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
+def test_products_of_any_size(rows: int, depth: int, columns: int) -> None:
+    matches(pt.op("Relu", pt.op("MatMul", x(rows, depth), pt.constant(numbers(depth, columns)))), numbers(rows, depth))
+
+
+def test_whole_numbers_and_truth_values() -> None:
+    values = np.array([[-3, 0, 7], [2, 2, -9]], "int64")
+    given = x(2, 3, dtype="int64")
+    matches(pt.op("Where", pt.op("Greater", given, ints(1)), given, ints(5)), values)
+
+
+def net() -> pt.Graph:
+    hidden = pt.op("Relu", pt.op("MatMul", x(4, 8), pt.constant(numbers(8, 16)), name="first"), name="relu")
+    return pt.Graph([pt.op("Softmax", pt.op("MatMul", hidden, pt.constant(numbers(16, 3)), name="second"), name="last")], name="net")
+
+
+def test_what_it_runs_and_what_not() -> None:
+    device = accelerator("opencl")
+    halves = pt.Graph([pt.op("Relu", x(4, dtype="bfloat16"), name="relu")])
+    assert list(device.query(halves).values()) == ["'x' is bfloat16, which OpenCL does not have"]
+    assert set(device.query(net()).values()) == {True}
+
+
+def test_a_type_that_the_device_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl_driver.Driver, "extensions", frozenset())
+    name = opencl_driver.drivers()[0].name
+    answer = accelerator("opencl").query(pt.Graph([pt.op("Relu", x(4, dtype="float16"), name="relu")]))
+    assert answer == {"relu": f"'x' is float16, and {name} lacks cl_khr_fp16"}
+    with pytest.raises(CompileError, match="the device lacks cl_khr_fp64"):
+        opencl_driver.drivers()[0].program("__kernel void f(__global double* x) {}")
+
+
+def test_an_export_runs_in_another_process(tmp_path: Path) -> None:
+    data, path = numbers(4, 8, seed=3), tmp_path / "net.partita"
+    model = pt.compile(net(), "opencl")
+    model.export(path)
+    np.save(tmp_path / "x.npy", data)
+    code = f"""
+        import numpy as np, partita as pt
+        np.save({str(tmp_path / "y.npy")!r}, pt.import_model({str(path)!r})(np.load({str(tmp_path / "x.npy")!r}))[0])
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), model(data)[0])
+
+
+def unit(model: pt.CompiledModel) -> CompiledOpenCl:
+    compiled = model.units[0].compiled
+    assert isinstance(compiled, CompiledOpenCl)
+    return compiled
+
+
+def test_programs_of_several_drivers_travel_side_by_side(tmp_path: Path) -> None:
+    first = pt.compile(net(), "opencl")
+    unit(first).binaries["another driver"] = b"its program"
+    first.export(tmp_path / "one.partita")
+    second = pt.import_model(tmp_path / "one.partita")
+    here = unit(second).driver.identity
+    assert unit(second).binaries.keys() == {"another driver", here}
+    assert unit(second).binaries["another driver"] == b"its program"
+    unit(second).binaries[here] = b"a program that the driver does not take"
+    np.testing.assert_array_equal(second(numbers(4, 8))[0], first(numbers(4, 8))[0])
+
+
+def test_the_profile_has_a_row_for_each_kernel() -> None:
+    model = pt.compile(net(), "opencl", config={"PERF_COUNT": True})
+    model(numbers(4, 8))
+    rows = {row.node: row for row in unit(model).profile_rows()}
+    assert set(rows) == {"first", "second", "last"} and all(row.real_us > 0 for row in rows.values())
+
+
+def test_kernels_can_be_looked_at() -> None:
+    first = unit(pt.compile(net(), "opencl")).kernels()[0]
+    assert first.schedule.startswith("dlight.") and "__kernel void" in first.source and first.source == first.assembly
+
+
+def test_no_package_and_no_driver_are_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    opencl_driver.opencl.cache_clear()
+    try:
+        with pytest.raises(AcceleratorUnavailable, match=r"pyopencl cannot be imported[^$]*pip install 'partita\[opencl\]'"):
+            opencl_driver.opencl()
+    finally:
+        monkeypatch.undo()
+        opencl_driver.opencl.cache_clear()
+    monkeypatch.setattr(opencl_driver.opencl(), "get_platforms", list)
+    with pytest.raises(AcceleratorUnavailable, match="no OpenCL driver works here[^$]*pip install pocl-binary-distribution"):
+        opencl_driver.drivers.__wrapped__()
+
+
+def test_a_driver_that_builds_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise CompileError("error: unknown target CPU")
+
+    monkeypatch.setattr(opencl_driver.Driver, "program", refuse)
+    with pytest.raises(AcceleratorUnavailable, match="is of no use: error: unknown target CPU"):
+        opencl_driver.drivers.__wrapped__()
+
+
+def test_what_the_driver_complains_of_is_one_line() -> None:
+    with pytest.raises(CompileError, match="its driver refuses the kernels: .*error.*nonsense"):
+        opencl_driver.drivers()[0].program("__kernel void f() { nonsense; }")
+
+
+def test_a_forked_process_gets_an_error_and_no_hang() -> None:
+    code = """
+        import os, sys, warnings
+        import numpy as np, partita as pt
+        warnings.simplefilter("ignore")
+        x = pt.variable("x", "float32", (4,))
+        model = pt.compile(pt.Graph([pt.op("Relu", x)]), "opencl")
+        model(np.ones(4, "float32"))
+        if os.fork() == 0:
+            try:
+                model(np.ones(4, "float32"))
+            except pt.PartitaError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert "OpenCL's drivers do not work in a forked process" in done.stdout
+
+
+def test_a_program_for_a_larger_device_says_so() -> None:
+    device = accelerator("opencl")
+    assert isinstance(device, OpenClAccelerator)
+    config = device.full_config({})
+    assert device.misfit(device.identity(config), config) is None
+    answer = device.misfit({"opencl": "999999x48+cl_khr_new"}, config)
+    assert answer is not None and answer.startswith("it was compiled for work-groups of 999999 items and 48 bytes, and here are")
+    assert device.misfit({"opencl": "1x1+cl_khr_new"}, config) == "it was compiled for a device with cl_khr_new"
+
+
+def test_several_threads_share_a_model() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = pt.compile(net(), "opencl")
+    inputs = [numbers(4, 8, seed=i) for i in range(8)]
+    alone = [model(data)[0] for data in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda data: model(data)[0], inputs * 3))
+    for ours, wanted in zip(together, alone * 3, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+
+
+@given(st.data())
+def test_values_that_are_needed_at_once_share_no_memory(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 12))
+    sizes = data.draw(st.lists(st.integers(1, 64), min_size=count, max_size=count))
+    calls = data.draw(st.lists(st.lists(st.integers(0, count - 1), min_size=1, max_size=4), max_size=10))
+    kept = data.draw(st.lists(st.integers(0, count - 1), max_size=3))
+    blocks, pieces = planned(sizes, calls, kept)
+    uses = {value: [i for i, values in enumerate(calls) if value in values] for value in blocks}
+    for value, block in blocks.items():
+        assert pieces[block] >= sizes[value]
+        for other in blocks:
+            if other == value or blocks[other] != block:
+                continue
+            assert value not in kept and other not in kept
+            assert uses[value][-1] < uses[other][0] or uses[other][-1] < uses[value][0]
