@@ -74,7 +74,8 @@ class OpenClAccelerator(TvmAccelerator):
         threads, memory, extensions = _limits(here)
         needed = _limits(identity.get("opencl", ""))
         if needed[0] > threads or needed[1] > memory:
-            return f"it was compiled for work-groups of {needed[0]} items and {needed[1]} bytes, and here are {threads} and {memory}"
+            wanted = f"{needed[0]} items and {needed[1]} bytes"
+            return f"it was compiled for work-groups of {wanted}, and here are {threads} and {memory}"
         missing = sorted(needed[2] - extensions)
         return f"it was compiled for a device with {', '.join(missing)}" if missing else None
 
@@ -87,12 +88,12 @@ class OpenClAccelerator(TvmAccelerator):
 
     def metrics(self) -> dict[str, Any]:
         """The device's name and element types."""
-        capabilities = ["FP32", "INT8"]
-        capabilities += [name for dtype, name in (("float16", "FP16"), ("float64", "FP64")) if EXTENSIONS[dtype] in self.driver.extensions]
+        floats = {"FP16": EXTENSIONS["float16"], "FP64": EXTENSIONS["float64"]}
+        capabilities = [name for name, extension in floats.items() if extension in self.driver.extensions]
         return {
             "AVAILABLE_DEVICES": [str(i) for i in range(len(drivers()))],
             "FULL_DEVICE_NAME": f"TVM {version()} for {self.driver.name}",
-            "OPTIMIZATION_CAPABILITIES": capabilities,
+            "OPTIMIZATION_CAPABILITIES": ["FP32", *capabilities, "INT8"],
         }
 
 

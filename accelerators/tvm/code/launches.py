@@ -1,7 +1,7 @@
 """OpenCL C of scheduled kernels, and how each is launched.
 
-TVM's host code, which would launch them, wants a runtime that its package does not have. It is read instead: every launch is found
-with its sizes and arguments, loops unrolled and numbers worked out, since all sizes are known."""
+TVM's host code, which would launch them, wants a runtime that its package does not have. It is read instead: every launch is
+found with its sizes and arguments, loops unrolled and numbers worked out, since all sizes are known."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _PREFIX = "__tvm_ffi_"
 """The beginning of the names of host code."""
 
 _OFFSET, _POINTER = 8, 15
-"""What TVM's `tvm_struct_get` calls the fields of an array that say where it begins, and of an argument that holds its pointer."""
+"""TVM's `tvm_struct_get` calls these the fields of an array that says where it begins, and of an argument that is its pointer."""
 
 
 class _Reader:
@@ -245,6 +245,6 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
 
 _CALLS: Mapping[str, Callable[..., Any]] = {
     "tirx.if_then_else": lambda condition, true, false: true if condition else false,
-    "tirx.ceil": math.ceil, "tirx.floor": math.floor, "tirx.log2": math.log2, "tirx.clz": lambda value: 64 - int(value).bit_length(),
+    "tirx.ceil": math.ceil, "tirx.floor": math.floor, "tirx.log2": math.log2,
 }
 """What the calls among them compute."""

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from accelerators.errors import RunError
@@ -114,9 +113,9 @@ class CompiledOpenCl(CompiledTvm):
 
     def export(self) -> bytes:
         """The source, the launches, and the built programs, without the weights."""
-        from accelerators.tvm.compiled.opencl_travel import export  # upward: the interface has export as a method
+        from accelerators.tvm.compiled import opencl_travel  # upward: the interface has export as a method
 
-        return export(self)
+        return opencl_travel.export(self)
 
 
 class _Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import Slot, Step, StepList
 from accelerators.tvm.compiled.subgraph import Launch, RunsOn
 from graph.graph import Graph
+from graph.types import TensorType, numpy_dtype
 
 _LENGTH = struct.Struct("<Q")
 
@@ -118,8 +120,16 @@ def _size(written: Sequence[int]) -> tuple[int, int, int]:
 
 def _check(steps: StepList, weights: Sequence[Any], graph: Graph, where: str) -> None:
     """AcceleratorError if a value does not fit into its memory, or stands for another type than the body's or the weight's."""
-    wanted = [entry.type for entry in (node[0] for node in graph.inputs)]
-    stated = [(str(t.dtype), tuple(t.shape)) for t in wanted] + [(str(w.dtype), tuple(w.shape)) for w in weights]
-    given = [(slot.dtype, slot.shape) for slot in steps.inputs]
-    if stated != given:
-        raise AcceleratorError("its list of launches is for other inputs or weights", where=where, remedy="Compile it again")
+    types = [node[0].type for node in graph.inputs]
+    wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
+    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in weights]
+    blocks = range(len(steps.blocks))
+    used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
+    fits = all(s.block in blocks and _bytes(s) <= steps.blocks[s.block] for s in (*steps.inputs, *steps.outputs))
+    if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits or not all(block in blocks for block in used):
+        cause = "its list of launches is for other inputs or weights, or for less memory"
+        raise AcceleratorError(cause, where=where, remedy="Compile the model again")
+
+
+def _bytes(slot: Slot) -> int:
+    return math.prod(slot.shape) * numpy_dtype(slot.dtype).itemsize

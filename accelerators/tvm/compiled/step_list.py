@@ -139,8 +139,8 @@ class _Reader:
         raise CompileError(f"OpenCL has no {name}")
 
     def _call(self, expr: Any) -> Any:
-        symbol, made = expr.args[0].name_hint, expr.ty_args[0]
-        results = [self._new(field) for field in made.fields] if hasattr(made, "fields") else self._new(made)
+        symbol, result = expr.args[0].name_hint, expr.ty_args[0]
+        results = [self._new(field) for field in result.fields] if hasattr(result, "fields") else self._new(result)
         taken = [self._value(field) for field in expr.args[1].fields]
         scratch = [self._memory(size) for size in self.codes[symbol].plans[symbol].scratch]
         self.calls.append((symbol, [value.number for value in (*taken, *_flat(results))] + scratch))

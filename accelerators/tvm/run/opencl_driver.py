@@ -131,10 +131,10 @@ def drivers() -> tuple[Driver, ...]:
     """All OpenCL devices that build a kernel: GPUs first, simulators last; AcceleratorUnavailable where there is none."""
     cl, working, failures = opencl(), list[Driver](), list[str]()
     try:
-        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+        listed = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
-        found, failures = [], [told(error)]
-    for device in sorted(found, key=_rank):
+        listed, failures = [], [told(error)]
+    for device in sorted(listed, key=_rank):
         driver = Driver(device, cl.Context([device]), os.getpid())
         try:
             driver.program(_TRIAL)

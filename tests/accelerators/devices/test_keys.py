@@ -17,7 +17,7 @@ from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import one_op
 
 X = np.array([-1, 2], np.float32)
-SHIPPED = ["cpu", "cuda", "onnxruntime", "openvino", "reference"]
+SHIPPED = ["cpu", "cuda", "onnxruntime", "opencl", "openvino", "reference"]
 
 relu = functools.partial(one_op, "Relu", ("float32", (2,)), name="relu")
 
@@ -174,6 +174,7 @@ def test_what_is_no_extension_is_a_clear_error(name: str, extension: Any) -> Non
     message = {
         "cpu": "an extension is a TvmExtension, not",
         "cuda": "an extension is a TvmExtension, not",
+        "opencl": "an extension is a TvmExtension, not",
         "onnxruntime": "device 'onnxruntime': an extension is the path of a library of custom ops, not",
         "openvino": "device 'openvino': an extension is one of openvino's, or the path of a library of them, not",
         "reference": "device 'reference' takes no extensions",

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable, CompileError, RunError
+from accelerators.errors import AcceleratorUnavailable, CompileError
 from accelerators.interface.registry import accelerator
 from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import planned
@@ -57,7 +57,7 @@ def ints(*values: int) -> Value:
 
 CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "convolution": lambda: (pt.op("Relu", pt.op("Conv", x(1, 3, 9, 7), pt.constant(numbers(4, 3, 3, 3)))), (1, 3, 9, 7)),
-    "strided depthwise": lambda: (pt.op("Conv", x(1, 4, 9, 9), pt.constant(numbers(4, 1, 3, 3)), group=4, strides=[2, 2]), (1, 4, 9, 9)),
+    "depthwise": lambda: (pt.op("Conv", x(1, 4, 9, 9), pt.constant(numbers(4, 1, 3, 3)), group=4, strides=[2, 2]), (1, 4, 9, 9)),
     "product with tails": lambda: (pt.op("MatMul", x(5, 37), pt.constant(numbers(37, 19))), (5, 37)),
     "softmax": lambda: (pt.op("Softmax", x(3, 33)), (3, 33)),
     "norm": lambda: (pt.op("LayerNormalization", x(4, 40), pt.constant(numbers(40)), pt.constant(numbers(40, seed=1))), (4, 40)),
@@ -87,9 +87,17 @@ def test_whole_numbers_and_truth_values() -> None:
     matches(pt.op("Where", pt.op("Greater", given, ints(1)), given, ints(5)), values)
 
 
+def alone(code: str) -> str:
+    """What the code prints in a process of its own."""
+    environment, command = {**os.environ, "PYTHONPATH": str(ROOT)}, [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, env=environment, check=True)
+    return done.stdout
+
+
 def net() -> pt.Graph:
     hidden = pt.op("Relu", pt.op("MatMul", x(4, 8), pt.constant(numbers(8, 16)), name="first"), name="relu")
-    return pt.Graph([pt.op("Softmax", pt.op("MatMul", hidden, pt.constant(numbers(16, 3)), name="second"), name="last")], name="net")
+    last = pt.op("Softmax", pt.op("MatMul", hidden, pt.constant(numbers(16, 3)), name="second"), name="last")
+    return pt.Graph([last], name="net")
 
 
 def test_what_it_runs_and_what_not() -> None:
@@ -117,7 +125,7 @@ def test_an_export_runs_in_another_process(tmp_path: Path) -> None:
         import numpy as np, partita as pt
         np.save({str(tmp_path / "y.npy")!r}, pt.import_model({str(path)!r})(np.load({str(tmp_path / "x.npy")!r}))[0])
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    alone(code)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), model(data)[0])
 
 
@@ -195,9 +203,7 @@ def test_a_forked_process_gets_an_error_and_no_hang() -> None:
             os._exit(0)
         os.wait()
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
-    assert "OpenCL's drivers do not work in a forked process" in done.stdout
+    assert "OpenCL's drivers do not work in a forked process" in alone(code)
 
 
 def test_a_program_for_a_larger_device_says_so() -> None:
@@ -215,10 +221,10 @@ def test_several_threads_share_a_model() -> None:
 
     model = pt.compile(net(), "opencl")
     inputs = [numbers(4, 8, seed=i) for i in range(8)]
-    alone = [model(data)[0] for data in inputs]
+    one_by_one = [model(data)[0] for data in inputs]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda data: model(data)[0], inputs * 3))
-    for ours, wanted in zip(together, alone * 3, strict=True):
+    for ours, wanted in zip(together, one_by_one * 3, strict=True):
         np.testing.assert_array_equal(ours, wanted)
 
 
@@ -237,3 +243,29 @@ def test_values_that_are_needed_at_once_share_no_memory(data: st.DataObject) -> 
                 continue
             assert value not in kept and other not in kept
             assert uses[value][-1] < uses[other][0] or uses[other][-1] < uses[value][0]
+
+
+simulator = pytest.mark.skipif(
+    not any("Oclgrind" in driver.name for driver in opencl_driver.drivers()), reason="the simulator Oclgrind is not installed"
+)
+
+
+def watched(folder: Path, *arguments: str) -> tuple[str, str]:
+    """What the kernels of `opencl_kernels` compute under the simulator, and what it complains of."""
+    log = folder / "log"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_LOG": str(log)}
+    command = [sys.executable, "-m", "tests.accelerators.tvm.opencl_kernels", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
+    return done.stdout.strip(), log.read_text() if log.exists() else ""
+
+
+@simulator
+def test_kernels_have_no_races_and_stay_within_their_memory(tmp_path: Path) -> None:
+    assert watched(tmp_path) == ("wrong: none", "")
+
+
+@simulator
+def test_races_are_seen_where_barriers_are_missing(tmp_path: Path) -> None:
+    said, complaints = watched(tmp_path, "without")
+    assert said == "wrong: product, product with a vector, softmax, sum, norm, transpose, convolution"
+    assert "data race" in complaints

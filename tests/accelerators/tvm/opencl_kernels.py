@@ -1,0 +1,62 @@
+"""Kernels of several kinds on the simulator Oclgrind, which watches every access. For a process of its own, with its options:
+
+    OCLGRIND_DATA_RACES=1 python -m tests.accelerators.tvm.opencl_kernels [without]
+
+With an argument the barriers are taken out: then each of these kernels is wrong, which shows that they are seen."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import partita as pt
+from accelerators.tvm.run.opencl_driver import Driver, drivers
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """Values to compute with."""
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
+
+
+def graphs() -> dict[str, pt.Graph]:
+    """A small graph for each rule that schedules kernels for GPUs; sizes that divide nothing."""
+    square, row, image = (pt.variable("x", "float32", shape) for shape in ((9, 37), (3, 70), (1, 3, 7, 9)))
+    ops = {
+        "product": pt.op("MatMul", square, pt.constant(numbers(37, 11))),
+        "product with a vector": pt.op("MatMul", pt.variable("x", "float32", (1, 70)), pt.constant(numbers(70, 13))),
+        "softmax": pt.op("Softmax", row),
+        "sum": pt.op("ReduceSum", row, pt.constant(np.array([1])), keepdims=0),
+        "norm": pt.op("LayerNormalization", row, pt.constant(numbers(70)), pt.constant(numbers(70))),
+        "transpose": pt.op("Transpose", square, perm=[1, 0]),
+        "convolution": pt.op("Conv", image, pt.constant(numbers(5, 3, 3, 3)), pads=[1, 1, 1, 1]),
+    }
+    return {name: pt.Graph([node], name="net") for name, node in ops.items()}
+
+
+def without_barriers() -> None:
+    """From now on programs are built without any barrier."""
+    build = Driver.program
+    Driver.program = lambda self, source, binary=None: build(  # type: ignore[method-assign]
+        self, source.replace("barrier(CLK_LOCAL_MEM_FENCE);", ""), binary
+    )
+
+
+def main() -> None:
+    """Run each, and say which are wrong."""
+    if sys.argv[1:]:
+        without_barriers()
+    wrong = []
+    device = next(f"opencl.{i}" for i, driver in enumerate(drivers()) if "Oclgrind" in driver.name)
+    for name, graph in graphs().items():
+        shape = graph.inputs[0][0].type.shape  # type: ignore[union-attr]
+        data = numbers(*shape)  # type: ignore[misc,arg-type]
+        ours = pt.compile(graph, device, config={"CACHE_DIR": ""})(data)[0]
+        wanted = pt.compile(graph, "reference")(data)[0]
+        if not np.allclose(ours, wanted, 1e-4, 1e-4):
+            wrong.append(name)
+    print("wrong:", ", ".join(wrong) or "none")
+
+
+if __name__ == "__main__":
+    main()
