@@ -17,6 +17,7 @@ from accelerators.errors import AcceleratorError, RunError
 from accelerators.interface.settings import HeteroSettings
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
+from accelerators.running.claims import SizeClaims
 from accelerators.running.executor import Executor, Runs, root
 from accelerators.running.inputs import InputChecker
 from accelerators.running.outputs import Outputs, out_arrays
@@ -93,6 +94,7 @@ class CompiledModel:
         """Is every call measured?"""
         self._measuring_units = measuring_units
         self._checker = InputChecker(graph)
+        self._claims = SizeClaims(graph)
         self._names: dict[str, int] = {}
         for i, name in enumerate(graph.output_names):
             self._names.setdefault(name, i)
@@ -122,7 +124,7 @@ class CompiledModel:
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
         arrays = self._checker.arrays(args, named)
-        if out is None and not self.measured and not self._closed:
+        if out is None and not self.measured and not self._closed and not self._claims:
             return Outputs(self._executor.run(arrays), self._names)
         return self._run(arrays, out)
 
@@ -133,11 +135,14 @@ class CompiledModel:
         if out is not None:
             types = [entry.type for entry in self.graph.outputs]
             targets = out_arrays(out, self.graph.output_names, types, f"model {self.graph.name!r}")
-        if not self.measured:
-            return Outputs(self._executor.run(arrays, targets), self._names)
-        measurement = Measurement()
-        outputs = self._executor.observed(arrays, measurement, targets)
-        self._last = measurement
+        sizes = self._claims.sizes(arrays)
+        if self.measured:
+            measurement = Measurement()
+            outputs = self._executor.observed(arrays, measurement, targets)
+            self._last = measurement
+        else:
+            outputs = self._executor.run(arrays, targets)
+        self._claims.check(outputs, sizes)
         return Outputs(outputs, self._names)
 
     def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:

@@ -85,6 +85,37 @@ def test_a_size_that_the_model_states_wrongly_is_an_error_that_blames_the_model(
         assert str(caught.value).startswith(said)
 
 
+LONGER = """<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] y, float[n] z) <float[2] c = {1.0, 2.0}>
+{ y = Relu(x) z = Concat<axis=0>(x, c) }"""
+
+
+@pytest.mark.parametrize("device", ["reference", "onnxruntime", "openvino", "cpu", "HETERO:cpu,reference"])
+def test_a_size_that_the_model_states_by_a_symbol_is_a_claim_on_every_device(device):
+    import onnx
+
+    for name, package in {"cpu": "tvm", "onnxruntime": "onnxruntime", "openvino": "openvino"}.items():
+        if name in device:
+            pytest.importorskip(package)
+    model = pt.compile(pt.load(onnx.parser.parse_model(LONGER)), device)
+    for call in (model, lambda x: model.start(x).result()):
+        with pytest.raises(pt.RunError, match=r"the value 'z' is declared float32\[(n|5)\], and (sizes |float32)\[7\]"):
+            call(np.ones(5, np.float32))
+
+
+def test_a_size_that_the_model_states_by_a_symbol_is_named_with_the_input_that_has_it(beta):
+    import onnx
+
+    model = pt.compile(pt.load(onnx.parser.parse_model(LONGER.replace("float[n] y", "float[m] y"))), "beta")
+    with pytest.raises(pt.RunError) as caught:
+        model(X)
+    assert str(caught.value) == (
+        "model 'g': the value 'z' is declared float32[n], and sizes [6] came of these inputs: 'n' is 4 in input 'x'\n"
+        "  Correct the declared type, or leave it out of the model."
+    )
+    right = pt.compile(pt.load(onnx.parser.parse_model(LONGER.replace("float[n] z", "float[m] z"))), "beta")
+    assert [y.shape for y in right(X)] == [(4,), (6,)]
+
+
 # -- questions and configuration --------------------------------------------------------------------------
 
 

@@ -1,0 +1,67 @@
+"""The sizes of a model's outputs that it declares by a symbol of its inputs: a claim like any other, which a call may not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.errors import RunError
+from graph.graph import Graph
+from graph.types import TensorType
+
+
+@attrs.frozen(slots=True)
+class _Claim:
+    """One size of an output that has to be as large as one of an input."""
+
+    output: int
+    axis: int
+    symbol: str
+    input: int
+    input_axis: int
+
+
+class SizeClaims:
+    """The claims of a model; none for most models, whose calls need not be checked for them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        given: dict[str, tuple[int, int]] = {}
+        for i, node in enumerate(graph.inputs):
+            for axis, symbol in _symbols(node.output_types[0]):
+                given.setdefault(symbol, (i, axis))
+        self._claims = [
+            _Claim(i, axis, symbol, *given[symbol])
+            for i, entry in enumerate(graph.outputs)
+            for axis, symbol in _symbols(entry.type)
+            if symbol in given
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._claims)
+
+    def sizes(self, arrays: Sequence[Any]) -> list[int]:
+        """For each claim the size that these inputs give its symbol."""
+        return [arrays[claim.input].shape[claim.input_axis] for claim in self._claims]
+
+    def check(self, results: Sequence[Any], sizes: Sequence[int]) -> None:
+        """RunError for the first output that has another size."""
+        for claim, size in zip(self._claims, sizes):
+            value = results[claim.output]
+            if isinstance(value, np.ndarray) and value.shape[claim.axis] != size:
+                entry, given = self._graph.outputs[claim.output], self._graph.inputs[claim.input]
+                raise RunError(
+                    f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs: "
+                    f"{claim.symbol!r} is {size} in input {given.name!r}",
+                    where=f"model {self._graph.name!r}",
+                    remedy="Correct the declared type, or leave it out of the model",
+                )
+
+
+def _symbols(value_type: object) -> list[tuple[int, str]]:
+    """The axes whose sizes are symbols."""
+    shape = value_type.shape if isinstance(value_type, TensorType) else None
+    return [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, str)]
