@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ from accelerators.placement.placement import Placement
 from accelerators.placement.placing import checked_graph, live_part, place
 from accelerators.placement.rules import Forbid, Pin, resolve_rules
 from accelerators.process.ending import at_a_device
-from accelerators.running.compiled_model import CompiledModel
+from accelerators.running.compiled_model import CompiledModel, Origin
 from accelerators.running.multi import MultiModel
 from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
 from accelerators.starting import started
@@ -116,9 +116,18 @@ def _compiled(task: Task) -> CompiledModel:
     needed = set(reachable([entry.node for entry in whole.outputs]))
     dead = [node for node in whole.nodes if node.is_op and node not in needed]
     measured = any(values["PERF_COUNT"] for values in settings.by_device.values())
-    return CompiledModel(
+    model = CompiledModel(
         built.graph, built.units, report, settings.hetero, dead, measured, lambda: measured_units(built.units, _compiled_again)
     )
+    model.origin = Origin(whole, None if manual else _steps_like(task))
+    return model
+
+
+def _steps_like(task: Task) -> Callable[[Graph], CompiledModel] | None:
+    """A function that compiles a decoder's step as the task says; None where its first device does not append to caches."""
+    if task.pin or not task.devices[0].accelerator.appends_caches:
+        return None
+    return lambda graph: _compiled(attrs.evolve(task, graph=_prepared(graph, None, None, False)))
 
 
 def _prepared(graph: Graph, shapes: Mapping[str, Sequence[Dim]] | None, name: str | None, optimize: bool) -> Graph:

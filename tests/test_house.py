@@ -93,7 +93,7 @@ ROOMS = {
         choosing_precision
         compiling importing tuning
         starting
-        package
+        package sessions
         showing
         precision
         running

@@ -140,6 +140,9 @@ class Accelerator:
     parallel_compile: ClassVar[bool] = True
     """May `compile` run on several threads at once?"""
 
+    appends_caches: ClassVar[bool] = False
+    """Has it a kernel for attention to a cache that is appended to (`cached_attention.py`)? Then sessions copy none."""
+
     travels_as_body: ClassVar[bool] = False
     """Is the ONNX body all that a compiled subgraph needs, since compiling it takes no longer than reading it?"""
 

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from accelerators.package.imported_report import ImportedReport
+    from accelerators.sessions.conversation import Session
+    from accelerators.sessions.decoder import Decoder
+
+CHUNKS = (128, 16, 1)
+"""The numbers of new tokens that a session's steps are compiled for."""
 
 
 @attrs.frozen(slots=True)
@@ -64,6 +69,16 @@ class ModelProperties:
                 value = ", ".join(f"{name}: {'?' if kind is None else kind}" for name, kind in value)
             table.add_row(field.name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
         return table
+
+
+@attrs.frozen(slots=True, eq=False)
+class Origin:
+    """What a model was compiled from."""
+
+    graph: Graph
+    """The graph as it was given."""
+    step: Callable[[Graph], CompiledModel] | None
+    """Compiles a decoder's step in the same way; None where its devices do not append to caches."""
 
 
 class CompiledModel:
@@ -98,6 +113,9 @@ class CompiledModel:
         self._names: dict[str, int] = {}
         for i, name in enumerate(graph.output_names):
             self._names.setdefault(name, i)
+        self.origin: Origin | None = None
+        """What it was compiled from; None for one that was read from a file."""
+        self._decoder: Decoder | None = None
         self._constants = _constant_ids(graph)
         self._executor = self._runs()
         self._measuring: Runs | None = self._executor if measured else None
@@ -165,6 +183,17 @@ class CompiledModel:
     def wait(self, timeout: float | None = None) -> CompiledModel:
         """The model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
         return self.ready.result(timeout)
+
+    def session(self, longest: int | None = None, chunks: Sequence[int] = CHUNKS) -> Session:
+        """A conversation with a decoder: the keys and values of earlier tokens are kept, and each call gives what is new.
+
+        `longest` is the number of tokens that it has room for; without it the room is doubled when it is full. On `cpu` a step is
+        compiled for each number of new tokens in `chunks`, and a prompt of another number is taken in pieces of these."""
+        from accelerators.sessions.opening import opened  # upward: users call a method
+
+        decoder, session = opened(self.wait(), self._decoder, longest, chunks)
+        self._decoder = decoder
+        return session
 
     def renew(self) -> None:
         """Start anew in a forked process, which has none of the threads, nor what they were working on."""

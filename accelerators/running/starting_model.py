@@ -86,6 +86,7 @@ class StartingModel(CompiledModel):
             self._units, self._constants = final._units, final._constants
             self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
             self._executor = final._executor
+            self.origin = final.origin
         before.close()
         if measuring is not None:
             measuring.close()

@@ -38,6 +38,7 @@ class CpuAccelerator(TvmAccelerator):
     the host has an instruction for it that is faster than float32's."""
 
     name = "cpu"
+    appends_caches = True
     config_keys = {
         **TvmAccelerator.config_keys,
         "NUM_THREADS": Key(0, count),

@@ -9,6 +9,8 @@ from typing import Literal
 
 import attrs
 
+from accelerators.interface.cached_attention import DOMAIN as CACHE
+from accelerators.interface.cached_attention import OP as CACHED
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.indices import INDICES
@@ -16,6 +18,7 @@ from accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from accelerators.tvm.bodies.packed import PRODUCT, ROWS
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.kernels.attention.attention import attention
+from accelerators.tvm.kernels.attention.cached import cached_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
@@ -86,6 +89,7 @@ def _entry(
 
 CATALOGUE = (
     _entry(attention, "Softmax"),
+    _entry(cached_attention, CACHED, CACHE),
     _entry(chain),
     _entry(convolution, "Conv"),
     _entry(gemm, "MatMul Gemm"),

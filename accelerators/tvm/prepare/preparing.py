@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
+from accelerators.interface.cached_attention import says_what_it_is
 from accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
 from accelerators.tvm.prepare.implied import name_implied
 from accelerators.tvm.prepare.quantized_weights import hold_weights
@@ -30,7 +31,7 @@ Supports = Callable[[Node, Graph], "bool | str"]
 
 def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
     """The graph without calls, then with what its constants and shapes settle settled, step by step."""
-    current = inline_calls(graph)
+    current = inline_calls(graph, lambda call: not says_what_it_is(call))
     yield current
     current = _empties_known(current)
     yield current

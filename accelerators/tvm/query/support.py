@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 
 from accelerators.errors import CompileError
+from accelerators.interface.cached_attention import is_cached_attention
 from accelerators.interface.provenance import FUSED
 from accelerators.process.forking import Guard
 from accelerators.tvm import extensions
@@ -112,6 +113,8 @@ def _is_plain(value_type: TensorType) -> bool:
 def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if is_weight(node[0]):
         return True
+    if is_cached_attention(node):
+        return machine.kind == "cpu" or "there is no kernel for attention to a cache but on cpu"
     if node.op == "ConvInteger" and not node.domain and machine.kind == "cpu":
         return whole_convolution_of(node) is not None or REFUSAL
     reason = _refusal(node, graph)

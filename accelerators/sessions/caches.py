@@ -1,0 +1,72 @@
+"""The caches of a decoder: inputs that come back as outputs with something behind them, or written into them."""
+
+from __future__ import annotations
+
+import attrs
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+
+
+@attrs.frozen(slots=True, eq=False)
+class Cache:
+    """An input that holds what earlier calls made, and the output that the next call is given in its place."""
+
+    past: Node
+    """The input."""
+    output: int
+    """The number of the output."""
+    present: NodeEntry
+    """The value of that output."""
+    axis: int
+    """The dimension in which it grows, or in which it is written to."""
+    new: NodeEntry
+    """What this call adds."""
+    grows: bool
+    """Does the output have more positions than the input? Else it is as long, and written to."""
+
+
+def find_caches(graph: Graph) -> list[Cache]:
+    """All caches of a graph, in the order of its inputs. Linear.
+
+    A cache is joined with what is new by Concat, is the past of an Attention, or is written to by TensorScatter."""
+    caches: dict[Node, Cache] = {}
+    for number, entry in enumerate(graph.outputs):
+        cache = _cache(number, entry)
+        if cache is not None:
+            caches.setdefault(cache.past, cache)
+    return [caches[node] for node in graph.inputs if node in caches]
+
+
+def _cache(number: int, entry: NodeEntry) -> Cache | None:
+    node = entry.node
+    if node.domain or node.op not in _JOINS:
+        return None
+    past_at, new_at, axis = _JOINS[str(node.op)](node, entry.index)
+    past = node.inputs[past_at] if 0 <= past_at < len(node.inputs) else None
+    new = node.inputs[new_at] if 0 <= new_at < len(node.inputs) else None
+    if past is None or new is None or not past.node.is_variable:
+        return None
+    return Cache(past.node, number, entry, axis, new, node.op != "TensorScatter")
+
+
+def _of_concat(node: Node, _: int) -> tuple[int, int, int]:
+    rank = getattr(node.inputs[0].type, "rank", None) if node.inputs and node.inputs[0] is not None else None
+    axis = int(node.attrs.get("axis", 0))
+    known = len(node.inputs) == 2 and (axis >= 0 or rank is not None)
+    return (0, 1, axis if axis >= 0 else axis + (rank or 0)) if known else (-1, -1, 0)
+
+
+def _of_attention(_: Node, index: int) -> tuple[int, int, int]:
+    return {1: (4, 1, 2), 2: (5, 2, 2)}.get(index, (-1, -1, 0))
+
+
+def _of_scatter(node: Node, _: int) -> tuple[int, int, int]:
+    axis = int(node.attrs.get("axis", -2))
+    rank = getattr(node.inputs[0].type, "rank", None) if node.inputs[0] is not None else None
+    is_plain = node.attrs.get("mode", "linear") == "linear" and rank is not None
+    return (0, 1, axis % rank) if is_plain and rank else (-1, -1, 0)
+
+
+_JOINS = {"Concat": _of_concat, "Attention": _of_attention, "TensorScatter": _of_scatter}
+"""For each op that joins a cache with what is new: the numbers of both inputs, and the dimension; -1 where it does not."""

@@ -1,0 +1,245 @@
+"""A conversation with a decoder: what it was told is kept, and each call says only what is new."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import InputError
+from accelerators.running.outputs import Outputs
+from accelerators.sessions.decoder import Decoder
+from accelerators.sessions.state import State, read_state, write_state
+from accelerators.sessions.step import StepSizes
+from graph.errors import did_you_mean
+from graph.node import Node
+from graph.types import TensorType, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+ROOM = 1024
+"""Positions that a cache begins with room for, where no longest conversation is stated."""
+
+
+class Session:
+    """One conversation. `session(ids)` gives the model's outputs for the new tokens, after all earlier ones.
+
+    Masks and positions are filled in where the model asks for them; positions may be given by name. A session is for one thread
+    at a time; calls from several wait for each other."""
+
+    def __init__(self, decoder: Decoder, longest: int | None, chunks: Sequence[int], state: State | None = None) -> None:
+        self._decoder = decoder
+        self._longest = longest
+        self._chunks = tuple(chunks)
+        self._state = State({}) if state is None else state
+        self._lock = threading.Lock()
+        self._names = {name: i for i, name in enumerate(decoder.output_names)}
+        self._where = f"session of model {decoder.roles.graph.name!r}"
+
+    @property
+    def length(self) -> int:
+        """How many tokens were said so far."""
+        return self._state.length
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why the cache is copied with every call; empty where what is new is appended to it."""
+        return tuple(self._decoder.notes)
+
+    def __call__(self, /, *args: Any, **named: Any) -> Outputs:
+        """The outputs, caches apart, for the new tokens: given by position, as one dictionary, or by keyword."""
+        with self._lock:
+            arrays = self._arrays(args, named)
+            batch, rows = self._counts(arrays)
+            self._check_length(rows)
+            if self._state.batch is None:
+                self._decoder.begin(self._state, batch)
+            elif batch != self._state.batch:
+                cause = f"{batch} sequences were given, and the conversation has {self._state.batch}"
+                raise InputError(cause, where=self._where, remedy="reset() begins anew; fork(rows=[...]) chooses sequences")
+            pieces = [self._run(arrays, start, count, rows) for start, count in self._pieces(batch, rows)]
+        return Outputs(_joined(pieces), self._names)
+
+    def reset(self) -> None:
+        """Forget what was said."""
+        with self._lock:
+            self._state = State({})
+
+    def fork(self, rows: Sequence[int] | None = None) -> Session:
+        """Another conversation that goes on from here, of these sequences in this order if any are named, as beams do."""
+        with self._lock:
+            batch = self._state.batch
+            if rows is not None and (batch is None or not rows or not all(0 <= row < batch for row in rows)):
+                cause = f"rows {list(rows)} are not among the {batch or 0} sequences of the conversation"
+                raise InputError(cause, where=self._where, remedy="Name sequences that it has, by numbers from 0 on")
+            state = self._state.copied(self._decoder.axes, rows)
+        return Session(self._decoder, self._longest, self._chunks, state)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was said, as keys and values, to a file that `load` reads."""
+        with self._lock:
+            write_state(path, self._state, self._decoder.axes)
+
+    def load(self, path: str | os.PathLike[str]) -> Session:
+        """Go on from what a file holds; the session itself is returned."""
+        kinds = {cache.past.name: cache.past.output_types[0] for cache in self._decoder.roles.caches}
+        wanted = {
+            name: (numpy_dtype(kind.dtype), len(kind.shape or ())) for name, kind in kinds.items() if isinstance(kind, TensorType)
+        }
+        state = read_state(path, wanted)
+        self._check_stored(state, path)
+        with self._lock:
+            self._state = state
+        return self
+
+    # -- what comes in -----------------------------------------------------------------------------------
+
+    def _arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[Node, Array]:
+        roles = self._decoder.roles
+        listed = list(args)
+        if len(listed) == 1 and isinstance(listed[0], Mapping):
+            named, listed = {**listed[0], **named}, []
+        if len(listed) > len(roles.asked):
+            cause = f"{len(listed)} inputs were given, and it takes {', '.join(node.name for node in roles.asked)}"
+            raise InputError(cause, where=self._where)
+        by_name = {node.name: node for node in (*roles.asked, *roles.filled)}
+        given = {**{node.name: value for node, value in zip(roles.asked, listed)}, **named}
+        for name in given:
+            if name not in by_name:
+                raise InputError(
+                    f"there is no input {name!r} for the caller", where=self._where,
+                    remedy=did_you_mean(name, by_name) or f"It takes {', '.join(by_name)}; the session keeps the caches",
+                )
+        missing = [node.name for node in roles.asked if node.name not in given]
+        if missing:
+            raise InputError(f"input {missing[0]!r} is missing", where=self._where, remedy="Give it by position or by name")
+        return {by_name[name]: np.asarray(value) for name, value in given.items()}
+
+    def _counts(self, arrays: Mapping[Node, Array]) -> tuple[int, int]:
+        """How many sequences, and how many new tokens of each."""
+        roles = self._decoder.roles
+        counts: dict[str, int] = {}
+        for node, array in arrays.items():
+            kind = node.output_types[0]
+            shape = kind.shape or () if isinstance(kind, TensorType) else ()
+            if len(shape) != array.ndim:
+                cause = f"input {node.name!r} is {kind}, and the array has the shape {list(array.shape)}"
+                raise InputError(cause, where=self._where, remedy="Give an array of that rank")
+            for dim, size in zip(shape, array.shape, strict=True):
+                for what in ("batch", "rows"):
+                    if dim is not None and dim == roles.symbols[what] and isinstance(dim, str):
+                        counts.setdefault(what, size)
+        for what in ("batch", "rows"):
+            if what not in counts:
+                fixed = roles.symbols[what]
+                counts[what] = fixed if isinstance(fixed, int) else 1
+        if counts["batch"] < 1 or counts["rows"] < 1:
+            raise InputError("there is no new token", where=self._where, remedy="Give one at least")
+        return counts["batch"], counts["rows"]
+
+    def _check_length(self, rows: int) -> None:
+        if self._longest is not None and self._state.length + rows > self._longest:
+            raise InputError(
+                f"{self._state.length} tokens were said, and {rows} more are longer than {self._longest}",
+                where=self._where,
+                remedy="Begin with a larger `longest`, or reset()",
+            )
+
+    def _check_stored(self, state: State, path: str | os.PathLike[str]) -> None:
+        """A state fits the model's caches."""
+        for cache in self._decoder.roles.caches if state.arrays else ():
+            kind, array = cache.past.output_types[0], state.arrays[cache.past.name]
+            assert isinstance(kind, TensorType)
+            wanted = list(kind.shape or ())
+            if cache.grows:
+                wanted[cache.axis] = state.length
+            is_wrong = any(isinstance(dim, int) and dim != size for dim, size in zip(wanted, array.shape))
+            if is_wrong or array.shape[0] != state.batch:
+                cause = f"the cache {cache.past.name!r} in the file has the shape {list(array.shape)}, and the model's is {kind}"
+                raise InputError(cause, where=os.fspath(path))  # type: ignore[arg-type]
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def _room(self, rows: int) -> int:
+        """Positions of the buffers: as many as the longest conversation has, else doubled until all fit."""
+        if self._longest is not None:
+            return self._longest
+        room = ROOM
+        while room < self._state.length + rows:
+            room *= 2
+        return room
+
+    def _pieces(self, batch: int, rows: int) -> Iterator[tuple[int, int]]:
+        """Where each piece begins, and how many new tokens it has."""
+        decoder, start = self._decoder, 0
+        while start < rows:
+            left = rows - start
+            whole = StepSizes(batch, left, self._room(left))
+            if decoder.copies or decoder.has_step(whole):
+                count = left
+            else:
+                count = next((chunk for chunk in self._chunks if chunk <= left), left)
+            yield start, count
+            start += count
+
+    def _run(self, arrays: Mapping[Node, Array], start: int, count: int, rows: int) -> tuple[list[Any], int]:
+        """The outputs for some of the new tokens, and how many they are."""
+        decoder, state = self._decoder, self._state
+        assert state.batch is not None
+        sizes = StepSizes(state.batch, count, self._room(count))
+        step = None if decoder.copies else decoder.step(sizes)
+        given = self._given(arrays, start, count, rows, step is None)
+        if step is None:
+            decoder.make_room(state, state.length)
+            return decoder.copy(state, count, given), count
+        decoder.make_room(state, sizes.room)
+        return decoder.append(step, state, count, given), count
+
+    def _given(self, arrays: Mapping[Node, Array], start: int, count: int, rows: int, masks: bool) -> dict[str, Array]:
+        """The inputs other than caches, for a piece."""
+        roles, state = self._decoder.roles, self._state
+        assert state.batch is not None
+        given = {}
+        for node in (*roles.asked, *roles.filled):
+            role = roles.filled.get(node)
+            if role == "mask":
+                self._check_mask(node, arrays, rows)
+                if masks:
+                    given[node.name] = roles.value(node, state.batch, count, state.length)
+            elif node in arrays:
+                given[node.name] = _piece(arrays[node], node, roles.symbols["rows"], start, count)
+            else:
+                given[node.name] = roles.value(node, state.batch, count, state.length)
+        return given
+
+    def _check_mask(self, node: Node, arrays: Mapping[Node, Array], rows: int) -> None:
+        if node in arrays and not arrays[node].all():
+            raise InputError(
+                f"{node.name!r} hides tokens, and a session sees all that were said", where=self._where,
+                remedy="Leave the mask out; begin sequences of one length, or a session for each",
+            )
+
+
+def _piece(array: Array, node: Node, symbol: Any, start: int, count: int) -> Array:
+    """The part of an input that belongs to some of the new tokens."""
+    kind = node.output_types[0]
+    shape = kind.shape or () if isinstance(kind, TensorType) else ()
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, str) and dim == symbol:
+            return array[(slice(None),) * axis + (slice(start, start + count),)]
+    return array
+
+
+def _joined(pieces: Sequence[tuple[list[Any], int]]) -> list[Any]:
+    """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""
+    if len(pieces) == 1:
+        return pieces[0][0]
+    joined = []
+    for number in range(len(pieces[0][0])):
+        parts = [(outputs[number], count) for outputs, count in pieces]
+        by_row = all(np.ndim(part) > 1 and np.shape(part)[1] == count for part, count in parts)
+        joined.append(np.concatenate([part for part, _ in parts], axis=1) if by_row else parts[-1][0])
+    return joined

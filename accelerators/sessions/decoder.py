@@ -1,0 +1,117 @@
+"""A decoder that sessions share: its steps, compiled when a size first comes, and the copying way for what is not recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import CompileError, InputError, NotSupported
+from accelerators.process.forking import Guard
+from accelerators.running.compiled_model import CompiledModel
+from accelerators.sessions.caches import find_caches
+from accelerators.sessions.errors import Unfit
+from accelerators.sessions.roles import Roles, roles_of
+from accelerators.sessions.state import State, with_room
+from accelerators.sessions.step import LENGTH, StepSizes, step_graph
+from graph.graph import Graph
+from graph.types import TensorType, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+
+class Decoder:
+    """A compiled model with caches."""
+
+    def __init__(self, model: CompiledModel, source: Graph, anew: Callable[[Graph], CompiledModel] | None) -> None:
+        self.model = model
+        caches = find_caches(source)
+        if not caches:
+            raise NotSupported(
+                "the model keeps nothing from call to call: no input comes back as an output with something behind it",
+                where=f"model {source.name!r}",
+                remedy="A session is for decoders with past and present keys and values",
+            )
+        self.roles: Roles = roles_of(source, caches)
+        self.axes = {cache.past.name: cache.axis if cache.grows else None for cache in caches}
+        """The dimension in which each cache grows."""
+        self._anew = anew
+        self._steps: dict[StepSizes, CompiledModel] = {}
+        self._guard = Guard()
+        self.notes: list[str] = []
+        """Why caches are copied, if they are."""
+        if anew is None:
+            self.notes.append("caches are copied: the devices of this model have no attention to a cache that is appended to")
+
+    @property
+    def copies(self) -> bool:
+        """Are caches copied in each call?"""
+        return bool(self.notes)
+
+    def has_step(self, sizes: StepSizes) -> bool:
+        """Is the step for these sizes compiled?"""
+        return sizes in self._steps
+
+    def step(self, sizes: StepSizes) -> CompiledModel | None:
+        """The step for these sizes; None where it is not recognised, and from then on caches are copied."""
+        with self._guard.lock:
+            if sizes not in self._steps and not self.copies:
+                assert self._anew is not None
+                try:
+                    self._steps[sizes] = self._anew(step_graph(self.roles, sizes))
+                except (Unfit, CompileError, NotSupported) as error:
+                    self.notes.append(f"caches are copied: {error.cause}")
+            return self._steps.get(sizes)
+
+    # -- state -------------------------------------------------------------------------------------------
+
+    def begin(self, state: State, batch: int) -> None:
+        """Empty caches for so many sequences."""
+        state.batch, state.length = batch, 0
+        for cache in self.roles.caches:
+            kind = cache.past.output_types[0]
+            assert isinstance(kind, TensorType) and kind.shape is not None
+            sizes = self.roles.sizes(batch, 1, 0)
+            shape = [dim if isinstance(dim, int) else sizes.get(str(dim), -1) for dim in kind.shape]
+            if -1 in shape:
+                cause = f"the size {kind.shape[shape.index(-1)]!r} of the cache {cache.past.name!r} is not known"
+                raise InputError(cause, where=f"model {self.roles.graph.name!r}", remedy="Give it when compiling: shapes={...}")
+            state.arrays[cache.past.name] = np.zeros(shape, numpy_dtype(kind.dtype))
+
+    def make_room(self, state: State, room: int) -> None:
+        """Let each cache have room for so many positions, what counts kept where it is."""
+        for name, axis in self.axes.items():
+            array = state.arrays[name]
+            if axis is not None and array.shape[axis] != room:
+                used = array[(slice(None),) * axis + (slice(0, state.length),)]
+                state.arrays[name] = with_room(used, axis, room)
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def append(self, step: CompiledModel, state: State, rows: int, given: Mapping[str, Any]) -> list[Any]:
+        """The outputs of a step other than caches; what is new is written behind what counts."""
+        outputs = step({**given, **state.arrays, LENGTH: np.array([state.length])})
+        for cache in self.roles.caches:
+            new, place = outputs[cache.output], (slice(None),) * cache.axis + (slice(state.length, state.length + rows),)
+            state.arrays[cache.past.name][place] = new
+        state.length += rows
+        return self._others(outputs)
+
+    def copy(self, state: State, rows: int, given: Mapping[str, Any]) -> list[Any]:
+        """The same by the model as it is: each present becomes the next past."""
+        outputs = self.model({**given, **state.arrays})
+        for cache in self.roles.caches:
+            state.arrays[cache.past.name] = outputs[cache.output]
+        state.length += rows
+        return self._others(outputs)
+
+    def _others(self, outputs: Sequence[Any]) -> list[Any]:
+        cached = {cache.output for cache in self.roles.caches}
+        return [value for i, value in enumerate(outputs) if i not in cached]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the outputs that are no caches."""
+        cached = {cache.output for cache in self.roles.caches}
+        return [name for i, name in enumerate(self.roles.graph.output_names) if i not in cached]

@@ -1,0 +1,9 @@
+"""Why a cache cannot be appended to in place."""
+
+from __future__ import annotations
+
+from graph.errors import PartitaError
+
+
+class Unfit(PartitaError):
+    """The decoder is written in a way that is not recognised; its session copies."""

@@ -1,0 +1,121 @@
+"""The values of a decoder that follow from sizes alone, for one number of earlier tokens.
+
+An exporter computes masks, positions and the sizes of reshapes from the sizes of what comes in. With all sizes given, constants
+are folded until nothing more becomes known. What a session fills in (`roles.py`) counts as known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.sessions.roles import Roles
+from graph.build import constant
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType, Type
+from passes import apply_pass
+
+Array = np.ndarray[Any, Any]
+
+ROUNDS = 4
+"""How often types and constants follow from one another."""
+
+LARGEST = 64 << 20
+"""Bytes of a value that is worked out: a mask for a long past."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Known:
+    """A decoder with its sizes."""
+
+    values: Mapping[NodeEntry, Array]
+    """The values that are known, by the original graph's entries."""
+    shapes: Mapping[NodeEntry, tuple[int, ...]]
+    """The sizes of other values that were asked about, where they are known."""
+    past: int
+    """How many tokens came before."""
+
+
+def of_sizes(roles: Roles) -> dict[NodeEntry, bool]:
+    """The values that follow from sizes, masks and positions; for each, does it follow from positions that are an input?
+
+    Linear."""
+    follow: dict[NodeEntry, bool] = {}
+    constants: set[Node] = set()
+    for node in roles.graph.nodes:
+        if node.is_variable and node in roles.filled:
+            follow[node[0]] = roles.filled[node] != "mask"
+        elif node.op in ("Shape", "Size") and not node.domain:
+            follow[node[0]] = False
+        elif node.is_constant:
+            constants.add(node)
+        elif node.is_op and not node.bodies:
+            read = [entry for entry in node.inputs if entry is not None and entry.node not in constants]
+            if not read:
+                constants.add(node)
+            elif all(entry in follow for entry in read):
+                follow.update(dict.fromkeys(node.outputs, any(follow[entry] for entry in read)))
+    return follow
+
+
+def known_at(
+    roles: Roles, follow: Mapping[NodeEntry, bool], looked_at: Sequence[NodeEntry], batch: int, rows: int, past: int
+) -> Known:
+    """The values that follow from these sizes, and the sizes of those that are looked at."""
+    entries = [entry for entry in follow if entry.node.is_op]
+    graph = _sized(roles, [*entries, *looked_at], batch, rows, past)
+    count = len(roles.graph.outputs)
+    values: dict[NodeEntry, Array] = {}
+    for _ in range(ROUNDS):
+        graph = apply_pass(graph, "InferShape", verify=False, strict=False)
+        graph = apply_pass(graph, "FoldConstants", verify=False, limit=LARGEST, growth=LARGEST // 16)
+        before = len(values)
+        values = {e: out.node.value for e, out in zip(entries, graph.outputs[count:]) if out.node.value is not None}
+        if len(values) in (before, len(entries)):
+            break
+    filled = {node[0]: roles.value(node, batch, rows, past) for node in roles.filled}
+    types = [out.type for out in apply_pass(graph, "InferShape", verify=False, strict=False).outputs[count + len(entries) :]]
+    shapes = {entry: shape for entry, kind in zip(looked_at, types, strict=True) if (shape := _numbers(kind)) is not None}
+    return Known({**values, **filled}, shapes, past)
+
+
+def _numbers(kind: Type | None) -> tuple[int, ...] | None:
+    """The sizes of a tensor, if all are known."""
+    if not isinstance(kind, TensorType) or not kind.is_static:
+        return None
+    return tuple([size for size in kind.shape or () if isinstance(size, int)])
+
+
+def _sized(roles: Roles, entries: list[NodeEntry], batch: int, rows: int, past: int) -> Graph:
+    """The graph with these sizes, with what is filled in, and with these values as further outputs."""
+    sizes, rewriter = roles.sizes(batch, rows, past), Rewriter(roles.graph)
+    for node in roles.graph.nodes:
+        if node in roles.filled:
+            rewriter.replace(node[0], constant(roles.value(node, batch, rows, past), node.name)[0])
+        elif node.is_variable:
+            rewriter.keep(node, sized_input(node, sizes))
+        elif node.is_op:
+            rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_types)))
+        else:
+            rewriter.keep(node)
+    kept = [node for node in roles.graph.inputs if node not in roles.filled]
+    return rewriter.finish(
+        outputs=[rewriter.value(entry) for entry in (*roles.graph.outputs, *entries)],
+        inputs=[rewriter.value(node[0]).node for node in kept],
+        output_names=None,
+        nodes=(),
+        attrs={},
+    )
+
+
+def sized_input(node: Node, sizes: Mapping[str, int]) -> Node:
+    """The input with numbers for its symbols."""
+    kind = node.output_types[0]
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return node
+    shape = [sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in kind.shape]
+    return node.evolve(output_types=(TensorType(kind.dtype, shape),))

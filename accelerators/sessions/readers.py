@@ -1,0 +1,21 @@
+"""Who reads each value of a graph, and at which input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+
+Readers = Mapping[NodeEntry, Sequence[tuple[Node, int]]]
+"""For each value, the nodes that read it, and the number of the input."""
+
+
+def readers_of(graph: Graph) -> Readers:
+    """All readers of the graph's values. Linear."""
+    readers: dict[NodeEntry, list[tuple[Node, int]]] = {}
+    for node in graph.nodes:
+        for slot, entry in enumerate((*node.inputs, *node.captures)):
+            if entry is not None:
+                readers.setdefault(entry, []).append((node, slot))
+    return readers

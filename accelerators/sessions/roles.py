@@ -1,0 +1,138 @@
+"""What each input of a decoder is for: a session keeps caches, fills masks and positions, and asks the caller for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+from accelerators.sessions.caches import Cache
+from accelerators.sessions.readers import Readers, readers_of
+from graph.graph import Graph
+from graph.node import Node
+from graph.types import Dim, TensorType, numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+Role = Literal["mask", "positions", "past", "total"]
+"""Ones for every position, earlier and new; the positions of the new tokens; how many came before; how many there are then."""
+
+ANGLES = frozenset({"Sin", "Cos"})
+"""The ops that positions end in where a model turns keys and queries by them."""
+
+ON_THE_WAY = frozenset("Unsqueeze Squeeze Cast Mul MatMul Einsum Reshape Expand Transpose Concat Identity Flatten Outer".split())
+"""The ops between."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Roles:
+    """The inputs of a decoder by what they are for."""
+
+    graph: Graph
+    caches: tuple[Cache, ...]
+    filled: Mapping[Node, Role]
+    """The inputs that a session can fill."""
+    asked: tuple[Node, ...]
+    """The inputs that the caller gives."""
+    symbols: Mapping[str, Dim]
+    """The dimensions that count sequences, new tokens and earlier ones; none where it is a number."""
+
+    def sizes(self, batch: int, rows: int, past: int) -> dict[str, int]:
+        """The sizes that the symbols stand for."""
+        counted = {"batch": batch, "rows": rows, "past": past}
+        return {str(symbol): counted[what] for what, symbol in self.symbols.items() if isinstance(symbol, str)}
+
+    def value(self, node: Node, batch: int, rows: int, past: int) -> Array:
+        """What a session fills an input with."""
+        kind = node.output_types[0]
+        assert isinstance(kind, TensorType)
+        dtype, shape = numpy_dtype(kind.dtype), kind.shape or ()
+        role = self.filled[node]
+        if role == "mask":
+            return np.ones((batch, past + rows), dtype)
+        if role == "positions":
+            positions = np.arange(past, past + rows).astype(dtype)
+            return positions if len(shape) == 1 else np.ascontiguousarray(np.broadcast_to(positions, (batch, rows)))
+        number = past if role == "past" else past + rows
+        wanted = [dim if isinstance(dim, int) else batch for dim in shape]
+        return np.full(wanted, number, dtype)
+
+
+def roles_of(graph: Graph, caches: Sequence[Cache]) -> Roles:
+    """What the inputs are for."""
+    past = caches[0].past.output_types[0]
+    dims = past.shape if isinstance(past, TensorType) and past.shape else ()
+    symbols: dict[str, Dim] = {"batch": dims[0] if dims else None}
+    symbols["past"] = dims[caches[0].axis] if caches[0].grows and caches[0].axis < len(dims) else None
+    others = [node for node in graph.inputs if node not in {cache.past for cache in caches}]
+    symbols["rows"] = _rows(others, symbols)
+    filled: dict[Node, Role] = {}
+    readers = readers_of(graph)
+    for node in others:
+        role = _role(readers, node, symbols, others)
+        if role is not None:
+            filled[node] = role
+    return Roles(graph, tuple(caches), filled, tuple(node for node in others if node not in filled), symbols)
+
+
+def _shape(node: Node) -> tuple[Dim, ...]:
+    kind = node.output_types[0]
+    return kind.shape or () if isinstance(kind, TensorType) else ()
+
+
+def _rows(others: Sequence[Node], symbols: Mapping[str, Dim]) -> Dim:
+    """The dimension that counts new tokens: the second of the first input that has no other symbol."""
+    known = {symbols["batch"], symbols["past"]}
+    for node in others:
+        shape = _shape(node)
+        if len(shape) >= 2 and isinstance(shape[1], str) and shape[1] not in known:
+            return shape[1]
+        if len(shape) >= 2 and isinstance(shape[1], int):
+            return shape[1]
+    return None
+
+
+def _role(readers: Readers, node: Node, symbols: Mapping[str, Dim], others: Sequence[Node]) -> Role | None:
+    """What a session fills this input with; None if the caller has to give it."""
+    kind, shape = node.output_types[0], _shape(node)
+    if not isinstance(kind, TensorType):
+        return None
+    used = {symbols["batch"], symbols["rows"], symbols["past"]}
+    if len(shape) == 2 and isinstance(shape[1], str) and shape[1] not in used:
+        return "mask"
+    if kind.dtype not in ("int64", "int32"):
+        return None
+    count = _counted(readers, node)
+    if count is not None:
+        return count
+    is_alone = len([other for other in others if _shape(other) == shape]) == 1
+    as_rows = bool(shape) and shape[-1] == symbols["rows"] and len(shape) <= 2
+    if as_rows and ("position" in node.name or (not is_alone and _reaches_angles(readers, node))):
+        return "positions"
+    if not shape or shape == (1,):
+        return "past" if "past" in node.name else "total" if "total" in node.name else None
+    return None
+
+
+def _counted(readers: Readers, node: Node) -> Role | None:
+    """A count that says where TensorScatter writes, or how much of a buffer Attention reads."""
+    for reader, slot in readers.get(node[0], ()):
+        if reader.op == "TensorScatter" and slot == 2:
+            return "past"
+        if reader.op == "Attention" and slot == 6:
+            return "total"
+    return None
+
+
+def _reaches_angles(readers: Readers, node: Node) -> bool:
+    waiting, seen = [node[0]], {node}
+    while waiting:
+        for reader, _ in readers.get(waiting.pop(), ()):
+            if reader.op in ANGLES:
+                return True
+            if reader.op in ON_THE_WAY and reader not in seen:
+                seen.add(reader)
+                waiting.append(reader[0])
+    return False

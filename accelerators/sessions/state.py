@@ -1,0 +1,82 @@
+"""What a conversation has said so far, as a decoder keeps it: an array for each cache, and how many tokens there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zipfile import BadZipFile
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.layout import aligned_empty
+from accelerators.errors import AcceleratorError
+from accelerators.process.atomic import replacing
+
+Array = np.ndarray[Any, Any]
+
+ALIGNMENT = 64
+"""Where buffers begin, in bytes."""
+
+LENGTH, BATCH = "partita.length", "partita.batch"
+"""What a file says beside the arrays."""
+
+
+@attrs.define(slots=True, eq=False)
+class State:
+    """The caches of one conversation, or of several sequences side by side."""
+
+    arrays: dict[str, Array]
+    """Each cache, by the name of its input. One that is appended to has room behind what counts."""
+    length: int = 0
+    """How many positions count."""
+    batch: int | None = None
+    """How many sequences there are; None before the first call."""
+
+    def used(self, axes: Mapping[str, int | None]) -> dict[str, Array]:
+        """The parts that count. An axis of None: the whole array."""
+        return {name: _part(array, axes[name], self.length) for name, array in self.arrays.items()}
+
+    def copied(self, axes: Mapping[str, int | None], rows: Sequence[int] | None) -> State:
+        """Another of the same content; of these sequences, in this order, if any are named."""
+        parts = {name: array.copy() if rows is None else array[list(rows)] for name, array in self.used(axes).items()}
+        return State(parts, self.length, self.batch if rows is None else len(rows))
+
+
+def _part(array: Array, axis: int | None, length: int) -> Array:
+    return array if axis is None else array[(slice(None),) * axis + (slice(0, length),)]
+
+
+def with_room(array: Array, axis: int, room: int) -> Array:
+    """A copy with room for so many positions. Memory that nothing was written to is not taken."""
+    shape = list(array.shape)
+    shape[axis] = room
+    larger = aligned_empty(shape, array.dtype, ALIGNMENT)
+    _part(larger, axis, array.shape[axis])[...] = array
+    return larger
+
+
+def write_state(path: str | os.PathLike[str], state: State, axes: Mapping[str, int | None]) -> None:
+    """The parts that count as one file of numpy's."""
+    counts = {LENGTH: np.array(state.length), BATCH: np.array(-1 if state.batch is None else state.batch)}
+    with replacing(path) as file:
+        np.savez(file, allow_pickle=False, **counts, **state.used(axes))  # type: ignore[arg-type]
+
+
+def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype[Any], int]]) -> State:
+    """The state in a file, which holds arrays of these element types and ranks."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: np.array(stored[name]) for name in stored.files}
+    except (OSError, ValueError, BadZipFile, EOFError) as error:
+        raise AcceleratorError(f"no saved session can be read: {error}", where=os.fspath(path)) from None  # type: ignore[arg-type]
+    length, batch = arrays.pop(LENGTH, None), arrays.pop(BATCH, None)
+    fits = {name: (array.dtype, array.ndim) for name, array in arrays.items()} == dict(wanted) or not arrays
+    if length is None or batch is None or length.shape != () or batch.shape != () or not fits:
+        raise AcceleratorError(
+            "the file is no session of this model",
+            where=os.fspath(path),  # type: ignore[arg-type]
+            remedy=f"It has to hold {', '.join(wanted)}",
+        )
+    return State(arrays, int(length), None if int(batch) < 0 else int(batch))

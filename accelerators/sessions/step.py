@@ -1,0 +1,199 @@
+"""The graph of one step: a decoder whose caches are buffers with room, and which gives what is new.
+
+What follows from the number of earlier tokens is computed from that number, which is an input: positions, say. All sizes are
+numbers, so that a step is compiled once, however long the past is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.interface.cached_attention import cached_attention, is_cached_attention
+from accelerators.sessions.errors import Unfit
+from accelerators.sessions.known import Known, known_at, of_sizes, sized_input
+from accelerators.sessions.readers import readers_of
+from accelerators.sessions.regions import Region, Shapes, check, find_regions, scale_of
+from accelerators.sessions.roles import Roles
+from graph.build import constant, op, variable
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+LENGTH = "partita_length"
+"""The input that says how many earlier positions count."""
+
+FEW = (1, 6)
+"""Numbers of earlier tokens at which a decoder is looked at, beside the largest."""
+
+
+@attrs.frozen(slots=True)
+class StepSizes:
+    """The sizes that a step is made for."""
+
+    batch: int
+    """Sequences."""
+    rows: int
+    """New tokens of each."""
+    room: int
+    """Positions of the buffers."""
+
+
+def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
+    """The step; Unfit if the decoder is not recognised."""
+    for cache in roles.caches:
+        kind = cache.past.output_types[0]
+        shape = kind.shape if isinstance(kind, TensorType) else None
+        if kind is None or not cache.grows or cache.axis != 2 or shape is None or len(shape) != 4:
+            raise Unfit(f"{cache.past.name!r} is no cache of sequences, heads, positions and depth that grows")
+        if not isinstance(kind, TensorType) or kind.dtype != "float32" or not isinstance(shape[1], int):
+            raise Unfit(f"{cache.past.name!r} is {kind}, and caches of float32 with a known number of heads are appended to")
+    follow = of_sizes(roles)
+    regions = find_regions(roles.graph, roles.caches, follow, readers_of(roles.graph))
+    counts = (*FEW, max(sizes.room - sizes.rows, FEW[-1] + 1))
+    looked_at = [entry for region in regions for entry in (region.query, region.key.new, region.value.new)]
+    known = [known_at(roles, follow, looked_at, sizes.batch, sizes.rows, past) for past in counts]
+    scales = _scales(regions, known, roles)
+    return _Step(roles, sizes, follow, known, scales).graph()
+
+
+def _scales(regions: Sequence[Region], known: Sequence[Known], roles: Roles) -> dict[Region, tuple[Shapes, float]]:
+    """The sizes and the scale of each attention; those that compute the same are checked once."""
+    scales: dict[Region, tuple[Shapes, float]] = {}
+    by_form: dict[tuple[object, ...], float] = {}
+    for region in regions:
+        shapes, form = _shapes(region, known[0]), region.form(known)
+        key = (shapes, *form)
+        if key not in by_form:
+            by_form[key] = scale_of(region, shapes, known[0], roles.graph.opsets)
+            for one in known:
+                check(region, shapes, one, roles.graph.opsets, by_form[key])
+        scales[region] = shapes, by_form[key]
+    return scales
+
+
+def _shapes(region: Region, known: Known) -> Shapes:
+    query, key, value = (known.shapes.get(entry) for entry in (region.query, region.key.new, region.value.new))
+    if query is None or key is None or len(query) != 4 or key != value or len(key) != 4 or query[1] % key[1]:
+        raise Unfit(f"the sizes of {region.query.name!r} do not fit those of {region.key.past.name!r}")
+    return Shapes(query, key[1])
+
+
+class _Step:
+    def __init__(
+        self,
+        roles: Roles,
+        sizes: StepSizes,
+        follow: Mapping[NodeEntry, bool],
+        known: Sequence[Known],
+        scales: Mapping[Region, tuple[Shapes, float]],
+    ) -> None:
+        self.roles = roles
+        self.sizes = sizes
+        self.follow = follow
+        self.known = known
+        self.scales = scales
+        self.length = variable(LENGTH, "int64", (1,))
+        self.rewriter = Rewriter(roles.graph)
+        self.changing: dict[Node, Node] = {}
+        """The ops whose sizes change with the past, as they are in the new graph, and in the old."""
+
+    def graph(self) -> Graph:
+        rewriter, roles = self.rewriter, self.roles
+        buffers = {cache.past for cache in roles.caches}
+        joined = {cache.present.node for cache in roles.caches}
+        masks = {node for node, role in roles.filled.items() if role == "mask"}
+        results = {region.result.node: region for region in self.scales}
+        rewriter.keep(self.length)
+        for node in roles.graph.nodes:
+            if node in buffers:
+                rewriter.keep(node, self._buffer(node))
+            elif node.is_variable:
+                kept = rewriter.keep(node, sized_input(node, roles.sizes(self.sizes.batch, self.sizes.rows, 0)))
+                if node in masks:
+                    self.changing[kept] = node
+            elif node in results:
+                self._attend(results[node])
+            elif not node.is_op:
+                rewriter.keep(node)
+            else:
+                kept = rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_types)))
+                if node in joined:
+                    self.changing[kept] = node
+                self._put_sizes(node, kept)
+        return self._finished(masks)
+
+    def _finished(self, masks: set[Node]) -> Graph:
+        rewriter, graph = self.rewriter, self.roles.graph
+        added = {cache.output: cache.new for cache in self.roles.caches}
+        outputs = [rewriter.value(added.get(i, entry)) for i, entry in enumerate(graph.outputs)]
+        inputs = [rewriter.value(node[0]).node for node in graph.inputs if node not in masks]
+        step = rewriter.finish(outputs=outputs, inputs=[*inputs, self.length], name=f"{graph.name}_step", nodes=(), attrs={})
+        for node in step.nodes:
+            if node in self.changing:
+                raise Unfit(f"{self.changing[node].name!r} has other sizes for each number of earlier tokens")
+        buffers = {rewriter.value(cache.past[0]) for cache in self.roles.caches}
+        for node in step.nodes:
+            if not is_cached_attention(node) and any(entry in buffers for entry in node.inputs):
+                raise Unfit(f"{node.name!r} reads the past, and is no attention")
+        return step
+
+    def _buffer(self, past: Node) -> Node:
+        kind = past.output_types[0]
+        assert isinstance(kind, TensorType) and kind.shape is not None
+        shape = self.sizes.batch, kind.shape[1], self.sizes.room, kind.shape[3]
+        return past.evolve(output_types=(TensorType(kind.dtype, shape),))
+
+    def _attend(self, region: Region) -> None:
+        """The call in place of an attention."""
+        shapes, scale = self.scales[region]
+        value = self.rewriter.value
+        past = value(region.key.past[0]), value(region.value.past[0])
+        new = value(region.key.new), value(region.value.new)
+        room, name = shapes.room(self.sizes.room), region.result.node.name
+        query = value(region.query)
+        call = cached_attention(query, past, new, self.length[0], shapes.query, room, scale, f"{name}_cached")
+        self.rewriter.replace(region.result, self.rewriter.keep(call)[0])
+
+    def _put_sizes(self, node: Node, kept: Node) -> None:
+        """What follows from sizes as a constant, or computed from the number of earlier tokens."""
+        for entry in node.outputs:
+            values = [known.values.get(entry) for known in self.known]
+            arrays = [value for value in values if value is not None]
+            if entry not in self.follow or len(arrays) < len(values):
+                continue
+            if any(array.shape != arrays[0].shape for array in arrays):
+                self.changing[kept] = node
+            elif not self.follow[entry]:
+                replacement = self._computed(arrays)
+                if replacement is not None:
+                    self.rewriter.replace(entry, replacement[0])
+
+    def _computed(self, arrays: Sequence[Array]) -> Node | None:
+        """The value as a function of the past, if that is a straight line."""
+        first, second, *_ = arrays
+        if all(np.array_equal(first, array) for array in arrays[1:]):
+            return self._kept(constant(first))
+        if first.dtype.kind not in "iu":
+            return None
+        pasts = [known.past for known in self.known]
+        slope = (second.astype(np.int64) - first) // (pasts[1] - pasts[0])
+        base = first - slope * pasts[0]
+        if not all(np.array_equal(base + slope * past, array) for past, array in zip(pasts, arrays, strict=True)):
+            return None
+        counted = self.length if first.ndim else self._kept(op("Squeeze", self.length, self._kept(constant(np.array([0])))))
+        line = self._kept(op("Mul", counted, self._kept(constant(np.asarray(slope)))))
+        line = self._kept(op("Add", line, self._kept(constant(np.asarray(base)))))
+        if first.dtype == np.int64:
+            return line
+        from onnx.helper import np_dtype_to_tensor_dtype
+
+        return self._kept(op("Cast", line, to=np_dtype_to_tensor_dtype(first.dtype)))
+
+    def _kept(self, node: Node) -> Node:
+        return self.rewriter.keep(node)

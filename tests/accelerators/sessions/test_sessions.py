@@ -1,0 +1,241 @@
+"""Sessions say the same as the model that is told everything anew, on every device, however a decoder was exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import AcceleratorError, InputError, NotSupported
+from accelerators.sessions.caches import find_caches
+from accelerators.sessions.errors import Unfit
+from accelerators.sessions.roles import roles_of
+from accelerators.sessions.step import StepSizes, step_graph
+from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers
+
+Make = Callable[[Sizes], pt.Graph]
+
+EXPORTS = [
+    pytest.param(make, attrs.evolve(sizes, layers=1, style=style, position_ids=given), id=f"{make.__name__}-{style}-{given}")
+    for make, sizes in ((gpt2, SMALL), (llama, SMALL_LLAMA))
+    for style in ("ops", "op")
+    for given in (True, False)
+]
+
+
+def told_at_once(graph: pt.Graph, ids: np.ndarray) -> np.ndarray:
+    """The scores where all tokens are given in one call."""
+    batch, rows = ids.shape
+    feeds = {"input_ids": ids, "attention_mask": np.ones((batch, rows), np.int64)}
+    for node in graph.inputs:
+        kind = node.output_types[0]
+        assert isinstance(kind, pt.TensorType) and kind.shape is not None
+        if node.name == "position_ids":
+            feeds[node.name] = np.broadcast_to(np.arange(rows), (batch, rows))
+        elif len(kind.shape) == 4:
+            feeds[node.name] = np.zeros((batch, kind.shape[1], 0, kind.shape[3]), np.float32)
+    scores: np.ndarray = pt.compile(graph, "reference")(feeds)["logits"]
+    return scores
+
+
+def tokens(rows: int, batch: int = 1, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, SMALL.words, (batch, rows))
+
+
+@pytest.mark.parametrize(("make", "sizes"), EXPORTS)
+def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> None:
+    graph = make(sizes)
+    session = pt.compile(graph, "cpu").session(longest=24, chunks=(4, 1))
+    ids = tokens(7)
+    wanted = told_at_once(graph, ids)
+    first = session(ids[:, :5])["logits"]
+    rest = [session(ids[:, at : at + 1])["logits"] for at in (5, 6)]
+    assert session.notes == ()
+    assert session.length == 7
+    assert np.allclose(np.concatenate([first, *rest], axis=1), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["HETERO:onnxruntime,reference", "HETERO:openvino,reference", "reference"])
+def test_other_devices_copy_and_say_the_same(device: str) -> None:
+    if device != "reference":
+        pytest.importorskip(device.removeprefix("HETERO:").partition(",")[0])
+    graph, ids = llama(SMALL_LLAMA), tokens(6, batch=2)
+    session = pt.compile(graph, device).session()
+    outputs = [session(ids[:, :4])["logits"], session(ids[:, 4:5])["logits"], session(input_ids=ids[:, 5:])["logits"]]
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    (note,) = session.notes
+    assert note == "caches are copied: the devices of this model have no attention to a cache that is appended to"
+
+
+class _Window(Llama):
+    """Each token sees the last five alone."""
+
+    def visible(self) -> Value:
+        near = pt.op("Greater", pt.op("Add", self.columns(), numbers(5)), self.rows())
+        return pt.op("And", super().visible(), pt.op("Unsqueeze", near, numbers(0, 1)))
+
+
+class _Slopes(Llama):
+    """What is far counts less."""
+
+    def masked(self, scores: Value) -> Value:
+        far = pt.op("Cast", pt.op("Sub", self.columns(), self.rows()), to=1)
+        return pt.op("Add", super().masked(scores), pt.op("Mul", far, pt.constant(np.float32(0.1))))
+
+
+class _Summed(Llama):
+    """The past is read by more than attention."""
+
+    def attend(self, layer: int, query: Value, key: Value, value: Value) -> Value:
+        total = pt.op("ReduceSum", self.caches[0], numbers(2), keepdims=1)
+        wide = pt.op("ReduceSum", total, numbers(1, 3), keepdims=1)
+        return super().attend(layer, pt.op("Add", query, wide), key, value)
+
+
+UNLIKE = [
+    (_Window, "'matmul_1' is not plain causal attention to 6 earlier positions"),
+    (_Slopes, "'matmul_1' is not plain causal attention to 1 earlier positions"),
+    (_Summed, "'reducesum_0' reads the past, and is no attention"),
+]
+
+
+@pytest.mark.parametrize(("decoder", "reason"), UNLIKE)
+def test_what_is_not_plain_attention_is_not_taken_for_it(decoder: type[Llama], reason: str) -> None:
+    graph = decoder(attrs.evolve(SMALL_LLAMA, layers=1)).graph("unlike")
+    roles = roles_of(graph, find_caches(graph))
+    with pytest.raises(Unfit) as refusal:
+        step_graph(roles, StepSizes(1, 2, 16))
+    assert refusal.value.cause == reason
+
+
+def test_what_is_not_recognised_is_copied() -> None:
+    graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(9)
+    session = pt.compile(graph, "cpu").session(longest=16)
+    outputs = [session(ids[:, :8])["logits"], session(ids[:, 8:])["logits"]]
+    assert session.notes == ("caches are copied: 'matmul_1' is not plain causal attention to 6 earlier positions",)
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[pt.CompiledModel]:
+    with pt.compile(llama(attrs.evolve(SMALL_LLAMA, layers=1)), "cpu") as compiled:
+        yield compiled
+
+
+def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
+    session, ids = model.session(longest=32), tokens(1)
+    session(ids)
+    decoder, state = session._decoder, session._state
+    steps, arrays = dict(decoder._steps), dict(state.arrays)
+    for _ in range(31):
+        session(ids)
+    assert decoder._steps == steps
+    assert all(state.arrays[name] is array for name, array in arrays.items())
+    with pytest.raises(InputError, match="32 tokens were said, and 1 more are longer than 32"):
+        session(ids)
+    session.reset()
+    assert session.length == 0
+    session(ids)
+    assert decoder._steps == steps
+
+
+def test_room_is_doubled(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelerators.sessions.conversation.ROOM", 4)
+    ids = tokens(9)
+    small, large = model.session(chunks=(1,)), model.session(longest=32, chunks=(1,))
+    for at in range(9):
+        assert np.allclose(small(ids[:, at : at + 1])[0], large(ids[:, at : at + 1])[0], atol=1e-5)
+    assert {array.shape[2] for array in small._state.arrays.values()} == {16}
+
+
+def test_a_fork_goes_its_own_way(model: pt.CompiledModel) -> None:
+    session = model.session(longest=32, chunks=(1,))
+    for at in range(3):
+        session(tokens(3)[:, at : at + 1])
+    fork = session.fork()
+    first = fork(tokens(1, seed=1))[0]
+    session(tokens(1, seed=2))
+    second = fork(tokens(1, seed=3))[0]
+    alone = model.session(longest=32, chunks=(1,))
+    ids = np.concatenate([tokens(3), tokens(1, seed=1), tokens(1, seed=3)], axis=1)
+    outputs = [alone(ids[:, at : at + 1])[0] for at in range(5)]
+    assert np.array_equal(first, outputs[3])
+    assert np.array_equal(second, outputs[4])
+
+
+def test_a_fork_may_choose_sequences(model: pt.CompiledModel) -> None:
+    session = model.session(longest=32, chunks=(1,))
+    ids = tokens(2, batch=2)
+    session(ids[:, :1])
+    session(ids[:, 1:])
+    beams = session.fork(rows=[1, 1])
+    ones = beams(np.array([[3], [4]]))[0]
+    both = session(np.array([[7], [4]]))[0]
+    assert np.allclose(ones[1], both[1], atol=1e-6)
+    with pytest.raises(InputError, match=r"rows \[2\] are not among the 2 sequences of the conversation"):
+        session.fork(rows=[2])
+
+
+def test_a_session_is_saved_and_goes_on_elsewhere(model: pt.CompiledModel, tmp_path: Path) -> None:
+    session, path = model.session(longest=32, chunks=(1,)), tmp_path / "talk.npz"
+    for at in range(3):
+        session(tokens(3)[:, at : at + 1])
+    session.save(path)
+    again = model.session(longest=32, chunks=(1,)).load(path)
+    assert again.length == 3
+    assert np.array_equal(again(tokens(1))[0], session(tokens(1))[0])
+    copying = pt.compile(model.origin.graph, "reference").session().load(path)  # type: ignore[union-attr]
+    assert np.allclose(copying(tokens(1))[0], model.session(longest=32, chunks=(1,)).load(path)(tokens(1))[0], atol=1e-5)
+
+
+def test_a_file_that_is_no_session_is_refused(model: pt.CompiledModel, tmp_path: Path) -> None:
+    path = tmp_path / "other.npz"
+    np.savez(path, x=np.zeros(3))
+    with pytest.raises(AcceleratorError, match="the file is no session of this model"):
+        model.session().load(path)
+    path.write_bytes(b"not a file of numpy's")
+    with pytest.raises(AcceleratorError, match="no saved session can be read"):
+        model.session().load(path)
+    with pytest.raises(AcceleratorError, match="no saved session can be read"):
+        model.session().load(tmp_path / "missing.npz")
+
+
+def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None:
+    session = model.session(longest=32, chunks=(1,))
+    session(tokens(1))
+    with pytest.raises(InputError, match="2 sequences were given, and the conversation has 1"):
+        session(tokens(1, batch=2))
+    with pytest.raises(InputError, match="'attention_mask' hides tokens, and a session sees all that were said"):
+        session(tokens(1), attention_mask=np.array([[0, 1]]))
+    with pytest.raises(InputError, match="there is no input 'past_key_values.0.key' for the caller"):
+        session(tokens(1), **{"past_key_values.0.key": np.zeros(1)})
+    with pytest.raises(InputError, match=r"input 'input_ids' is int64\[batch, sequence\], and the array has the shape \[1\]"):
+        session(np.array([3]))
+    with pytest.raises(InputError, match="input 'input_ids' is missing"):
+        session()
+    with pytest.raises(InputError, match="there is no new token"):
+        session(np.zeros((1, 0), np.int64))
+    with pytest.raises(InputError, match="longest is a number of tokens, not 0"):
+        model.session(longest=0)
+    with pytest.raises(InputError, match="chunks are numbers of tokens, and 1 is among them"):
+        model.session(chunks=(4,))
+
+
+def test_a_model_without_caches_has_no_session() -> None:
+    x = pt.variable("x", "float32", (1, 2))
+    model = pt.compile(pt.Graph([pt.op("Relu", x)], name="plain"), "reference")
+    with pytest.raises(NotSupported, match="the model keeps nothing from call to call"):
+        model.session()
+
+
+def test_positions_may_be_given(model: pt.CompiledModel) -> None:
+    one, other, third = (model.session(longest=32, chunks=(1,)) for _ in range(3))
+    usual = one(tokens(1))[0], one(tokens(1, seed=5))[0]
+    stated = other(tokens(1), position_ids=np.array([[0]]))[0], other(tokens(1, seed=5), position_ids=np.array([[1]]))[0]
+    assert np.array_equal(usual, stated)
+    third(tokens(1))
+    assert not np.allclose(third(tokens(1, seed=5), position_ids=np.array([[9]]))[0], usual[1], atol=1e-4)
