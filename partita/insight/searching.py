@@ -5,14 +5,15 @@ that it takes (log2(n) compilations); then that op is tried alone, with each op 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import attrs
 
-from partita.insight.trial import NUMBERS, Trial, Trials
+from partita.insight.trial import NUMBERS, RIGHT, Trial, Trials
 
 LIMITS = (1.0, 0.1, 0.01)
-"""The parts of the tolerance at which prefixes are taken for wrong, one after the other: an error may shrink on its way."""
+"""Parts of what is allowed, at which the search begins anew where it ended at no node or pair."""
 
 MOST_DROPPED = 12
 """How many ops are left out of a larger group, one at a time, to see whether it needs them."""
@@ -43,18 +44,29 @@ class _Search:
         trials.add(whole)
 
     def run(self) -> Blamed:
-        smallest = self.whole
-        for limit in LIMITS if self.whole.kind in NUMBERS else LIMITS[:1]:
-            group = self._around(self._last_op(limit))
-            smallest = min(smallest, group, key=lambda trial: len(trial.members))
-            if len(smallest.members) < max(3, len(self.whole.members) // 2):
-                break
+        smallest = self._smallest()
         return Blamed(smallest, self._parts(smallest), len(self.trials.tried) - 1)
+
+    def _smallest(self) -> Trial:
+        """A node or a pair if the error begins there; else as many ops as it takes."""
+        for limit in self._limits():
+            group = self._near(self._last_op(limit))
+            if group is not None:
+                return group
+        return self._grown(self._last_op(1.0))
+
+    def _limits(self) -> tuple[float, ...]:
+        """The excess above which a prefix is taken for wrong, one after the other: far above rounding where the whole is far off,
+        then what is allowed, and less, since an error may shrink on its way."""
+        if self.whole.kind not in NUMBERS:
+            return (1.0,)
+        far = math.sqrt(self.whole.excess)
+        return (far, *LIMITS) if far > 1 else LIMITS
 
     def _is_bad(self, trial: Trial, limit: float = 1.0) -> bool:
         """Does it show what the whole shows?"""
         if self.whole.kind in NUMBERS:
-            return (trial.kind in NUMBERS or limit < 1) and trial.excess > limit
+            return trial.kind in (RIGHT, *NUMBERS) and (trial.excess > limit or trial.excess == math.inf)
         return trial.kind == self.whole.kind
 
     def _last_op(self, limit: float) -> int:
@@ -68,8 +80,8 @@ class _Search:
                 right = middle
         return wrong - 1
 
-    def _around(self, last: int) -> Trial:
-        """The smallest group that is tried and wrong and ends with this op."""
+    def _near(self, last: int) -> Trial | None:
+        """The op, if it is wrong by itself, or with one that it reads."""
         alone = self.trials([last])
         if self._is_bad(alone):
             return alone
@@ -77,7 +89,7 @@ class _Search:
             pair = self.trials(self.cutter.closed([producer, last]))
             if self._is_bad(pair):
                 return self._without_some(pair) if len(pair.members) > 2 else pair
-        return self._grown(last)
+        return None
 
     def _likeliest(self, last: int) -> list[int]:
         """The ops that it reads, first those that nothing else reads: devices fuse these."""
