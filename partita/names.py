@@ -59,6 +59,7 @@ from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify
 from graph.writers import save
+from partita.insight.capsules import capsule
 from partita.insight.diagnosing import diagnose
 from partita.insight.diagnosis import Diagnosis, Fault
 from partita.insight.reducing import Reduction, reduce
@@ -142,6 +143,7 @@ __all__ = [
     "apply_pass",
     "bench",
     "call",
+    "capsule",
     "choose_precision",
     "compile",
     "constant",

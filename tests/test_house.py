@@ -101,6 +101,7 @@ ROOMS = {
         hetero onnxruntime openvino reference tvm
         engines
         placement
+        capsules
         cache
         isolation
         interface

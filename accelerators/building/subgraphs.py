@@ -15,6 +15,7 @@ import attrs
 from accelerators.building.cuts import Failure, cut_apart, not_compiled
 from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.waiting import work_until
+from accelerators.capsules.keeping import keep_failure
 from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
 from accelerators.interface.device_list import Device
 from accelerators.interface.inlining import without_calls
@@ -98,7 +99,8 @@ class Builder:
             waiting = [call for call in calls if _task(call) not in done]
             failures = self._cut_apart(waiting) or self._compile(waiting, done)
             if not failures:
-                units = {call.name: attrs.evolve(done[_task(call)], name=call.name) for call in calls}
+                folder = self.config.hetero.capsules
+                units = {call.name: attrs.evolve(done[_task(call)], name=call.name, capsules=folder) for call in calls}
                 return Built(graph, units, tuple(self.moves), report, tuple(self.notes))
             graph = self._moved(graph, failures)
 
@@ -171,11 +173,20 @@ class Builder:
                 error = future.exception()
                 if isinstance(error, CompileError):
                     failures[running[future]] = error
+                    self._keep(tasks[running[future]], error)
                 else:
                     unit = done[running[future]] = future.result()
                     ops = counted(len(unit.ops), "op")
                     _log.info("%s is ready on %s: %s, %.2f s", unit.name, unit.device.label, ops, unit.seconds)
         return [not_compiled(call, failures[_task(call)]) for call in calls if _task(call) in failures]
+
+    def _keep(self, call: Node, error: CompileError) -> None:
+        """Write a capsule of a subgraph that does not compile, where that is asked for."""
+        folder = self.config.hetero.capsules
+        if folder is not None:
+            assert call.subgraph is not None and call.affinity is not None
+            device = self.devices[call.affinity]
+            keep_failure(folder, call.name, call.subgraph, device, self.config.by_device[device.label], error.cause)
 
     def _compile_one(self, call: Node) -> Unit:
         assert call.subgraph is not None and call.affinity is not None

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from accelerators.arrays.layout import HOST
 from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
 from accelerators.cache.cached_compiling import compile_cached
+from accelerators.capsules.keeping import keep_failure
 from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_now import compile_now
@@ -48,6 +50,8 @@ class Unit:
     """Was it imported, and compiled anew because its compiled form did not fit?"""
     measuring: threading.RLock = attrs.field(factory=threading.RLock)
     """Held from a measured run until its rows are read."""
+    capsules: Path | None = None
+    """The folder that gets a capsule of the first failure while it runs."""
     lock: threading.Lock = attrs.field(factory=threading.Lock)
     """Held while it runs, unless several threads may run it at once."""
     check: OutputCheck = attrs.field(init=False)
@@ -81,12 +85,30 @@ class Unit:
                 with self.lock:
                     outputs = run_laid_out(self.compiled, inputs, out)
         except Exception as error:
-            raise self.failure(error) from error
+            raise self.kept(self.failure(error), inputs) from error
         finally:
             door.leave()
+        if self.compiled.memory == HOST and self.check.fits(outputs):
+            return outputs
+        try:
+            return self.checked(outputs, inputs)
+        except RunError as error:
+            self.kept(error, inputs)
+            raise
+
+    def checked(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs, looked at closely."""
         if self.compiled.memory != HOST:
             return self.check.counted(outputs, self.title)
-        return outputs if self.check.fits(outputs) else self.check.checked(outputs, inputs, self.title)
+        return self.check.checked(outputs, inputs, self.title)
+
+    def kept(self, failure: RunError, inputs: Sequence[Any]) -> RunError:
+        """The same error, once a capsule is written where that is asked for."""
+        folder, self.capsules = self.capsules, None
+        if folder is not None:
+            given = inputs if self.memory == HOST else [self.compiled.download(value) for value in inputs]
+            keep_failure(folder, self.name, self.body, self.device, self.config, failure.cause, given)
+        return failure
 
     @property
     def title(self) -> str:

@@ -51,6 +51,8 @@ class HeteroSettings:
     start_with: str | None = None
     """START_WITH: the devices that answer until then, as `compile` takes them; None: an engine that is installed, then
     `reference`."""
+    capsules: Path | None = None
+    """CAPSULES: the folder that gets a capsule of each subgraph that fails to compile or to run."""
 
 
 @attrs.frozen(slots=True)
@@ -130,6 +132,7 @@ HETERO_KEYS = {
     "STRICT": Key(False, flag),
     "START": Key("wait", one_of("wait", "now"), names_files=True),
     "START_WITH": Key(None, optional(text), names_files=True),
+    "CAPSULES": Key(False, folder_or_flag, names_files=True),
 }
 """The keys that hold for the compiled model as a whole."""
 
@@ -143,6 +146,7 @@ _FIELDS = {
     "STRICT": "strict",
     "START": "start",
     "START_WITH": "start_with",
+    "CAPSULES": "capsules",
 }
 
 

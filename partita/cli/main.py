@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "devices", "inspect", "partition", "explain", "diff", "run", "bench", "compile", "tune", "precision", "compare", "diagnose",
-    "reduce", "cache",
+    "reduce", "capsule", "cache",
 )
 """One file each."""
 

@@ -15,11 +15,11 @@ from accelerators.interface.device_list import DEFAULT, Device, asked_devices
 from accelerators.interface.settings import read_config
 from accelerators.process.ending import at_a_device
 from graph.graph import Graph
-from graph.interpret import last_reads
 from graph.node import Node, NodeEntry
 from graph.words import counted
 from partita.by_layer import Layer
 from partita.compare import PRECISIONS, Difference, compare
+from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import MANY, Diagnosis, Fault, SubgraphCheck
 from partita.insight.searching import search
@@ -125,28 +125,21 @@ class _Task:
         return _named(self.devices or DEFAULT)
 
     def diagnosed(self, call: Any) -> Diagnosis:
-        """One call's diagnosis. Values that no later subgraph reads are dropped."""
+        """One call's diagnosis."""
         arrays = call_arrays(self.graph, call, self.seed)
-        values: dict[NodeEntry, Any] = {node[0]: node.value for node in self.graph.nodes if node.is_constant}
-        values |= {node[0]: array for node, array in zip(self.graph.inputs, arrays, strict=True)}
-        last = last_reads(self.graph)
+        walk = TrustedWalk(self.graph, [subgraph.body for subgraph in self.subgraphs], arrays, self.trusted)
         checks: list[SubgraphCheck] = []
         notes: list[str] = []
         fault: Fault | None = None
         inside: tuple[Layer, ...] = ()
-        for subgraph in self.subgraphs:
-            given = [None if entry is None else values[entry] for entry in subgraph.call.inputs]
-            expected = self.trusted.outputs(subgraph.body, given)
-            notes += filter(None, [self._not_finite(subgraph, given, expected)])
+        for subgraph, border in zip(self.subgraphs, walk, strict=True):
+            notes += filter(None, [self._not_finite(subgraph, border.given, border.expected)])
             if fault is None:
-                trial = subgraph.tried(given, expected, self._measure(subgraph))
+                trial = subgraph.tried(border.given, border.expected, self._measure(subgraph))
                 checks.append(subgraph.checked(trial))
                 if trial.kind != RIGHT:
-                    fault, inside = self._fault(subgraph, trial, given)
-            values.update(zip(subgraph.call.outputs, expected, strict=True))
-            for entry in last.get(subgraph.call, ()):
-                values.pop(entry, None)
-        outputs = self._outputs(arrays, [values[entry] for entry in self.graph.outputs])
+                    fault, inside = self._fault(subgraph, trial, border.given)
+        outputs = self._outputs(arrays, walk.outputs)
         return Diagnosis(self.graph.name, self.name, self.against, outputs, tuple(checks), fault, inside, tuple(notes))
 
     def _measure(self, subgraph: _Subgraph) -> Measure:
@@ -192,6 +185,8 @@ class _Task:
             cut.graph,
             tuple(inputs),
             tuple(expected),
+            subgraph.device,
+            subgraph.config,
         )
         return fault, _inside(trials)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from accelerators.interface.device_list import Device
 from graph.graph import Graph
 from graph.words import counted, first_of
 from partita.by_layer import Layer
@@ -71,7 +72,11 @@ class Fault:
     inputs: tuple[Any, ...]
     """The trusted run's values of the inputs of `graph`."""
     expected: tuple[Any, ...]
-    """The trusted run's values of its outputs; None for each where there are none."""
+    """The trusted run's values of its outputs."""
+    target: Device
+    """The device itself."""
+    config: Mapping[str, Any]
+    """The device's configuration."""
 
     def __str__(self) -> str:
         listed = ", ".join(f"{name} ({op})" for name, op in zip(self.nodes[:MANY], self.ops, strict=False))
@@ -192,6 +197,6 @@ def _cells(layer: Layer) -> Sequence[str]:
 
 
 def _plain(fault: Fault) -> dict[str, Any]:
-    left_out = ("graph", "inputs", "expected", "layers")
+    left_out = ("graph", "inputs", "expected", "target", "config", "layers")
     fields = {field.name: getattr(fault, field.name) for field in attrs.fields(Fault) if field.name not in left_out}
     return {**fields, "layers": [attrs.asdict(layer) for layer in fault.layers]}

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators import AcceleratorError
+from accelerators.capsules.array_files import write_arrays
 from accelerators.process.ending import at_a_device
 from graph.graph import Graph
 from graph.node import NodeEntry
@@ -181,8 +182,7 @@ def write_candidate(graph: Graph, inputs: Mapping[str, Any], folder: Path) -> No
     """The graph and its inputs as two files."""
     folder.mkdir(parents=True, exist_ok=True)
     save(graph, str(folder / "model.onnx"))
-    arrays: dict[str, Any] = {name: np.asarray(array) for name, array in inputs.items()}
-    np.savez(folder / "inputs.npz", **arrays)
+    write_arrays(folder / "inputs.npz", inputs)
 
 
 def _type_of(array: Any) -> str:

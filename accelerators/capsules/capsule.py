@@ -1,0 +1,128 @@
+"""A capsule: what it holds, and how it is written."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.capsules.array_files import write_arrays
+from accelerators.errors import AcceleratorError
+from accelerators.interface.accelerator import Accelerator
+from accelerators.interface.device_list import Device
+from accelerators.process.atomic import write_text
+from graph.graph import Graph
+from graph.writers import save
+
+SHIPPED = ("onnxruntime", "openvino")
+"""The devices whose engine is a package of its own, under the device's name."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Capsule:
+    """One subgraph with its inputs and what should come of them."""
+
+    graph: Graph
+    """The subgraph."""
+    inputs: Sequence[Any]
+    """The values of its inputs; empty where it never came to run."""
+    expected: Sequence[Any]
+    """What its outputs should be; empty where that is not known."""
+    device: Device
+    """The device that runs it."""
+    config: Mapping[str, Any]
+    """The device's configuration."""
+    reason: str
+    """What is wrong."""
+    tolerance: float = 1e-3
+    """The largest error, max|a - b| over max|b|, of an output that is right."""
+    plan: Mapping[str, Any] = attrs.field(factory=dict)
+    """What the plan says of the subgraph: its name, its neighbours."""
+
+
+def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
+    """Write the folder, which must not hold a capsule yet. `python run.py` in it runs the subgraph again."""
+    target = Path(folder)
+    if (target / "capsule.json").exists():
+        raise AcceleratorError("there is a capsule already", where=str(target), remedy="Name another folder")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        save(capsule.graph, str(target / "model.onnx"))
+        write_arrays(target / "inputs.npz", dict(zip((node.name for node in capsule.graph.inputs), capsule.inputs)))
+        write_arrays(target / "expected.npz", dict(zip(capsule.graph.output_names, capsule.expected)))
+    except OSError as error:
+        raise AcceleratorError(f"the capsule cannot be written: {error.strerror or error}", where=str(target)) from error
+    script = resources.files("accelerators.capsules").joinpath("run.py.txt").read_text("utf-8")
+    write_text(target / "run.py", script)
+    write_text(target / "requirements.txt", "\n".join(_requirements(capsule)) + "\n")
+    write_text(target / "capsule.json", json.dumps(_described(capsule), indent=1) + "\n")
+    return target
+
+
+def _described(capsule: Capsule) -> dict[str, Any]:
+    accelerator = capsule.device.accelerator
+    kind = _class_of(accelerator)
+    keys = accelerator.keys()
+    plain = {name: value for name, value in capsule.config.items() if name in keys and _is_told(keys[name], value)}
+    return {
+        "subgraph": capsule.graph.name,
+        "device": capsule.device.label,
+        "module": kind.__module__,
+        "class": kind.__qualname__,
+        "config": plain,
+        "reason": capsule.reason,
+        "tolerance": capsule.tolerance,
+        "nodes": [{"name": node.name, "op": node.op} for node in capsule.graph.nodes if node.is_op],
+        "inputs": [node.name for node in capsule.graph.inputs],
+        "outputs": list(capsule.graph.output_names),
+        "dtypes": {name: np.asarray(value).dtype.name for name, value in _values(capsule).items()},
+        "plan": dict(capsule.plan),
+        "versions": {**_versions(), **accelerator.identity(capsule.config)},
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _values(capsule: Capsule) -> dict[str, Any]:
+    inputs = dict(zip((node.name for node in capsule.graph.inputs), capsule.inputs))
+    return {**inputs, **dict(zip(capsule.graph.output_names, capsule.expected))}
+
+
+def _is_told(key: Any, value: Any) -> bool:
+    """May the value go into a file: it differs from the default, names no file, and JSON can say it?"""
+    return not key.names_files and value != key.default and isinstance(value, (str, int, float, bool))
+
+
+def _class_of(accelerator: Accelerator) -> type:
+    kind: type = getattr(accelerator, "device_class", type(accelerator))
+    return kind
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in ("partita", "numpy", "onnx"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed as a package"
+    return versions
+
+
+def _requirements(capsule: Capsule) -> list[str]:
+    """The packages that running it takes: an engine's, or else Partita and the package that the device comes from."""
+    name = capsule.device.accelerator.name
+    module = _class_of(capsule.device.accelerator).__module__.partition(".")[0]
+    packages = [name, "numpy"] if name in SHIPPED else [*metadata.packages_distributions().get(module, []), "partita"]
+    return [_pinned(package) for package in dict.fromkeys(packages)]
+
+
+def _pinned(package: str) -> str:
+    try:
+        return f"{package}=={metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return package

@@ -1,0 +1,55 @@
+"""Capsules that write themselves: where a device fails to compile, to run, or returns what it must not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accelerators.capsules.capsule import Capsule, write_capsule
+from accelerators.errors import AcceleratorError
+from accelerators.interface.device_list import Device
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.interpret import interpret
+from graph.logs import logger
+
+MOST = 1000
+"""The capsules of one name that a folder holds."""
+
+
+def keep_failure(
+    folder: Path, name: str, graph: Graph, device: Device, config: Mapping[str, Any], reason: str, inputs: Sequence[Any] = ()
+) -> None:
+    """Write a capsule of the subgraph into the folder, with the inputs that it failed on, if it came so far.
+
+    The failure goes on as it would without: where no capsule can be written, a warning says why."""
+    expected = _expected(graph, inputs)
+    capsule = Capsule(graph, inputs if expected else (), expected, device, config, reason, plan={"subgraph": name})
+    try:
+        written = write_capsule(capsule, _free(folder, name))
+    except (PartitaError, OSError) as error:
+        warnings.warn(f"there is no capsule of subgraph {name!r}: {error}", stacklevel=2)
+        return
+    logger("capsules").warning("%s on %s is kept in %s: %s", name, device.label, written, reason)
+
+
+def _expected(graph: Graph, inputs: Sequence[Any]) -> Sequence[Any]:
+    """What numpy makes of the inputs; nothing where it cannot."""
+    if len(inputs) != len(graph.inputs):
+        return ()
+    try:
+        return interpret(graph, inputs)
+    except PartitaError:
+        return ()
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A folder that is not there yet."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:80]
+    for number in range(MOST):
+        path = folder / (f"{plain}_{number}" if number else plain)
+        if not path.exists():
+            return path
+    raise AcceleratorError(f"there are {MOST} capsules of it already", where=str(folder), remedy="Remove some")

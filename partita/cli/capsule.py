@@ -1,0 +1,56 @@
+"""One subgraph in a folder, with what it takes to run it again elsewhere, and nothing else of the model.
+
+The folder holds the subgraph as ONNX, its inputs, the outputs expected, its plan, versions, and run.py, which runs it again."""
+
+from __future__ import annotations
+
+import argparse
+
+import partita as pt
+from partita.cli import exits
+from partita.cli.arguments import add_devices, add_inputs, add_model, config_of, positive, precise
+from partita.cli.inputs import read_inputs
+from partita.cli.models import load_graph
+from partita.cli.screen import Screen
+
+EXAMPLE = """\
+  partita capsule model.onnx --subgraph 3 --devices HETERO:cpu,reference --input x.npy -o capsule
+  partita capsule model.onnx --subgraph cpu_0 --anonymous -o capsule && python capsule/run.py
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    add_model(parser)
+    add_devices(parser, precision=True)
+    add_inputs(parser.add_argument_group("inputs"))
+    group = parser.add_argument_group("capsule")
+    group.add_argument("--subgraph", default="0", metavar="N", help="its number, or its name (default: %(default)s)")
+    group.add_argument("--against", default="reference", metavar="D", help="says what is expected (default: %(default)s)")
+    group.add_argument("--tolerance", type=positive, metavar="E", help="the largest error (default: by element types)")
+    group.add_argument("--anonymous", action="store_true", help="random weights of the same statistics, no names")
+    group.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Cut the subgraph out, and write the folder."""
+    graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
+    config = precise(config_of(arguments.config, arguments.devices), arguments.devices, arguments.precision)
+    given = read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)
+    screen.say("compiling, and running the model up to the subgraph")
+    folder = pt.capsule(
+        graph,
+        arguments.output,
+        int(arguments.subgraph) if arguments.subgraph.isdigit() else arguments.subgraph,
+        arguments.devices,
+        given or None,
+        against=arguments.against,
+        config=config,
+        tolerance=arguments.tolerance,
+        anonymous=arguments.anonymous,
+        seed=arguments.seed,
+    )
+    files = sorted(path.name for path in folder.iterdir())
+    screen.write_json({"folder": str(folder), "files": files})
+    screen.show(f"{folder}: {', '.join(files)}")
+    return exits.OK

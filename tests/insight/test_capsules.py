@@ -1,0 +1,150 @@
+"""A subgraph in a folder, run again by a process that knows nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.capsules.anonymous import anonymous
+from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
+from tests.graphs.small_models import convolutions, inputs_of, transformer
+from tests.insight.small_devices import device_of
+from tests.insight.vendor_device import Vendor
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def vendor() -> Iterator[str]:
+    pt.register_accelerator(Vendor)
+    yield Vendor.name
+    pt.unregister_accelerator(Vendor.name)
+
+
+def rerun(folder: Path, *options: str, path: str = str(ROOT)) -> tuple[int, str]:
+    """The script's status and what it prints, in a process whose module path has this alone."""
+    command = [sys.executable, "-P", "run.py", *options]
+    done = subprocess.run(command, cwd=folder, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
+def test_the_node_to_blame_runs_again_elsewhere(vendor: str, tmp_path: Path) -> None:
+    diagnosis = pt.diagnose(transformer(), vendor)
+    folder = pt.capsule(diagnosis.fault, tmp_path / "softmax")
+    assert {path.name for path in folder.iterdir()} == {
+        "capsule.json", "expected.npz", "inputs.npz", "model.onnx", "requirements.txt", "run.py",
+    }
+    data = json.loads((folder / "capsule.json").read_text())
+    assert data["nodes"] == [{"name": "softmax_0", "op": "Softmax"}]
+    assert (data["device"], data["module"], data["reason"]) == ("vendor", "tests.insight.vendor_device", "wrong numbers")
+    assert data["versions"]["numpy"] == np.__version__
+    status, printed = rerun(folder)
+    assert status == 1
+    assert printed.splitlines() == [
+        "1 op on vendor; reported: wrong numbers", "  softmax_0: error 1.00e-02, at most 0.001; 0 NaN", "wrong: softmax_0",
+    ]
+    status, printed = rerun(folder, "--device", "reference")
+    assert (status, printed.splitlines()[-1]) == (0, "all outputs are right")
+    with pytest.raises(pt.AcceleratorError, match="there is a capsule already"):
+        pt.capsule(diagnosis.fault, folder)
+
+
+def test_a_plugin_file_defines_the_device(vendor: str, tmp_path: Path) -> None:
+    folder = pt.capsule(transformer(), tmp_path / "whole", 0, vendor)
+    data = json.loads((folder / "capsule.json").read_text())
+    data["module"] = "a_module_that_is_not_here"
+    (folder / "capsule.json").write_text(json.dumps(data))
+    status, printed = rerun(folder, "--plugin", str(ROOT / "tests/insight/vendor_device.py"))
+    assert (status, printed.splitlines()[-1]) == (1, "wrong: add_1")
+    assert "it fails: ModuleNotFoundError" in rerun(folder)[1]
+
+
+def test_an_engine_needs_no_partita(tmp_path: Path) -> None:
+    engine = pytest.importorskip("onnxruntime")
+    graph = convolutions()
+    folder = pt.capsule(graph, tmp_path / "capsule", "onnxruntime_0", "onnxruntime", inputs_of(graph)[0])
+    packages = (folder / "requirements.txt").read_text().splitlines()
+    assert packages == [f"onnxruntime=={engine.__version__}", f"numpy=={np.__version__}"]
+    assert rerun(folder, path="")[0] == rerun(folder, "--plain")[0] == 0
+
+
+def test_of_several_subgraphs_one_is_cut_out_with_its_own_inputs(tmp_path: Path) -> None:
+    graph = convolutions()
+    options = {"config": {"HETERO": {}}, "inputs": inputs_of(graph)[0]}
+    placed = pt.query(graph, "HETERO:onnxruntime,reference", forbid={"MaxPool": "onnxruntime"}).apply(graph)
+    folder = pt.capsule(placed, tmp_path / "capsule", 2, "HETERO:onnxruntime,reference", **options)
+    data = json.loads((folder / "capsule.json").read_text())
+    assert data["inputs"] == ["maxpool_0"]
+    assert data["plan"]["subgraph"] == "onnxruntime_2"
+    assert rerun(folder)[0] == 0
+    with pytest.raises(pt.AcceleratorError, match="there is no subgraph 7") as error:
+        pt.capsule(placed, tmp_path / "none", 7, "HETERO:onnxruntime,reference", **options)
+    assert "They are 0 to 2: onnxruntime_0, reference_1, onnxruntime_2" in str(error.value)
+
+
+def test_anonymous_weights_have_the_same_statistics_and_names_say_nothing(tmp_path: Path, vendor: str) -> None:
+    graph = pt.apply_pass(transformer(), "InferShape")
+    hidden = anonymous(graph)
+    for before, after in zip(graph.nodes, hidden.nodes, strict=True):
+        assert (before.op, before.output_types) == (after.op, after.output_types)
+        if before.is_constant and before.value.size >= 64:
+            assert not np.array_equal(before.value, after.value)
+            assert after.value.mean() == pytest.approx(before.value.mean(), abs=0.2)
+            assert after.value.std() == pytest.approx(before.value.std(), rel=0.3)
+            assert before.value.min() <= after.value.min() <= after.value.max() <= before.value.max()
+    diagnosis = pt.diagnose(graph, vendor)
+    folder = pt.capsule(diagnosis.fault, tmp_path / "hidden", anonymous=True)
+    texts = b"".join((folder / name).read_bytes() for name in ("model.onnx", "capsule.json", "inputs.npz", "expected.npz"))
+    assert not [node.name for node in graph.nodes if node.is_op and node.name.encode() in texts]
+    status, printed = rerun(folder)
+    assert (status, printed.splitlines()[-1]) == (1, "wrong: output0")
+
+
+def test_what_fails_to_compile_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    with device_of(None, "Gelu") as device:
+        pt.compile(transformer(), f"HETERO:{device},reference", config={"HETERO": {"CAPSULES": tmp_path}})
+    data = json.loads((tmp_path / "small_0" / "capsule.json").read_text())
+    assert data["reason"] == "ValueError: no kernel for Gelu"
+    status, printed = rerun(tmp_path / "small_0", "--device", "reference")
+    assert (status, printed.splitlines()[-1]) == (0, "it compiles")
+
+
+@pytest.mark.parametrize("kernel", [lambda node, inputs: 1 / 0, lambda node, inputs: [np.zeros(3, np.float32)]])
+def test_what_fails_while_it_runs_is_kept_once_with_its_inputs(kernel: Any, tmp_path: Path) -> None:
+    with device_of(kernel, "Gelu") as device:
+        compiled = pt.compile(transformer(), device, config={"CAPSULES": tmp_path})
+        array = inputs_of(transformer())[0]
+        for _ in range(2):
+            with pytest.raises(pt.RunError):
+                compiled(array)
+    assert [path.name for path in tmp_path.iterdir()] == ["small_0"]
+    with np.load(tmp_path / "small_0" / "inputs.npz") as arrays:
+        assert np.array_equal(arrays["x"], array if isinstance(array, np.ndarray) else next(iter(array.values())))
+    assert rerun(tmp_path / "small_0", "--device", "reference")[0] == 0
+
+
+def test_a_capsule_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with device_of(None, "Gelu") as device, pytest.warns(UserWarning, match="there is no capsule of subgraph 'small_0'"):
+        pt.compile(transformer(), f"HETERO:{device},reference", config={"HETERO": {"CAPSULES": tmp_path / "file"}})
+
+
+def test_the_verb(partita: Command, model: str) -> None:  # noqa: F811
+    done = partita(f"capsule {model} --devices reference -o kept")
+    assert done.status == 0, done.err
+    assert done.out == "kept: capsule.json, expected.npz, inputs.npz, model.onnx, requirements.txt, run.py\n"
+    assert rerun(Path("kept"))[0] == 0
+    with device_of(lambda node, inputs: [np.abs(inputs[0])], "Relu") as device, warnings.catch_warnings():
+        done = partita(f"diagnose {model} --devices {device} --capsule blamed --anonymous")
+    assert done.status == 1
+    assert json.loads(Path("blamed/capsule.json").read_text())["nodes"] == [{"name": "node0", "op": "Relu"}]
