@@ -150,7 +150,7 @@ class _Choosing:
     # -- what each op costs --------------------------------------------------------------------------------
 
     def errors(self, precisions: Iterable[str]) -> dict[tuple[str, str], float]:
-        """By op and precision, how far the answer to the first input moves if that op alone runs in it."""
+        """How far the answer to the first input moves if one op alone runs in a precision, by op and precision."""
         (seen,) = (values for i, values in enumerate(self._seen(self.probe.seen)) if i == 0)
         errors: dict[tuple[str, str], float] = {}
         for precision in dict.fromkeys(p for p in precisions if p != KEPT):
@@ -184,7 +184,7 @@ class _Choosing:
     # -- what each op wins ---------------------------------------------------------------------------------
 
     def gains(self, precisions: Sequence[str]) -> dict[tuple[str, str], float]:
-        """By op and precision, what it wins."""
+        """What an op wins in a precision, by op and precision."""
         if self.win == "memory":
             sizes = {node.name: weight_of_product(node) for node in self.ops}
             width = {"int8": 1, **{name: kind.itemsize for name, kind in CASTS.items()}}
@@ -202,7 +202,7 @@ class _Choosing:
         return gains
 
     def _times(self, graph: Graph) -> dict[str, float]:
-        """By op, the microseconds of the kernels that it is part of; a kernel of several ops is shared out among them."""
+        """The microseconds of each op. The time of a kernel of several ops is shared out among them."""
         model, names = self._compiled(graph), {node.name for node in self.ops}
         rounds: list[dict[str, float]] = []
         parts = {(kernel.symbol, kernel.nodes[0]): [name for name in kernel.nodes if name in names] for kernel in model.kernels()}
@@ -300,7 +300,7 @@ class _Probe:
     def __init__(self, graph: Graph, ops: Sequence[Node]) -> None:
         rewriter, namer = Rewriter(graph), Namer(graph)
         self.shifts: dict[str, str] = {}
-        """By op, the input that is added to its result."""
+        """The inputs that are added to the results of ops, by op."""
         self.still: dict[str, Array] = {}
         """Zeros for all of them."""
         results: dict[NodeEntry, NodeEntry] = {}

@@ -39,7 +39,7 @@ class _Start:
 
     @property
     def stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
-        """Those of the devices that take any size."""
+        """The devices among these that take any size."""
         able = [device for device in self.devices if device.accelerator.dynamic_shapes]
         return [(device, self.settings.by_device[device.label]) for device in able]
 

@@ -40,7 +40,7 @@ class OutputCheck:
         return True
 
     def counted(self, returned: Any, where: str) -> Sequence[Any]:
-        """The outputs, if they are as many as the body has: all that can be said of values in a device's own memory."""
+        """The outputs, if there are as many as the body has. No more can be checked of values in a device's own memory."""
         if isinstance(returned, (str, bytes)) or not isinstance(returned, Sequence):
             raise RunError(f"it returned {type(returned).__name__}, not a list of outputs", where=where)
         if len(returned) != len(self._layouts):

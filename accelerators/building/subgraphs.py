@@ -50,7 +50,7 @@ class Move:
     subgraph: str
     """The call's name."""
     nodes: tuple[str, ...]
-    """Its op nodes."""
+    """The op nodes of the call's body."""
     device: str
     """The device that failed."""
     reason: str

@@ -21,7 +21,7 @@ class Task:
     devices: Sequence[Device]
     """The devices, the preferred ones first."""
     settings: Config
-    """Their configuration."""
+    """The configuration of each device."""
     pin: Pin | None = None
     """The nodes that are forced onto a device."""
     forbid: Forbid | None = None

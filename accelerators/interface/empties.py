@@ -26,7 +26,7 @@ SUMMING = frozenset(
 """Ops whose numbers are each made of several: of all along a dimension, or in a window."""
 
 RECURRENT = frozenset("GRU LSTM RNN".split())
-"""Of these the ones that end the process in some engines."""
+"""The ops among these that end the process in some engines."""
 
 
 def sums_nothing(node: Node) -> str | None:

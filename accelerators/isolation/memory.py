@@ -14,13 +14,13 @@ from accelerators.errors import AcceleratorError
 from graph.types import Array, dtype_name, numpy_dtype
 
 Description = Any
-"""Of a value, in what JSON can say: where its bytes are, its dtype and its sizes."""
+"""A value as JSON says it: where its bytes are, its dtype and its sizes."""
 
 ALIGNMENT = 64
 """Where the bytes of each array begin: at a multiple of this."""
 
 KEPT = 64 << 20
-"""So many bytes stay allotted between two messages."""
+"""The number of bytes that stay allotted between two messages."""
 
 
 class SharedMemory:
@@ -28,7 +28,7 @@ class SharedMemory:
 
     def __init__(self, file: int | None = None) -> None:
         self.file = os.memfd_create("partita-arrays") if file is None else file
-        """Its number in this process."""
+        """The file descriptor of the memory in this process."""
         self._bytes = np.empty(0, np.uint8)
 
     def reserve(self, size: int) -> Array:

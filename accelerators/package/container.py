@@ -128,7 +128,7 @@ class Package:
 
     def __init__(self, path: str | os.PathLike[str], key: bytes | None) -> None:
         self.where = os.fsdecode(path)
-        """Its path."""
+        """The path of the file."""
         self._data, seal = _opened(self.where, key)
         start, size = _placed(seal, len(self._data), self.where)
         self.manifest = _manifest(bytes(self._data[start : start + size]), self.where)

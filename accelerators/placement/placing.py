@@ -98,7 +98,7 @@ class _Calls:
         self.rounds: list[list[str]] = []
         """The calls that were inlined, outer ones before those that came out of them."""
         self.names: set[str] = set()
-        """Their names."""
+        """The names of these nodes."""
         self.notes: list[str] = []
         """Why each of them was."""
         self._forbidden: dict[str, dict[str, str]] = {}

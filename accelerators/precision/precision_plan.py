@@ -35,9 +35,9 @@ class PrecisionRow:
     reason: str
     """Why it runs in that."""
     errors: Mapping[str, float]
-    """By lower precision: how far the model's answer moves if this op alone runs in it."""
+    """How far the model's answer moves if this op alone runs in a lower precision, by precision."""
     gains: Mapping[str, float]
-    """By lower precision: what it wins, in the plan's unit."""
+    """What the op wins in a lower precision, in the plan's unit, by precision."""
     locked: bool = False
     """Was it said from outside?"""
 
@@ -68,7 +68,7 @@ class PrecisionPlan(MutableMapping[str, str]):
         """Tells whether another graph is the same, node for node."""
         self._rows = dict(rows)
         self.ranges = dict(ranges)
-        """By value, the range that its integers cover."""
+        """The range that the integers of each value cover, by value."""
         self.tolerance = tolerance
         """How far the answer may be from that of float32."""
         self.error = error

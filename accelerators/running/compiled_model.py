@@ -310,7 +310,7 @@ class CompiledModel:
 
 
 def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
-    """As many measured runs as a profile takes, or as there is time for."""
+    """The measured runs of a profile: as many as it takes, or as there is time for."""
     measurements: list[Measurement] = []
     stop = time.perf_counter() + SECONDS
     while not measurements or (len(measurements) < CALLS and time.perf_counter() < stop):

@@ -26,11 +26,11 @@ class InputSpec:
     name: str
     """The input's name."""
     type: Type | None
-    """Its type, where known."""
+    """The input's type, where it is known."""
     dtype: np.dtype[Any] | None
     """The arrays' dtype; None if it takes no tensors, or any."""
     shape: tuple[Dim, ...] | None
-    """Its sizes; None for any."""
+    """The input's sizes; None where any size fits."""
     static: bool
     """Are all sizes numbers?"""
 

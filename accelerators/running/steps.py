@@ -39,7 +39,7 @@ class RunStep:
     makes: tuple[int, ...]
     """The slots of its outputs."""
     types: tuple[Type | None, ...]
-    """Their types."""
+    """The types of these values."""
     frees: tuple[int, ...] = ()
     """The slots that nobody reads afterwards, when steps run in order."""
 
@@ -115,13 +115,13 @@ class Buffer:
     output: int
     """The number of the value among the step's outputs."""
     offset: int
-    """Its first byte."""
+    """The position of the first byte."""
     nbytes: int
-    """Its size."""
+    """The number of bytes."""
     dtype: np.dtype[Any]
-    """Its elements' type."""
+    """The type of the elements."""
     shape: tuple[int, ...]
-    """Its sizes."""
+    """The sizes of the array."""
 
 
 @attrs.frozen(slots=True, eq=False)

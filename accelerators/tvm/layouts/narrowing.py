@@ -47,7 +47,7 @@ TURNING = VIEWS | {"Transpose"}
 """Ops by which a product reads a constant matrix in another order."""
 
 SHOWN = 8
-"""So many ops of a reason are named in the report."""
+"""The number of ops that the report names for one reason."""
 
 TABLE = 4096
 """A table of at least so many numbers, of which a Gather takes some, is stored in the narrow type."""
@@ -110,9 +110,9 @@ class _Narrowing:
         self.rewriter = Rewriter(graph)
         self.namer = Namer(graph)
         self.narrow: dict[NodeEntry, NodeEntry] = {}
-        """By value of the old graph, its narrow form."""
+        """The narrow form of each value of the old graph."""
         self.float32: dict[NodeEntry, NodeEntry] = {}
-        """By value of the old graph that was made narrow, the float32 that was made of it."""
+        """The float32 that was made of each value of the old graph that was made narrow."""
         self.constants: dict[NodeEntry, NodeEntry] = {}
         self.made: set[NodeEntry] = set()
         """The values of the old graph whose ops make the narrow form."""

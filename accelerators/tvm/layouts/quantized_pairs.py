@@ -13,7 +13,7 @@ from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import TensorType
 
 DEEPEST = LARGEST_SUM // BYTE**2
-"""So many products of two bytes fit a sum of 32 bits."""
+"""The number of products of two bytes that fit a sum of 32 bits."""
 
 BYTES = ("uint8", "int8")
 

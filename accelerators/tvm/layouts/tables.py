@@ -57,14 +57,14 @@ def _keeps_numbers(node: Node) -> bool:
 
 
 class _Tables:
-    """Which values are functions of one byte, and their results for all bytes."""
+    """The values that are functions of one byte, and their results for all bytes."""
 
     def __init__(self, graph: Graph) -> None:
         self.opsets = graph.opsets
         self.sources: dict[NodeEntry, NodeEntry] = {}
-        """By value, the bytes of which it is a function."""
+        """The bytes that each value is a function of."""
         self.long: set[NodeEntry] = set()
-        """Those with a long function among what computes them."""
+        """The values that take a function of many instructions to compute."""
         self._known: dict[NodeEntry, Array] = {}
         for node in graph.nodes:
             source = self._source(node) if node.is_op and not node.domain and len(node.output_names) == 1 else None

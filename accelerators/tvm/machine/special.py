@@ -35,7 +35,7 @@ class Used:
     """A special instruction that a machine's kernels use."""
 
     name: str
-    """Its name in the table."""
+    """The instruction's name in the table."""
     is_emulated: bool = False
     """Is it written out in portable code, which makes the same bits?"""
     is_asked: bool = False
@@ -60,7 +60,7 @@ INSTRUCTIONS = (
     Special("fma", "bfloat16", _needs(""), 0),
     Special("vpermps", "int4", _needs("avx512f"), 16),
 )
-"""All of them; those for one element type with the fastest first."""
+"""The special instructions; of those for one element type the fastest comes first."""
 
 BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}
 

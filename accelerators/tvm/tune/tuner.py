@@ -106,7 +106,7 @@ class Tuner:
         add(self.config, self.machine, plain.body.key, Found(best.choices, best.seconds, plain.seconds, tried))
 
     def _compiled(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """Those of the trials that can be compiled."""
+        """The trials that can be compiled."""
         with ThreadPoolExecutor(usable_cores()) as pool:
             return [trial for trial, ready in zip(trials, pool.map(self._compile, trials), strict=True) if ready]
 

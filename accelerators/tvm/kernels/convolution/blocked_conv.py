@@ -80,13 +80,13 @@ class Layer:
     """A convolution and how it is cut."""
 
     batch: int
-    """How many images."""
+    """The number of images."""
     plain: bool
     """Is the image it reads not blocked?"""
     window: Window
     """The window of the convolution."""
     channels: Channels
-    """Which channels each panel reads and makes."""
+    """The channels that each panel reads and makes."""
     bands: Bands
     """How pixels, panels and input channels are cut."""
     lanes: int
@@ -177,7 +177,7 @@ class _Panel:
     vectors: int
     """Blocks of output channels in it."""
     chunk: Operand
-    """Which chunk of the input channels is walked."""
+    """The number of the chunk of input channels that is walked."""
     local: Operand
     """Its number among the panels of the task."""
 
@@ -392,7 +392,7 @@ class _Writing:
             kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
 
     def _channel(self, panel: _Panel, c: Value) -> tuple[Value, Operand]:
-        """Which channel a step reads: its block, and its lane where that is not walked by a loop of its own."""
+        """The channel that a step reads: its block, and its lane where no loop of its own walks that."""
         channels, kernel, lanes = self.layer.channels, self.kernel, self.layer.lanes
         if channels.by_block:
             first = channels.first_block(panel.number)

@@ -37,7 +37,7 @@ class Channels:
     chunk: int
     """How many input channels are read in one go."""
     group: int = 1
-    """So many neighbours are multiplied in one step: channels, or taps of a row where the input is not blocked."""
+    """The number of neighbours that one step multiplies: channels, or taps of a row where the input is not blocked."""
 
     @property
     def blocks(self) -> int:

@@ -26,7 +26,7 @@ class Image:
     """The geometry of the image that a convolution reads."""
 
     batch: int
-    """How many images."""
+    """The number of images."""
     channels: int
     """Channels of the input."""
     groups: int
@@ -36,7 +36,7 @@ class Image:
     sizes: Sizes
     """The input's spatial sizes."""
     filter: Sizes
-    """The filter's."""
+    """The filter's spatial sizes."""
     strides: Sizes
     """How far apart neighbouring outputs read."""
     dilations: Sizes

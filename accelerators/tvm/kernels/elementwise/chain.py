@@ -68,7 +68,7 @@ class _Flat:
     """The shapes with neighbouring dimensions made one."""
 
     shape: Shape
-    """The result's."""
+    """The result's shape."""
     operands: tuple[Shape, ...]
     """The inputs'; each dimension is the result's, or 1."""
 

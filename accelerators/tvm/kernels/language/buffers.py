@@ -49,7 +49,7 @@ class Buffer:
         return Load(type_of(self.element), self, self.indices(index))
 
     def vector(self, lanes: int, *index: Operand) -> Value:
-        """So many neighbours along the last dimension, from a position on."""
+        """Several neighbours along the last dimension, from a position on, as one vector."""
         return Load(type_of(self.element, lanes), self, self.indices(index))
 
     def __setitem__(self, index: Index, value: Operand) -> None:

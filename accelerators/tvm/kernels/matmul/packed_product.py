@@ -31,7 +31,7 @@ FEW = 8
 """For up to so many rows the matrix is made numbers in registers."""
 
 CHAINS = 8
-"""So many sums at least are under way at once: one addition need not wait for the one before."""
+"""The least number of sums that are under way at once, so that no addition waits for the one before."""
 
 
 def packed_product(body: Body, machine: Machine) -> Draft | None:
@@ -145,7 +145,7 @@ class Writing:
     # -- few rows ------------------------------------------------------------------------------------------
 
     def _thin(self, panel: Value, first: Value, across: int, row: Operand, height: int, half: Half) -> None:
-        """So many rows times a panel, whose numbers are made in registers."""
+        """A few rows times a panel, whose numbers are made in registers."""
         kernel, lanes = self.kernel, self.packing.lanes
         columns = self._columns(panel, across)
         total = kernel.registers("total", float32, (height, across), lanes)

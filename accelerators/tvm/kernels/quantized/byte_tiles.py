@@ -47,7 +47,7 @@ class Tiling:
     high: int
     """How many of them stand one above the other: 1 or 2."""
     bytes: int
-    """So many bytes of the depth a step takes."""
+    """The number of bytes of the depth that a step takes."""
     is_emulated: bool
 
     @classmethod

@@ -20,13 +20,13 @@ from graph.node import Node
 from graph.types import Array
 
 NEAR = 24 << 10
-"""So many bytes of the image stay in the first-level cache while one panel after another meets them."""
+"""The number of bytes of the image that stay in the first-level cache while panel after panel is multiplied by them."""
 
 FRAME = 64 << 10
 """A copy of a band takes about so many bytes at most."""
 
 FEWEST = 16
-"""Of fewer pixels vectors make the sums as fast as tiles do."""
+"""The least number of pixels for which tiles are faster than vectors."""
 
 HEAVY = 1 << 20
 """With more bytes of weights than this, each is read once."""
@@ -79,8 +79,8 @@ class Shape(Convolved):
 
     @property
     def copies(self) -> bool:
-        """Do the tiles read a copy of the image: with padding around it, channels filled up or side by side at last, or bytes as
-        larger numbers?"""
+        """Do the tiles read a copy of the image? It has padding around it, channels filled up or put side by side, or bytes as
+        larger numbers."""
         is_filled = self.reach * self.groups != self.channels
         return self.is_plain or is_filled or not self.window.is_inside or self.element is not uint8
 

@@ -107,7 +107,7 @@ def _vnni(total: Value, left: Value, right: Buffer, first: Value) -> Value:
 
 
 def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
-    """By numbers of 16 bits, two products of which fit 32 bits."""
+    """The products by way of numbers of 16 bits, two products of which fit 32 bits."""
     lanes = total.type.lanes
     return total + vpmaddwd(left.regrouped(int16), right.vector(lanes * 2, first).cast(int16))
 

@@ -93,7 +93,7 @@ class Frame:
                 into[position + channel] = 0
 
     def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
-        """So many pixels of a plain image, each with its channels side by side in one word."""
+        """A vector of pixels of a plain image, each with its channels side by side in one word."""
         element = self.shape.element
         kind: Element = int32 if self.shape.across * element.bits == int32.bits else int64
         word = source.vector(count, n, 0, row, column).cast(kind)

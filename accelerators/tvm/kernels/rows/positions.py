@@ -84,7 +84,7 @@ def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class _Order:
-    """Which of two numbers is better."""
+    """The order in which one of two numbers is better."""
 
     element: Element
     """The element type in which they are compared."""
@@ -134,7 +134,7 @@ class _Best:
 
     @classmethod
     def of(cls, kernel: Kernel, width: int, order: _Order) -> _Best:
-        """On the stack."""
+        """Buffers on the stack for a strip of so many numbers."""
         return cls(kernel, order, kernel.stack("best", order.element, (width,)), kernel.stack("at", int32, (width,)))
 
     def begin(self, count: int, number: Callable[[Value], Value]) -> None:

@@ -25,7 +25,7 @@ REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "Redu
 ALONE = {
     **REDUCTIONS, "ReduceSumSquare": "sum", "ReduceL2": "sum", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
 }
-"""These reductions, and those that only make a kernel by themselves."""
+"""The reductions above, and those that make a kernel by themselves alone."""
 
 NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax"))
@@ -158,7 +158,7 @@ def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
 
 
 class _Making:
-    """Turns ops into steps."""
+    """Turns the ops of a body into steps."""
 
     def __init__(self, body: Body, shapes: Mapping[NodeEntry, Shape]) -> None:
         """`shapes` stand in for those that the values have."""

@@ -135,7 +135,7 @@ def _bound(node: Node, name: str) -> float | None:
 
 
 def _sign(node: Node, x: Numbers) -> Value:
-    """What is no number stays so, and of the two zeros there is one."""
+    """The sign of NaN is NaN, and that of both zeros is the positive zero."""
     zero = constant(0.0, x[0].type.element)
     below = select(x[0] < zero, zero - 1.0, select(x[0].equals(zero), zero, x[0]))
     return select(x[0] > zero, 1.0, below)
@@ -208,7 +208,7 @@ def _is_known_power(node: Node) -> bool:
 
 
 def _product(x: Value, count: int) -> Value:
-    """So many of them multiplied, by squares."""
+    """The product of so many equal numbers, by squares."""
     if count < 2:
         return x if count else constant(1, x.type.element)
     half = named(_product(x, count // 2), lambda half: half * half)

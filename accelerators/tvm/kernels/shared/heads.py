@@ -92,7 +92,7 @@ class Heads:
 
     @property
     def count(self) -> int:
-        """How many matrices."""
+        """The number of matrices."""
         return math.prod(self.batch)
 
     def head(self, number: Value) -> Head:

@@ -44,8 +44,8 @@ class Instruction:
     add: Add
     """How it works."""
     group: int = 1
-    """So many neighbours along the depth are taken at a time: their bits make one number of the left matrix, and they stand side
-    by side in the packed right one."""
+    """The number of neighbours along the depth that are taken at a time. Their bits make one number of the left matrix, and they
+    stand side by side in the packed right one."""
 
     def __str__(self) -> str:
         return self.name
@@ -117,7 +117,7 @@ class Way:
 
 
 WAYS = (Way(DOT_BFLOAT16, _dot_bfloat16_emulated, ("cooperlake", "sapphirerapids", "emeraldrapids")),)
-"""All of them."""
+"""The instructions that kernels use on some processors."""
 
 
 def instruction_for(dtype: str, machine: Machine) -> Instruction:

@@ -29,7 +29,7 @@ class Problem:
     outputs: tuple[NodeEntry, ...]
     """The results, in the order of the arguments after those."""
     positions: Mapping[NodeEntry, int]
-    """Which of the inputs each of them is."""
+    """The number of each input."""
 
     @classmethod
     def of(cls, body: Body) -> Problem:
@@ -38,16 +38,16 @@ class Problem:
         return cls(body, inputs, tuple(body.graph.outputs), {entry: i for i, entry in enumerate(inputs)})
 
     def position(self, entry: NodeEntry | None) -> int | None:
-        """Which of the inputs a value is; None if it is none of them."""
+        """The number of the input that a value is; None if it is no input."""
         return None if entry is None else self.positions.get(entry)
 
     def value_at(self, entry: NodeEntry | None) -> int | None:
-        """Which of the inputs a value is; None if it is none of them, or a constant of the model."""
+        """The number of the input that a value is; None if it is no input, or a constant of the model."""
         position = self.position(entry)
         return position if position is not None and position < self.body.values else None
 
     def weight_at(self, entry: NodeEntry | None) -> int | None:
-        """Which of the inputs a constant of the model is; None if it is none of them."""
+        """The number of the input that a constant of the model is; None if it is no such input."""
         position = self.position(entry)
         return position if position is not None and position >= self.body.values else None
 

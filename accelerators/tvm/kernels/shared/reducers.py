@@ -16,16 +16,16 @@ class Reducer:
     """What a reduction does with the numbers of one position of its result."""
 
     start: float
-    """Where it begins."""
+    """The number that the reduction begins with."""
     joined: Callable[[Value, Value], Value]
-    """What joins the numbers so far and one more."""
+    """Joins the numbers so far and one more."""
     taken: Callable[[Value], Value] = lambda x: x
-    """What is taken of each number."""
+    """Changes each number before it is joined."""
     finished: Callable[[Value, Value | float], Value] = lambda total, count: total
-    """The result, of so many numbers."""
+    """Makes the result of the joined numbers and of how many there were."""
 
     def start_of(self, element: Element) -> float:
-        """Where it begins for an element type: integers have no infinity, but a largest and a smallest number."""
+        """The beginning for an element type: integers have no infinity, but a largest and a smallest number."""
         if not element.is_whole or math.isfinite(self.start):
             return self.start
         bits = element.bits - (element.kind == "int")

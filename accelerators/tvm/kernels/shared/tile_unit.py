@@ -50,7 +50,7 @@ MOST_DEPTH = 32
 """Numbers of a row of a left tile."""
 
 SUMS = 4
-"""So many of the eight tiles hold sums; two hold left numbers, two right ones."""
+"""The number of tiles that hold sums. Of the eight tiles two hold left numbers, and two right ones."""
 
 SMALLEST = 1.1754943508222875e-38
 """The smallest normal float32."""
@@ -88,7 +88,7 @@ class Right:
 
 @attrs.frozen(slots=True, eq=False)
 class TileUnit:
-    """So many tiles of sums: `high` times `wide`, each of so many rows."""
+    """Tiles of sums: `high` times `wide`, each of so many rows."""
 
     rows: int
     high: int

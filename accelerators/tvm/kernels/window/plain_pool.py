@@ -34,7 +34,7 @@ from accelerators.tvm.machine.work import TAPS
 from graph.node import Node
 
 NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
-"""What LpPool is for the powers that it takes here."""
+"""The reducers of LpPool, by the powers that this kernel takes."""
 
 
 @attrs.frozen(slots=True)
@@ -124,7 +124,7 @@ class _Writing:
 
     @property
     def element(self) -> Element:
-        """What is computed with."""
+        """The element type of the numbers that are computed."""
         return computed_as(self.x.element)
 
     def write(self, channels: int, is_shared: bool) -> None:
