@@ -36,7 +36,7 @@ class Trials:
         self._guard = Guard()
 
     def answer(self, node: Node, graph: Graph) -> bool | str:
-        """Does the engine take the node? A trial only for the first of its kind."""
+        """Does the engine take the node? Only the first of its kind is tried."""
         key = _key(node, graph)
         if key is None:
             return self._attempt(self._alone(node, graph))

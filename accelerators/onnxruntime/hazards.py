@@ -50,9 +50,9 @@ def _einsum(node: Node) -> str | None:
 
 def _integer_product(node: Node) -> str | None:
     """The zero point, and of QLinearMatMul the scale, of the first matrix and of the result."""
-    places = (2,) if node.op == "MatMulInteger" else (1, 2, 6, 7)
-    for place in places:
-        kind = node.inputs[place].type if _given(node, place) else None  # type: ignore[union-attr]
+    slots = (2,) if node.op == "MatMulInteger" else (1, 2, 6, 7)
+    for slot in slots:
+        kind = node.inputs[slot].type if _given(node, slot) else None  # type: ignore[union-attr]
         if isinstance(kind, TensorType) and kind.shape not in (None, (), (1,)):
             return f"onnxruntime refuses, while it runs, {node.op} with a zero point or a scale for each row"
     return None

@@ -1,4 +1,4 @@
-"""The resizes that onnxruntime computes differently from ONNX's definition: those by scales that make no whole sizes."""
+"""The resizes that onnxruntime computes differently from ONNX's definition: those by scales that do not make whole sizes."""
 
 from __future__ import annotations
 

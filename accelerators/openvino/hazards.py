@@ -165,9 +165,9 @@ def _compress(node: Node) -> str | None:
 _CRASH = "openvino divides by zero, which ends the process, while it folds what comes"
 
 
-def _has_none(node: Node, place: int) -> bool:
+def _has_none(node: Node, slot: int) -> bool:
     """Is that input a constant all of which is zero?"""
-    entry = node.inputs[place] if len(node.inputs) > place else None
+    entry = node.inputs[slot] if len(node.inputs) > slot else None
     return entry is not None and entry.node.value is not None and not entry.node.value.any()
 
 
@@ -219,8 +219,8 @@ def _gather_elements(node: Node) -> str | None:
 
 
 def _unique(node: Node) -> str | None:
-    places = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
-    if "axis" in node.attrs and places:
+    positions = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
+    if "axis" in node.attrs and positions:
         return "openvino's Unique along an axis returns other positions and counts"
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     if not node.attrs.get("sorted", 1) and isinstance(data_type, TensorType) and "float" in data_type.dtype:

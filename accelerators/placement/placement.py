@@ -123,7 +123,7 @@ class Placement(MutableMapping[str, str]):
         return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
 
     def move(self, names: Sequence[str], away_from: str, reason: str) -> dict[str, str]:
-        """Place these nodes anew, since their device failed; -> their new places, or NotSupported if some node has none."""
+        """Place these nodes anew, since their device failed; -> their new devices, or NotSupported if some node has none."""
         self._table.refuse(away_from, names, reason)
         choices = {name: choose(name, self._devices, self._table, self._rules) for name in names}
         nowhere = [self.graph[name] for name, label in choices.items() if label is None]

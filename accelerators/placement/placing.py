@@ -1,4 +1,4 @@
-"""Finding a place for each node: fallback by priority, after what is pinned, forbidden, or placed by hand."""
+"""Finds a device for each node: by priority, after what is pinned, forbidden, or placed by hand."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ NEWEST = 25
 """The last opset at which the op changed; its attributes include those of all before."""
 
 
-@numerics("QuantizeLinear", why=differs("where a quotient is infinite, no number, or too large for 32 bits, which wrap around"))
+@numerics("QuantizeLinear", why=differs("where a quotient is infinite, NaN, or too large for 32 bits, which wrap around"))
 def quantize_linear(
     x: np.ndarray,
     scale: np.ndarray,
@@ -24,7 +24,7 @@ def quantize_linear(
     output_dtype: int = 0,
     precision: int = 0,
 ) -> np.ndarray:
-    """x / scale, rounded half to even, plus the zero point, saturated; what is no number becomes the smallest integer."""
+    """x / scale, rounded half to even, plus the zero point, saturated; NaN becomes the smallest integer."""
     from onnx.helper import tensor_dtype_to_np_dtype
     from onnx.reference.ops._quant_utils import reshape_input
 

@@ -57,9 +57,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from tests.fuzz.guard.pages import guarded_copy
 at_end, reads = sys.argv[1] == "end", sys.argv[2] == "read"
-made = guarded_copy(np.arange(9, dtype="float32"), at_end)
-outside = as_strided(made, (10,), (4 if at_end else -4,))[9:] if at_end else np.frombuffer(
-    (__import__("ctypes").c_float * 1).from_address(made.ctypes.data - 4), "float32")
+array = guarded_copy(np.arange(9, dtype="float32"), at_end)
+outside = as_strided(array, (10,), (4 if at_end else -4,))[9:] if at_end else np.frombuffer(
+    (__import__("ctypes").c_float * 1).from_address(array.ctypes.data - 4), "float32")
 print("begins", flush=True)
 if reads:
     print(float(outside[0]))
@@ -84,9 +84,9 @@ from tests.fuzz.guard.pages import Guarded
 
 def one_short(array, at_end, alignment=4):
     lies = Guarded(array.nbytes - array.itemsize, at_end, alignment).bytes
-    made = np.lib.stride_tricks.as_strided(lies, (array.nbytes,), (1,)).view(array.dtype).reshape(array.shape)
-    made.reshape(-1)[:-1] = array.reshape(-1)[:-1]
-    return made
+    copied = np.lib.stride_tricks.as_strided(lies, (array.nbytes,), (1,)).view(array.dtype).reshape(array.shape)
+    copied.reshape(-1)[:-1] = array.reshape(-1)[:-1]
+    return copied
 
 sizes = {"input": (3, 9), "weight": (9, 5), "output": (3, 5)}
 x = pt.variable("x", "float32", sizes["input"])

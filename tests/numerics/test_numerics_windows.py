@@ -47,7 +47,7 @@ def geometries(draw: st.DrawFn) -> Geometry:
 
 
 def _windows(g: Geometry, ceil_mode: bool = False) -> Any:
-    """For each output place, the input places that its taps fall on, in padded coordinates."""
+    """For each output pixel, the input pixels that its taps fall on, in padded coordinates."""
     counts = []
     for i, size in enumerate(g.sizes):
         room = size + g.pads[i] + g.pads[i + len(g.sizes)] - ((g.kernel[i] - 1) * g.dilations[i] + 1)
@@ -69,8 +69,8 @@ def _windows(g: Geometry, ceil_mode: bool = False) -> Any:
         yield counts, position, taps
 
 
-def _inside(place: tuple[int, ...], sizes: list[int]) -> bool:
-    return all(0 <= p < size for p, size in zip(place, sizes, strict=True))
+def _inside(pixel: tuple[int, ...], sizes: list[int]) -> bool:
+    return all(0 <= p < size for p, size in zip(pixel, sizes, strict=True))
 
 
 def _numbers(seed: int, *shape: int) -> np.ndarray:

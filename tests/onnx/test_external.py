@@ -33,7 +33,7 @@ def test_external_data_is_mapped(tmp_path):
     assert array.tolist() == [1, 2, 3] and not array.flags.writeable
 
 
-@pytest.mark.parametrize("place, message", [
+@pytest.mark.parametrize("location, message", [
     ({"location": "../secret.bin"}, "outside the model's folder"),
     ({"location": "link.bin"}, "outside the model's folder"),
     ({"location": "linked/secret.bin"}, "outside the model's folder"),
@@ -45,7 +45,7 @@ def test_external_data_is_mapped(tmp_path):
     ({"offset": 10**30}, "the offset of external data"),
     ({"length": 8}, "8 bytes is given for a tensor that takes 12"),
 ])
-def test_data_that_is_not_the_models_own_is_refused(tmp_path, place, message):
+def test_data_that_is_not_the_models_own_is_refused(tmp_path, location, message):
     secret = tmp_path / "secret.bin"
     secret.write_bytes(bytes(100))
     folder = tmp_path / "model"
@@ -54,7 +54,7 @@ def test_data_that_is_not_the_models_own_is_refused(tmp_path, place, message):
     os.symlink(secret, folder / "link.bin")
     os.symlink(tmp_path, folder / "linked")
     with pytest.raises(ReadError, match=message):
-        load(_write(folder, **place))
+        load(_write(folder, **location))
 
 
 def test_absolute_paths_are_refused(tmp_path):

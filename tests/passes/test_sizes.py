@@ -160,11 +160,11 @@ def test_a_transposed_convolution_whose_result_has_given_sizes(wanted: list[int]
     assert sizes(g, np.zeros((1, 4, 3, 5), np.float32)) == (("N", 2, *wanted[-2:]), (1, 2, *wanted[-2:]))
 
 
-@pytest.mark.parametrize("place", [2, 3])
-def test_a_resize_to_a_vector_of_unknown_length(place: int) -> None:
+@pytest.mark.parametrize("slot", [2, 3])
+def test_a_resize_to_a_vector_of_unknown_length(slot: int) -> None:
     x = variable("x", "float32", (1, 1, 2, 4))
-    given = variable("given", "float32" if place == 2 else "int64", ("K",))
-    y = op("Resize", x, *[None] * (place - 1), given, mode="linear")
+    given = variable("given", "float32" if slot == 2 else "int64", ("K",))
+    y = op("Resize", x, *[None] * (slot - 1), given, mode="linear")
     kind = infer(Graph([op("Relu", y)])).outputs[0].type
     assert kind is None or not any(isinstance(size, int) for size in kind.shape or ())
 

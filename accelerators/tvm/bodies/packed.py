@@ -9,7 +9,9 @@ DOMAIN = "partita.packed"
 """The domain of ops on packed weights."""
 
 PRODUCT = "PackedMatMul"
-"""Numbers times a packed matrix: of the numbers, the matrix, its scales and, if there are any, its zero points."""
+"""A product of numbers by a packed matrix. Its inputs are the numbers, the matrix, its scales and, if there
+are any, its zero points."""
 
 ROWS = "PackedGather"
-"""Columns of a packed matrix as rows of numbers, as Gather picks them from a table: of the indices, and what a product reads."""
+"""Columns of a packed matrix as rows of numbers, as Gather picks them from a table. Its inputs are the
+indices, and those of a product."""

@@ -24,7 +24,7 @@ BYTES = ("uint8", "int8")
 
 
 def tabulate(graph: Graph) -> Graph:
-    """The graph with a table for each such function. What tells whether a dequantized number is one is left out. Linear."""
+    """The graph with a table for each such function. Tests whether a dequantized number is NaN are left out. Linear."""
     if not any(node.op == "QuantizeLinear" for node in graph.nodes):
         return graph
     tables, names = _Tables(graph), {name for node in graph.nodes for name in (node.name, *node.output_names)}
@@ -47,7 +47,7 @@ def tabulate(graph: Graph) -> Graph:
 
 
 def _keeps_numbers(node: Node) -> bool:
-    """Does it choose zero where a dequantized number is none, which it never is?"""
+    """Does the op put zero in the place of NaN in dequantized numbers, which are never NaN?"""
     test = node.inputs[0].node if node.op == "Where" and not node.domain and node.inputs[0] is not None else None
     if test is None or test.op != "IsNaN" or test.domain or test.inputs[0] != node.inputs[2] or test.inputs[0] is None:
         return False

@@ -1,6 +1,6 @@
 """A transposed convolution as a convolution with a set of output channels for each phase of its stride; the phases are dealt out.
 
-Place q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
+Position q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
 the rows u, u - 1, ... of the image. Taps that a phase does not have are zero."""
 
 from __future__ import annotations

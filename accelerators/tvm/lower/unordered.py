@@ -1,4 +1,4 @@
-"""What is no number comes through the kernels that TVM's importer makes, as it does through ONNX's definitions.
+"""NaN comes through the kernels that TVM's importer makes, as it does through ONNX's definitions.
 
 TVM's maximum and minimum are comparisons that drop it, wherever they come from: activations, bounds, pools, reductions. After a
 kernel is scheduled (a schedule looks for them) each becomes one that keeps it. TVM's sign makes zero of it, its cast to bool
@@ -17,11 +17,11 @@ FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 
 ACROSS_THREADS = frozenset(("dlight.GEMV", "dlight.Reduction", "dlight.GeneralReduction"))
 """Schedules that reduce across a GPU's threads. TVM's code generation looks for the maxima in their kernels, which stay as they
-are: there what is no number may be dropped."""
+are: there NaN may be dropped."""
 
 
 def carrying(function: Any, holds_bfloat16: bool) -> Any:
-    """The TensorIR function with maxima and minima of floats that carry what is no number. Linear.
+    """The TensorIR function with maxima and minima of floats that carry NaN. Linear.
 
     Their operands get names, so that they are computed once; but TVM's pass that makes whole numbers of bfloat16 does not look
     into such names, and where there are any the operands are written out again."""

@@ -213,7 +213,7 @@ def _unreduced(parts: _Parts) -> Graph | None:
 
 
 def _top(parts: _Parts) -> Graph | None:
-    """The largest or smallest numbers, sorted in double precision: there is room above infinity for what is no number, which
+    """The largest or smallest numbers, sorted in double precision: there is room above infinity for NaN, which
     TVM's sort takes for equal to anything. Narrow whole numbers, which it does not take, are widened."""
     data_type, x, count = _type(parts.node.inputs[0]), parts.input(0), parts.input(1)
     if data_type is None or x is None or count is None or parts.version < 10:

@@ -176,7 +176,7 @@ def test_query_says_why_not() -> None:
 def test_query_refuses_what_is_known_to_be_wrong() -> None:
     x = pt.variable("x", "float32", (3,))
     graph = pt.Graph([pt.op("Mod", x, x, fmod=0, name="mod")], inputs=[x])
-    wrong = "TVM's floor_mod of floats is not a number where an operand is infinite"
+    wrong = "TVM's floor_mod of floats is NaN where an operand is infinite"
     assert accelerator("cpu").query(graph) == {"mod": wrong}
 
 

@@ -42,7 +42,7 @@ def test_scales_at_the_ends_of_the_numbers(values: list[float]) -> None:
         assert np.array_equal(result, wanted)
 
 
-def test_what_is_no_number_is_passed_over_as_in_onnxruntime() -> None:
+def test_nan_is_passed_over_as_in_onnxruntime() -> None:
     node = rounded(pt.variable("x", "float32", (4,)))
     graph, x = typed(node[0], node[1]), np.array([np.nan, 1, 2, 3], np.float32)  # type: ignore[arg-type]
     result, scale = compiled(graph).run([x], [None] * 2)

@@ -78,16 +78,16 @@ def test_an_index_outside_is_an_error(op: str, index: int) -> None:
         pt.compile(graph, "cpu")(*arrays)
 
 
-def a_batch_of_regions(places: list[int]) -> tuple[pt.Graph, list[Any]]:
-    arrays = [np.ones((2, 3, 8, 8), "float32"), np.tile(np.array([0, 0, 4, 4], "float32"), (2, 1)), np.array(places)]
+def a_batch_of_regions(images: list[int]) -> tuple[pt.Graph, list[Any]]:
+    arrays = [np.ones((2, 3, 8, 8), "float32"), np.tile(np.array([0, 0, 4, 4], "float32"), (2, 1)), np.array(images)]
     read = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(arrays)]
     sizes: dict[str, Any] = {"output_height": 2, "output_width": 2, "sampling_ratio": 2}
     sizes["coordinate_transformation_mode"] = "output_half_pixel"
     return pt.Graph([pt.op("RoiAlign", *read, name="regions", **sizes)], inputs=read), arrays
 
 
-def an_unpooling(place: int) -> tuple[pt.Graph, list[Any]]:
-    arrays = [np.ones((1, 1, 2, 2), "float32"), np.array([[[[0, 3], [9, place]]]])]
+def an_unpooling(position: int) -> tuple[pt.Graph, list[Any]]:
+    arrays = [np.ones((1, 1, 2, 2), "float32"), np.array([[[[0, 3], [9, position]]]])]
     read = [pt.variable(f"x{i}", str(array.dtype), array.shape) for i, array in enumerate(arrays)]
     return pt.Graph([pt.op("MaxUnpool", *read, kernel_shape=[2, 2], strides=[2, 2])], inputs=read), arrays
 
@@ -96,7 +96,7 @@ FAR = {"RoiAlign": (a_batch_of_regions([1, 2**20]), 2), "MaxUnpool": (an_unpooli
 
 
 @pytest.mark.parametrize("op", FAR)
-def test_places_outside_of_a_batch_or_a_result(op: str) -> None:
+def test_positions_outside_of_a_batch_or_a_result(op: str) -> None:
     (graph, arrays), size = FAR[op]
     with pytest.raises(RunError, match=f"an index is outside of a dimension of {size}"):
         pt.compile(graph, "cpu")(*arrays)

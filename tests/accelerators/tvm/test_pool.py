@@ -163,9 +163,9 @@ def note(*_):
     time.sleep(0.001)
     return 0
 library.partita_threads(4)
-made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(note)
+kernel = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(note)
 while not sizes:
-    assert library.partita_launch(made, None, 0) == 0
+    assert library.partita_launch(kernel, None, 0) == 0
 assert min(sizes) >= 1 << 20, sizes
 """
     command = ["sh", "-c", 'ulimit -s 256 && exec "$0" -c "$1"', sys.executable, code]
@@ -201,8 +201,8 @@ KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.
 library.partita_threads(3)
 def right():
     done = []
-    made = KERNEL(lambda piece, *_: done.append(piece) or 0)
-    return library.partita_launch(made, None, 0) == 0 and sorted(done) == list(range(64))
+    kernel = KERNEL(lambda piece, *_: done.append(piece) or 0)
+    return library.partita_launch(kernel, None, 0) == 0 and sorted(done) == list(range(64))
 assert right()
 if os.fork() == 0:
     signal.alarm(30)

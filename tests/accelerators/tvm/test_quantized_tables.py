@@ -74,7 +74,7 @@ def test_a_function_of_two_values_or_of_one_in_two_shapes_is_no_table() -> None:
 
 
 def test_a_dequantized_number_is_a_number() -> None:
-    """torch makes zeros of rows that are no numbers; none of these is."""
+    """torch makes zeros of rows of NaN; none of these is one."""
     given = integers(0, (2, 40), "uint8")
     weights = again(pt.op("Softmax", dequantized(pt.variable("x", "uint8", given.shape), 0.05, 100)), 1 / 255, 0)
     kept = pt.op("Where", pt.op("IsNaN", weights), pt.constant(np.float32(0)), weights)

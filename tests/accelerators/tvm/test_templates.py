@@ -34,7 +34,7 @@ def test_each_function(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", "Exp Tanh Erf Sigmoid Relu Gelu Elu".split())
-def test_what_is_no_number_stays_so(op: str) -> None:
+def test_nan_stays_nan(op: str) -> None:
     x = pt.variable("x", "float32", (8,))
     values = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 100, -100, 88.5], "float32")
     (output,) = compiled(pt.Graph([pt.op(op, x)], inputs=[x])).run([values])

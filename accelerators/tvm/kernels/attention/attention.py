@@ -221,7 +221,7 @@ class _Writing:
         return Panel(buffer, first, tile.width * self.instruction.group, self.instruction)
 
     def _invert(self, memory: _Memory, row: Row, r: Value, total: Value) -> None:
-        """One over the sum; where rows that are no numbers become zeros, their scores do."""
+        """One over the sum. Where rows of NaN are to become zeros, their scores become zeros here."""
         kernel = self.heads.kernel
         if not self.match.guard:
             memory.inverse[r] = 1.0 / total

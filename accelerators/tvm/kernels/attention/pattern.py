@@ -74,7 +74,7 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
 
 
 def _guard(softmax: Node, readers: Readers) -> tuple[tuple[Node, ...], NodeEntry]:
-    """The ops by which torch makes zeros of rows that are no numbers, and what comes out of them."""
+    """The ops by which torch makes zeros of rows of NaN, and the value that comes out of them."""
     reading = [node for node in readers.get(softmax[0], ()) if node is not None]
     tests = [node for node in reading if node.op == "IsNaN"]
     chosen = [node for node in reading if node.op == "Where"]

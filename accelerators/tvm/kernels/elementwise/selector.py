@@ -39,8 +39,8 @@ class ChainProperty(SubgraphProperty):
         return ChainSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Chains that would spill are left to single kernels, and so are those that our kernel does not take of half-precision
-        numbers, which TVM's own would round at every step, and of quantized ones, which it has not."""
+        """Leave chains that would spill to single kernels. So are chains of half-precision or quantized numbers that our kernel
+        does not take: TVM's own would round half-precision numbers at every step, and it has no quantized ones."""
         ops = [node for node in subgraph.nodes if node.is_op]
         dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
         is_ours = bool(dtypes & HALVES) or any(node.domain == QUANTIZED for node in ops)
@@ -63,15 +63,15 @@ class ChainSelector(ContainOpSelector):
 
 
 RING = frozenset("Add Sub Mul Neg Sum".split())
-"""Ops that count modulo the type's size whichever way their formulas are rearranged, as long as nothing else joins them.
+"""Ops whose integers wrap around at the type's size, however their formulas are rearranged, as long as no other op joins them.
 
-TVM simplifies comparisons, casts, minima and maxima of what they make as if whole numbers never overflowed, and tells LLVM so;
-what comes out of memory it knows nothing of."""
+TVM simplifies comparisons, casts, minima and maxima of their results as if integers never overflowed, and tells LLVM so. It does
+not do so with numbers that are read from memory."""
 
 
 def _alone(node: Node) -> bool:
-    """Is the op's kernel better its own? Powers of several element types, divisions of whole numbers, and what else makes a whole
-    number of whole numbers by counting, or of one that may not fit."""
+    """Does the op get a kernel of its own? Powers of several element types do, and ops from integers to integers whose results
+    TVM would simplify wrongly: divisions, powers, magnitudes, and casts to types that do not hold all numbers."""
     stored, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
     if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
         return True

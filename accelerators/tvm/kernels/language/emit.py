@@ -24,8 +24,8 @@ STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 
 
 _NARROWED = "tirx.partita_narrowed"
-"""An op of ours: float32 as the bits of the nearest bfloat16, which a processor has an instruction for. TVM vectorizes it as any
-op, and asks us what it is once it is known for how many lanes."""
+"""An op of ours: float32 as the bits of the nearest bfloat16, which a processor has an instruction for. TVM vectorizes it like
+any other op. When the number of lanes is known TVM calls a function of ours, which says what it is."""
 
 _NARROWED_CODE = """
 define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
@@ -36,8 +36,8 @@ define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
 """
 
 Narrowing = Literal["exact", "flushed", "native"]
-"""How float32 is rounded to bfloat16: to the nearest; the same with what is too small for a normal number made zero, as the
-instruction has it; or by the instruction itself."""
+"""How float32 is rounded to bfloat16: to the nearest; to the nearest, with zero for what is too small for a normal number, as
+the instruction does; or by the instruction itself."""
 
 _narrowing: ContextVar[Narrowing] = ContextVar("narrowing", default="exact")
 
@@ -198,7 +198,7 @@ class _Emitter:
         return tirx.reinterpret(tvm_type(type_of(float32, lanes)), halves << self._bits(16, lanes))
 
     def _narrowed(self, given: Any, lanes: int) -> Any:
-        """A number as the nearest bfloat16, of two as near the even one; TVM's own cast makes zero of some that are no number."""
+        """A number as the nearest bfloat16, the even one of two as near; TVM's own cast makes zero of some NaN."""
         given = given.astype(tvm_type(type_of(float32, lanes)))
         if self.how == "native":
             _register()

@@ -138,7 +138,7 @@ float_remainder = Intrinsic("float_remainder", _two_floats, "two values of one f
 quotient = Intrinsic("quotient", _two_whole_numbers, "two whole numbers of one type", _plain("truncdiv"))
 """How often the second goes into the first, toward zero; the operator // rounds down. Nothing may be divided by zero."""
 remainder = Intrinsic("remainder", _two_whole_numbers, "two whole numbers of one type", _plain("truncmod"))
-"""What the quotient leaves."""
+"""What the quotient leaves of the first."""
 lane_sum = Intrinsic("lane_sum", _lane_of_vector, "one vector of floating point", _joined("fadd", 0.0))
 lane_max = Intrinsic("lane_max", _lane_of_vector, "one vector of floating point", _joined("fmax"))
 lane_min = Intrinsic("lane_min", _lane_of_vector, "one vector of floating point", _joined("fmin"))
@@ -146,8 +146,8 @@ exactly = Intrinsic("exactly", _same_float, "one value of floating point", _gene
 """The number as it was rounded: it is not worked into the instruction that reads it."""
 vpdpbusd = Intrinsic("vpdpbusd", _dot, "sums, unsigned bytes and signed ones, four for each sum", _by_width("avx512.vpdpbusd"))
 vpmaddwd = Intrinsic("vpmaddwd", _pairs, "two vectors of i16", _llvm("avx2.pmadd.wd"))
-vpermps = Intrinsic("vpermps", _table, "a table of 16 float32, and 16 places in it as int32", _llvm("avx512.permvar.sf.512"))
-"""The numbers of a table at places, of which the low four bits count."""
+vpermps = Intrinsic("vpermps", _table, "a table of 16 float32, and 16 positions in it as int32", _llvm("avx512.permvar.sf.512"))
+"""The numbers of a table at positions, of which the low four bits count."""
 
 
 def _tile_memory(types: Sequence[Type]) -> Type | None:
@@ -181,12 +181,12 @@ tdpbusd = Intrinsic(
     "tdpbusd", _tile_numbers, "three tiles' numbers",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbusd", *given),
 )
-"""To the first tile's sums the products of the second's unsigned bytes and the third's signed ones, four for each sum."""
+"""Adds the products of the second tile's unsigned bytes and the third's signed ones to the first's sums, four to each."""
 tdpbf16ps = Intrinsic(
     "tdpbf16ps", _tile_numbers, "three tiles' numbers",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tdpbf16ps", *given),
 )
-"""To the first tile's sums of float32 the products of pairs of bfloat16."""
+"""Adds the products of pairs of bfloat16 to the first tile's sums of float32."""
 tile_zero = Intrinsic(
     "tile_zero", _any_one, "a tile's number",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tilezero", *given),

@@ -86,7 +86,7 @@ class _Writing:
         return index_read(self.kernel, self.targets, name, position, size)
 
     def _write(self, position: Operand, update: Operand) -> None:
-        """What becomes of the number at the position; of the larger or smaller one, what is no number stays so."""
+        """The number at the position after the update. Where the larger or the smaller one is kept, NaN wins."""
         there, number = self.result[position], self.numbers[update]
         how = str(self.node.attrs.get("reduction", "none"))
         if how in ("add", "mul"):

@@ -50,7 +50,7 @@ def dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
 
 
 def _extreme(kernel: Kernel, x: Buffer, row: Row, how: str) -> Value:
-    """The least or the largest of the numbers and zero; what is no number is passed over, as in onnxruntime."""
+    """The least or the largest of the numbers and zero; NaN is passed over, as in onnxruntime."""
     join = minimum if how == "min" else maximum
     lanes, step = row.lanes, row.lanes * SUMS
     best = kernel.registers(f"{how}s", float32, (SUMS,), lanes)

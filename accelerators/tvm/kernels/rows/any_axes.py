@@ -2,7 +2,7 @@
 
 Neighbouring dimensions that are all reduced, or all kept, are made one. Where the last one is kept, a strip of neighbours is
 reduced at a time, which fills the vectors. Where it is reduced, each lane reduces its share of it, and the lanes are joined
-in the end. What is no number comes through the largest and the smallest."""
+in the end. NaN comes through the largest and the smallest."""
 
 from __future__ import annotations
 

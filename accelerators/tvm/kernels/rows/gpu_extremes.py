@@ -1,7 +1,7 @@
 """The largest or smallest number along any dimensions, on a GPU; `any_axes.py` is the kernel for processors.
 
 TVM's own begins at the smallest finite number, which is what comes out where there is nothing but -inf; this one begins at -inf.
-What is no number comes through, which TVM's own drops. A generic rule schedules the loops."""
+NaN comes through, which TVM's own drops. A generic rule schedules the loops."""
 
 from __future__ import annotations
 

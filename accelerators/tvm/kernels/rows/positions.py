@@ -1,9 +1,9 @@
 """Where the largest or smallest number along a dimension stands.
 
 The best number so far and its position are kept for a strip of neighbours, which fills the vectors; along the last dimension the
-strip is cut out of the row itself, and its parts are compared at the end. Floats are compared as whole numbers in the same
-order, the largest of which stands for what is no number: that wins, as in numpy. TVM's own begins at the smallest finite number,
-finds nothing in a row of infinities, and passes over what is no number."""
+strip is cut out of the row itself, and its parts are compared at the end. Floats are compared as integers in the same
+order, the largest of which stands for NaN, so that NaN wins, as in numpy. TVM's own kernel begins at the smallest finite number,
+finds nothing in a row of infinities, and passes over NaN."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _Order:
     last: bool
     """Does the last one of equal ones win?"""
     key: Callable[[Value], Value]
-    """A function from a number to the whole number that is compared."""
+    """A function from a number to the integer that is compared."""
 
     @classmethod
     def of(cls, dtype: str, largest: bool, last: bool) -> _Order:
@@ -115,7 +115,7 @@ class _Order:
 
 
 def _key(x: Value, largest: bool) -> Value:
-    """A whole number that is larger where the float is better; both zeros are one, and what is no number is best."""
+    """An integer that is larger where the float is better. Both zeros have the same one, and NaN has the best."""
     wide, whole = (float64, int64) if x.type.element is float64 else (float32, int32)
     x, top = x.cast(wide), constant(2 ** (whole.bits - 1) - 1, whole)
     zero = constant(0.0, wide)

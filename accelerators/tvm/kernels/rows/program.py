@@ -139,7 +139,7 @@ class _Writing:
                 self.kept[step] = _Spot(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
 
     def _numbers(self, level: int) -> None:
-        """What is one number for the row, and known after so many passes."""
+        """The steps that are one number for the row, and known after so many passes."""
         for step, at in self.rows.items():
             if step.kind == "each" and step.level == level:
                 self.m[at] = self._computed(step, 0, 0)

@@ -259,8 +259,8 @@ class _Making:
         return self._each([total], sqrt) if node.op == "ReduceL2" else total
 
     def _extreme(self, how: str, of: Step) -> Step:
-        """The largest or smallest number. It passes over what is no number; a sum of squares is none only where one of them is
-        none, and is the result there."""
+        """The largest or smallest number. It passes over NaN. A sum of squares is NaN only where one of them is, and is the
+        result there."""
         squares = self._squares(of)
         return self._each([self._reduced(how, of), squares], lambda best, total: select(total <= math.inf, best, total))
 

@@ -121,7 +121,7 @@ def _clip(node: Node, x: Numbers) -> Value:
 
 
 def _held(node: Node, slot: int, bound: Operand, clipped: Value) -> Value:
-    """What is left within a bound; a bound that is no number makes everything none."""
+    """The number held within a bound; a bound that is NaN makes everything NaN."""
     entry = node.inputs[slot] if len(node.inputs) > slot else None
     value = entry.node.value if entry is not None else float(node.attrs["min" if slot == 1 else "max"])
     if value is not None and not math.isnan(float(value)):
@@ -168,7 +168,7 @@ def _fold(operation: Callable[[Value, Value], Value]) -> Formula:
 
 def _cast(node: Node, x: Numbers) -> Value:
     element = _element(node[0])
-    if element is boolean:  # by a choice, since `!=` of floats is false for what is no number
+    if element is boolean:  # by a choice, since `!=` of floats is false for NaN
         return select(x[0].equals(0), constant(0, boolean), constant(1, boolean))
     return rounded(x[0], element)
 
@@ -260,7 +260,7 @@ def _is_infinite(node: Node, x: Numbers) -> Value:
 
 
 def _is_nan(node: Node, x: Numbers) -> Value:
-    """What is not at most infinite."""
+    """NaN alone is not at most infinite."""
     return select(x[0] <= math.inf, constant(0, boolean), constant(1, boolean))
 
 

@@ -22,12 +22,12 @@ def at_most(x: Value, high: Operand) -> Value:
 
 
 def larger(best: Value, x: Value) -> Value:
-    """The larger of two numbers; one that is no number wins."""
+    """The larger of two numbers; NaN wins."""
     return _winner(best, x, best < x)
 
 
 def smaller(best: Value, x: Value) -> Value:
-    """The smaller of two numbers; one that is no number wins."""
+    """The smaller of two numbers; NaN wins."""
     return _winner(best, x, best > x)
 
 
@@ -52,12 +52,12 @@ def exp(x: Value) -> Value:
 
 
 def exp_within(x: Value, sign: float = 1.0) -> Value:
-    """exp of x, or of -x, that is no number or at most 89, and at least -88 (where it is 0); from 88.4 on it is infinite."""
+    """exp of x, or of -x, which is NaN or lies between -88, where the result is 0, and 89; from 88.4 on it is infinite."""
     return _power(x, sign)
 
 
 def exp_of_negative(x: Value) -> Value:
-    """exp where x is at most 89, or no number."""
+    """exp where x is at most 89, or NaN."""
     return named(x, lambda x: named(at_least(x, -88.0), exp_within))
 
 

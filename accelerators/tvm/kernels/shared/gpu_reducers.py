@@ -12,7 +12,7 @@ FLOATS = frozenset(("float16", "float32", "float64"))
 
 
 def extreme_of(dtype: str, largest: bool) -> Any:
-    """TVM's reducer to the largest or smallest number; one that is no number wins."""
+    """TVM's reducer to the largest or smallest number; NaN wins."""
     te, tirx = part("te"), part("tirx")
 
     def join(a: Any, b: Any) -> Any:

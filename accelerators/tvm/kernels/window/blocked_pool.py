@@ -39,8 +39,7 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
 
 
 def _largest(root: Node, writer: Writer) -> Slide:
-    """Maxima. They pass over what is no number; the sum of squares is none only where one of the numbers is none, and is the
-    result there."""
+    """Maxima. They pass over NaN. The sum of squares is NaN only where one of the numbers is, and is the result there."""
 
     def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))

@@ -1,6 +1,6 @@
 """MaxPool of floats on a GPU; `plain_pool.py` is the kernel for processors.
 
-It begins at minus infinity, which is also what stands outside of the input, and what is no number wins. A generic rule schedules
+The largest number begins at minus infinity, which also stands outside of the input, and NaN wins. A generic rule schedules
 the loops."""
 
 from __future__ import annotations

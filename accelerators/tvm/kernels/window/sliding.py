@@ -59,7 +59,7 @@ class Slide:
     is_long: bool = False
     """Does writing take many instructions? They are written once then, in a loop; taps inside are not told apart."""
     has_squares: bool = False
-    """Is a sum of squares kept beside each sum, which replaces it where it is no number?"""
+    """Is a sum of squares kept beside each sum, which replaces it where it is NaN?"""
 
 
 def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks: int, machine: Machine) -> None:

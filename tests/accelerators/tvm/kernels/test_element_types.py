@@ -80,7 +80,7 @@ def test_what_jumps_reads_numbers_as_they_are_stored(dtype: str) -> None:
 
 
 @types
-def test_what_is_no_number_stays_so(dtype: str) -> None:
+def test_nan_stays_nan(dtype: str) -> None:
     x = pt.variable("x", dtype, (16,))
     values = np.zeros(16, KINDS[dtype])
     values[:6] = [np.nan, np.inf, -np.inf, -0.0, float(ml_dtypes.finfo(KINDS[dtype]).max), 1]

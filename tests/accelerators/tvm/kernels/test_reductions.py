@@ -36,7 +36,7 @@ def test_any_sizes(op: str, dtype: str, shape: list[int], inner: int, keep: int,
 
 
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
-def test_what_is_no_number_comes_through(op: str) -> None:
+def test_nan_comes_through(op: str) -> None:
     x = pt.variable("x", "float32", (2, 7, 40))
     graph = pt.Graph([pt.op(op, x, pt.constant(np.array([1])), keepdims=0)], inputs=[x])
     values = np.random.default_rng(1).standard_normal((2, 7, 40)).astype("float32")
