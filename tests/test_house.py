@@ -127,7 +127,7 @@ ROOMS = {
     "accelerators/tvm/kernels": """
         fusion
         catalogue
-        attention convolution elementwise matmul moves quantized rows window
+        attention convolution elementwise matmul moves quantized recurrent rows window
         shared
         language
     """,

@@ -15,6 +15,7 @@ from accelerators.tvm.layouts.folding import fold_scales
 from accelerators.tvm.layouts.kept_weights import pack_weights
 from accelerators.tvm.layouts.narrowing import narrow
 from accelerators.tvm.layouts.quantizing import quantize
+from accelerators.tvm.layouts.recurring import project_inputs
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
@@ -53,9 +54,9 @@ class CpuAccelerator(TvmAccelerator):
         return with_instruction(machine, config["BFLOATS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Integers where a model is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked
-        layouts where convolutions are; numbers of two bytes where they are asked for."""
-        held = super().lay_out(pack_weights(quantize(graph, machine), machine), machine)
+        """Recurrent layers in two; integers where a model is quantized, and its weights as narrow as they are stored; scales and
+        shifts folded; blocked layouts where convolutions are; numbers of two bytes where they are asked for."""
+        held = super().lay_out(pack_weights(quantize(project_inputs(graph), machine), machine), machine)
         laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
         if dtype == "float32":
             asked = self._config["PRECISION"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,33 +14,51 @@ Activation = Callable[[np.ndarray], np.ndarray]
 State = tuple[np.ndarray, ...]
 Step = Callable[[np.ndarray, State], State]
 
-# Each activation with the attributes it takes and their defaults.
-_ACTIVATIONS: dict[str, tuple[Callable[..., np.ndarray], dict[str, float]]] = {
-    "relu": (lambda x: np.maximum(x, 0), {}),
-    "tanh": (np.tanh, {}),
-    "sigmoid": (sigmoid, {}),
-    "softsign": (softsign, {}),
-    "softplus": (softplus, {}),
-    "affine": (lambda x, alpha, beta: alpha * x + beta, {"alpha": 1.0, "beta": 0.0}),
-    "scaledtanh": (lambda x, alpha, beta: alpha * np.tanh(beta * x), {"alpha": 1.0, "beta": 1.0}),
-    "leakyrelu": (leaky_relu, {"alpha": 0.01}),
-    "thresholdedrelu": (thresholded_relu, {"alpha": 1.0}),
-    "hardsigmoid": (hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
-    "elu": (elu, {"alpha": 1.0}),
+Parameters = dict[str, float]
+
+ACTIVATION_PARAMETERS: Mapping[str, Parameters] = {
+    **{name: {} for name in ("relu", "tanh", "sigmoid", "softsign", "softplus")},
+    "affine": {"alpha": 1.0, "beta": 0.0},
+    "scaledtanh": {"alpha": 1.0, "beta": 1.0},
+    "leakyrelu": {"alpha": 0.01},
+    "thresholdedrelu": {"alpha": 1.0},
+    "hardsigmoid": {"alpha": 0.2, "beta": 0.5},
+    "elu": {"alpha": 1.0},
 }
+"""The activations by name in small letters, each with the parameters that it takes and their defaults."""
+
+_ACTIVATIONS: Mapping[str, Callable[..., np.ndarray]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "softsign": softsign,
+    "softplus": softplus,
+    "affine": lambda x, alpha, beta: alpha * x + beta,
+    "scaledtanh": lambda x, alpha, beta: alpha * np.tanh(beta * x),
+    "leakyrelu": leaky_relu,
+    "thresholdedrelu": thresholded_relu,
+    "hardsigmoid": hard_sigmoid,
+    "elu": elu,
+}
+
+
+def with_parameters(
+    names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None
+) -> list[tuple[str, Parameters]]:
+    """The names in small letters with their parameters; alphas and betas go, in order, to those that take one."""
+    given = {"alpha": list(alpha or ()), "beta": list(beta or ())}
+    named = []
+    for name in map(str.lower, names):
+        defaults = ACTIVATION_PARAMETERS[name]
+        named.append((name, {key: given[key].pop(0) if given[key] else default for key, default in defaults.items()}))
+    return named
 
 
 def _activations(
     names: Sequence[str], alpha: Sequence[float] | None, beta: Sequence[float] | None
 ) -> list[Activation]:
-    """The named functions; alphas and betas go, in order, to those that take one."""
-    given = {"alpha": list(alpha or ()), "beta": list(beta or ())}
-    functions: list[Activation] = []
-    for name in names:
-        function, parameters = _ACTIVATIONS[name.lower()]
-        values = {key: given[key].pop(0) if given[key] else default for key, default in parameters.items()}
-        functions.append(partial(function, **values))
-    return functions
+    """The named functions with their parameters."""
+    return [partial(_ACTIVATIONS[name], **parameters) for name, parameters in with_parameters(names, alpha, beta)]
 
 
 def _run(

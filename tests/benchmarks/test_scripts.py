@@ -52,6 +52,12 @@ def test_latency(tmp_path: Path) -> None:
     assert rows["onnxruntime"].ratio is not None and rows["onnxruntime"].ratio.value > 0
 
 
+def test_recurrent() -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    assert "| LSTM 2 x 8 both ways" in run("recurrent", "--tiny")
+
+
 @pytest.mark.slow
 def test_precision() -> None:
     """The tables of quantized models, and of those in bfloat16."""

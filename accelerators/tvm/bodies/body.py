@@ -14,6 +14,7 @@ from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.bodies.quantized import SUMMED
+from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from accelerators.tvm.extensions import edition
 from graph.build import variable
 from graph.graph import Graph
@@ -88,8 +89,8 @@ def _read_inside(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op in LIFTED:
             kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
-    blocked = {entry.node for node in graph.nodes if node.domain in (DOMAIN, PACKED) for entry in node.reads}
-    return kept - blocked - _read_by_integers(graph)
+    in_memory = {entry.node for node in graph.nodes if node.domain in (DOMAIN, PACKED, RECURRENT) for entry in node.reads}
+    return kept - in_memory - _read_by_integers(graph)
 
 
 def _read_by_integers(graph: Graph) -> set[Node]:

@@ -17,6 +17,8 @@ from accelerators.tvm.bodies.indices import INDICES
 from accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from accelerators.tvm.bodies.packed import PRODUCT, ROWS
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
+from accelerators.tvm.bodies.recurrent import GATES
 from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.attention.cached import cached_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
@@ -45,6 +47,7 @@ from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.lookup import lookup
 from accelerators.tvm.kernels.quantized.pairs import pair_product
 from accelerators.tvm.kernels.quantized.pools import largest, mean
+from accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from accelerators.tvm.kernels.rows.any_axes import reduction
 from accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
 from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
@@ -114,6 +117,7 @@ CATALOGUE = (
     _entry(interleave_bytes, "Interleave", QUANTIZED),
     _entry(resize_bytes, "Resize", QUANTIZED),
     _entry(mix, "Mix", QUANTIZED),
+    _entry(recurrence, " ".join(GATES), RECURRENT),
     _entry(blocked_convolution, "Conv", DOMAIN),
     _entry(blocked_pool, "MaxPool AveragePool GlobalAveragePool", DOMAIN),
     _entry(depthwise, "DepthwiseConv", DOMAIN),

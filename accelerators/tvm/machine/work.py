@@ -20,6 +20,9 @@ VALUE_PRODUCTS = 200_000
 MATRIX_PRODUCTS = 500_000
 """Multiplications by a constant matrix."""
 
+STEP_PRODUCTS = 250_000
+"""Multiplications of one step of a recurrent layer, all of which wait for the step before."""
+
 CONVOLUTION_PRODUCTS = 1_000_000
 """Multiplications by the weights of a convolution."""
 

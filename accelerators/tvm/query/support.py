@@ -15,9 +15,11 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
 from accelerators.tvm.bodies.indices import OPS, outside
 from accelerators.tvm.bodies.quantized import is_weight
+from accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
 from accelerators.tvm.code.building import build
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from accelerators.tvm.kernels.shared.numbers import REALS
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
@@ -120,6 +122,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
+    if is_recurrent(node) and machine.kind == "cpu":
+        return why_not_ours(node, graph.opsets.get("", 1), REALS) or True
     if is_widened(node):
         return _is_drafted(node, graph, machine) or f"TVM's {node.op} rounds half-precision numbers at every step"
     if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:

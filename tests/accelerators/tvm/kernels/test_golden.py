@@ -15,6 +15,7 @@ from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.fusion import fuse
 from accelerators.tvm.layouts.kept_weights import pack_weights
 from accelerators.tvm.layouts.quantizing import quantize
+from accelerators.tvm.layouts.recurring import project_inputs
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.prepare.quantized_weights import hold_weights
@@ -93,6 +94,15 @@ def test_the_text_of_a_product_of_two_quantized_values_is_the_one_kept(request: 
     (call,) = (node for node in fused.nodes if node.is_call)
     assert call.subgraph is not None
     _check(make_body(call.subgraph), machine, "quantized_pair", request)
+
+
+def test_the_text_of_a_recurrent_layer_is_the_one_kept(request: pytest.FixtureRequest) -> None:
+    x, given = values(5, 4, 6), (weights(1, 48, 6), weights(1, 48, 16))
+    node = pt.op("GRU", x, *given, hidden_size=16, linear_before_reset=1, n_outputs=1)
+    graph = project_inputs(pt.apply_pass(pt.Graph([node]), "InferShape"))
+    call = next(node for node in fuse(graph).nodes if node.is_call and node.subgraph is not None and "GRU" in str(node.subgraph))
+    assert call.subgraph is not None
+    _check(make_body(call.subgraph), MACHINE, "recurrent", request)
 
 
 def test_the_text_of_a_product_by_half_bytes_is_the_one_kept(request: pytest.FixtureRequest) -> None:

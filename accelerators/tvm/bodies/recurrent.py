@@ -1,0 +1,110 @@
+"""Recurrent layers after the product of their inputs by their weights, which is one for all steps.
+
+A LSTM, GRU or RNN of this domain has ONNX's attributes and results. In place of the sequence and its weights it reads their
+product, [steps, batch, directions * gates * hidden] (or the batch first, by its layout)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from graph.node import Node, NodeEntry
+from graph.numerics.recurrent import ACTIVATION_PARAMETERS, Parameters, with_parameters
+from graph.types import TensorType
+
+DOMAIN = "partita.recurrent"
+"""The domain of the layers without the product of their inputs."""
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+"""The number of gates of each layer."""
+
+FUNCTIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+"""The activations of one direction of each layer, unless others are named."""
+
+OLDEST = 7
+"""The first opset of these layers as they are today."""
+
+Activation = tuple[str, Parameters]
+"""The name of a function, in small letters, and its parameters."""
+
+
+def is_recurrent(node: Node) -> bool:
+    """Is it ONNX's LSTM, GRU or RNN?"""
+    return node.op in GATES and not node.domain
+
+
+def resets_later(node: Node) -> bool:
+    """Does a GRU reset what comes of the state after the product with the state?"""
+    return node.op == "GRU" and bool(node.attrs.get("linear_before_reset", 0))
+
+
+def why_not_ours(node: Node, version: int, dtypes: Collection[str]) -> str | None:
+    """Why no kernel of ours computes ONNX's layer of this opset; None if one does. `dtypes` are the element types that kernels
+    compute with."""
+    if version < OLDEST:
+        return f"kernels of {node.op} compute it as opset {OLDEST} and later ones define it, and this is opset {version}"
+    floats = [entry for i, entry in enumerate(node.inputs) if entry is not None and i != 4]
+    strange = next((e for e in floats if not isinstance(e.type, TensorType) or e.type.dtype not in dtypes), None)
+    if strange is not None:
+        return f"kernels of {node.op} take {', '.join(sorted(dtypes))}, and {strange.name!r} is {strange.type}"
+    unknown = next((name for name in _names(node) if name.lower() not in ACTIVATION_PARAMETERS), None)
+    return None if unknown is None else f"{node.op} has an activation {unknown!r}, which ONNX does not know"
+
+
+def _names(node: Node) -> list[str]:
+    directions = 2 if node.attrs.get("direction", "forward") == "bidirectional" else 1
+    return list(node.attrs.get("activations") or FUNCTIONS[str(node.op)] * directions)
+
+
+@attrs.frozen(slots=True, eq=False)
+class Layer:
+    """A recurrent layer of this domain, as its attributes describe it."""
+
+    node: Node
+    projected: NodeEntry
+    """The product of the inputs by their weights."""
+    state_weights: NodeEntry
+    """[directions, gates * hidden, hidden]"""
+    biases: NodeEntry | None
+    """[directions, 2 * gates * hidden]: those of the inputs, then those of the state."""
+    lengths: NodeEntry | None
+    """The length of each sequence of the batch."""
+    states: tuple[NodeEntry | None, ...]
+    """The states at the beginning: that of the results, and of a LSTM that of the cells."""
+    peepholes: NodeEntry | None
+
+    @classmethod
+    def of(cls, node: Node) -> Layer:
+        """The layer that a node of this domain describes."""
+        projected, weights, biases, lengths, hidden, cells, peepholes = (*node.inputs, *[None] * 7)[:7]
+        assert projected is not None and weights is not None
+        states = (hidden, cells) if node.op == "LSTM" else (hidden,)
+        return cls(node, projected, weights, biases, lengths, states, peepholes)
+
+    @property
+    def gates(self) -> int:
+        return GATES[str(self.node.op)]
+
+    @property
+    def batch_first(self) -> bool:
+        return bool(self.node.attrs.get("layout", 0))
+
+    @property
+    def backwards(self) -> tuple[bool, ...]:
+        """For each direction, whether it goes through time backwards."""
+        return {"forward": (False,), "reverse": (True,)}.get(str(self.node.attrs.get("direction", "forward")), (False, True))
+
+    @property
+    def clip(self) -> float | None:
+        """The largest number, and without its sign the smallest, that an activation is given; None if it is given any."""
+        bound = self.node.attrs.get("clip")
+        return None if bound is None else float(bound)
+
+    @property
+    def activations(self) -> tuple[tuple[Activation, ...], ...]:
+        """The activations of each direction."""
+        node = self.node
+        named = with_parameters(_names(node), node.attrs.get("activation_alpha"), node.attrs.get("activation_beta"))
+        each = len(FUNCTIONS[str(node.op)])
+        return tuple(tuple(named[d * each : (d + 1) * each]) for d in range(len(self.backwards)))

@@ -1,0 +1,125 @@
+"""What a step of each recurrent layer computes: its products with a state, and what becomes of their sums.
+
+A step has one part, or two: a GRU that resets the state before the product needs all of the reset state first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from accelerators.tvm.bodies.recurrent import Activation, Layer, resets_later
+from accelerators.tvm.kernels.language import Value
+from accelerators.tvm.kernels.recurrent.activations import activated
+
+
+class Numbers(Protocol):
+    """Vectors of neighbouring numbers of one row, at one step."""
+
+    def sums(self, gate: int) -> Value:
+        """The sums of products with the state, for a gate of the part."""
+
+    def given(self, gate: int) -> Value:
+        """What the input gives a gate of the layer, biases added."""
+
+    def state(self, name: str) -> Value:
+        """The numbers that are kept under this name, as the step before left them, or an earlier part of this one."""
+
+    def keep(self, name: str, value: Value) -> None:
+        """Keep the numbers under this name."""
+
+    def peephole(self, gate: int) -> Value | None:
+        """The weights by which a gate sees the cells; None if it sees none."""
+
+    def late_bias(self) -> Value | None:
+        """The bias that is added to the last gate's sums before they are reset."""
+
+    def named(self, name: str, value: Value) -> Value:
+        """The value under a name, computed once."""
+
+
+Finish = Callable[[Numbers, tuple[Activation, ...]], None]
+"""What becomes of the sums, with the activations of the direction."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Part:
+    """Products of gates with a state, and what follows them."""
+
+    gates: tuple[int, ...]
+    """The gates of the layer whose weights are multiplied."""
+    source: str
+    """The name of the state that they are multiplied by."""
+    finish: Finish
+
+
+HIDDEN, CELLS, RESET, UPDATE = "hidden", "cells", "reset", "update"
+"""The names of what is kept: the results of the step, the cells of a LSTM, and a GRU's reset state and update gate."""
+
+
+def parts_of(layer: Layer) -> tuple[Part, ...]:
+    """The parts of a step, in order."""
+    if layer.node.op == "RNN":
+        return (Part((0,), HIDDEN, lambda x, f: _rnn(layer, x, f)),)
+    if layer.node.op == "LSTM":
+        return (Part((0, 1, 2, 3), HIDDEN, lambda x, f: _lstm(layer, x, f)),)
+    if resets_later(layer.node):
+        return (Part((0, 1, 2), HIDDEN, lambda x, f: _gru(layer, x, f)),)
+    return (
+        Part((0, 1), HIDDEN, lambda x, f: _gru_gates(layer, x, f)),
+        Part((2,), RESET, lambda x, f: _gru_candidate(layer, x, f)),
+    )
+
+
+def kept_by(layer: Layer) -> tuple[str, ...]:
+    """The names of what a step keeps for the next."""
+    return (HIDDEN, CELLS) if layer.node.op == "LSTM" else (HIDDEN,)
+
+
+def _rnn(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
+    x.keep(HIDDEN, activated(functions[0], x.given(0) + x.sums(0), layer.clip))
+
+
+def _lstm(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
+    """The gates are input, output, forget and cell; peepholes see the cells, the output's the new ones."""
+    f, g, squash = functions
+    cells = x.named("cells", x.state(CELLS))
+
+    def gate(number: int, seen: Value) -> Value:
+        weights = x.peephole(number)
+        total = x.given(number) + x.sums(number)
+        return activated(f, total if weights is None else total + weights * seen, layer.clip)
+
+    let_in = x.named("let_in", gate(0, cells))
+    forget = 1.0 - let_in if layer.node.attrs.get("input_forget", 0) else x.named("forget", gate(2, cells))
+    candidate = x.named("candidate", activated(g, x.given(3) + x.sums(3), layer.clip))
+    renewed = x.named("renewed", forget * cells + let_in * candidate)
+    x.keep(CELLS, renewed)
+    let_out = x.named("let_out", gate(1, renewed))
+    x.keep(HIDDEN, let_out * activated(squash, renewed, None))
+
+
+def _gru(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
+    """The gates are update, reset and candidate; what comes of the state is reset after the product."""
+    f, g = functions
+    update = x.named("update", activated(f, x.given(0) + x.sums(0), layer.clip))
+    reset = x.named("reset", activated(f, x.given(1) + x.sums(1), layer.clip))
+    bias = x.late_bias()
+    from_state = x.sums(2) if bias is None else x.sums(2) + bias
+    candidate = x.named("candidate", activated(g, x.given(2) + reset * from_state, layer.clip))
+    x.keep(HIDDEN, _mixed(update, candidate, x.state(HIDDEN)))
+
+
+def _gru_gates(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
+    x.keep(UPDATE, activated(functions[0], x.given(0) + x.sums(0), layer.clip))
+    x.keep(RESET, activated(functions[0], x.given(1) + x.sums(1), layer.clip) * x.state(HIDDEN))
+
+
+def _gru_candidate(layer: Layer, x: Numbers, functions: tuple[Activation, ...]) -> None:
+    candidate = x.named("candidate", activated(functions[1], x.given(2) + x.sums(0), layer.clip))
+    x.keep(HIDDEN, _mixed(x.named("update", x.state(UPDATE)), candidate, x.state(HIDDEN)))
+
+
+def _mixed(update: Value, candidate: Value, before: Value) -> Value:
+    return (1.0 - update) * candidate + update * before

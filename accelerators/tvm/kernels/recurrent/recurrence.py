@@ -1,0 +1,325 @@
+"""The kernel of a recurrent layer: one step after another, each a product by the weights of the state and what follows it.
+
+Sums of products with the state are made in tiles (`shared/panels.py`); what follows finds all gates of a number in one tile. What
+the layer keeps from step to step has two copies: a step reads the one and writes the other. Where a size is no multiple of the
+tile's, the last tile overlaps the one before.
+
+Directions and sequences do not depend on one another, so threads share them, each for all steps. Where there are too few of them
+and the state is large, threads share the panels of each step instead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
+from operator import add
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.recurrent import DOMAIN, GATES, Layer, resets_later
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    constant,
+    float32,
+    minimum,
+    select,
+)
+from accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
+from accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.instructions import Number
+from accelerators.tvm.kernels.shared.panels import Panel
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
+from graph.node import NodeEntry
+
+LATE = 2
+"""The gate of a GRU whose bias of the state may be added before the reset."""
+
+
+def recurrence(body: Body, machine: Machine) -> Draft | None:
+    """The kernel of one layer without the product of its inputs; None for any other body."""
+    node = body.ops[0]
+    if len(body.ops) != 1 or node.domain != DOMAIN or node.op not in GATES:
+        return None
+    layer, problem = Layer.of(node), Problem.of(body)
+    sizes = Sizes.of(layer)
+    panels, shared = _shared_out(layer, sizes, machine)
+    weights = problem.positions[layer.state_weights]
+    is_constant = problem.weight_at(layer.state_weights) is not None
+    packed = sum(sizes.directions * part.size for part in panels)
+    kernel, inputs, outputs = problem.kernel("recurrent", {weights: (packed,)} if is_constant else {})
+    given = {entry: inputs[position] for entry, position in problem.positions.items()}
+    results = {entry.index: outputs[i] for i, entry in enumerate(problem.outputs)}
+    _Writing(kernel, layer, sizes, panels, given, results).write(shared, None if is_constant else packed)
+    return problem.draft(kernel, "recurrent", {weights: lambda array: packed_weights(array, panels)} if is_constant else None)
+
+
+@attrs.frozen(slots=True)
+class Shared:
+    """What threads share."""
+
+    blocks: int = 1
+    """The batch is cut into so many blocks."""
+    sequences: bool = False
+    """Are directions and blocks tasks, each for all steps?"""
+    panels: bool = False
+    """Are the panels of each step tasks?"""
+
+
+def _shared_out(layer: Layer, sizes: Sizes, machine: Machine) -> tuple[list[PartPanels], Shared]:
+    """The panels, and what threads share. Sequences are cut into several blocks for each thread, as far as tiles go."""
+    step = sizes.directions * sizes.batch * sizes.products
+    threads = machine.threads_for(step * sizes.steps, MATRIX_PRODUCTS)
+    wanted = math.ceil(threads / sizes.directions)
+    if min(sizes.batch, wanted) * sizes.directions < threads and machine.threads_for(step, STEP_PRODUCTS) > 1:
+        return panels_of(layer, sizes, sizes.batch, machine), Shared(panels=True)
+    panels = panels_of(layer, sizes, max(1, sizes.batch // wanted), machine)
+    most = sizes.batch // max(part.tile.rows for part in panels)
+    blocks = min(most, math.ceil(TASKS * threads / sizes.directions)) if threads > 1 else 1
+    return panels, Shared(blocks, sequences=threads > 1 and blocks * sizes.directions > 1)
+
+
+@attrs.frozen(slots=True, eq=False)
+class Span:
+    """Some directions of some sequences."""
+
+    direction: Operand
+    """The first direction."""
+    directions: int
+    first: Operand
+    """The first sequence."""
+    count: Operand
+    """How many sequences."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    """Writes the kernel of one layer."""
+
+    kernel: Kernel
+    layer: Layer
+    sizes: Sizes
+    panels: list[PartPanels]
+    given: Mapping[NodeEntry, Buffer]
+    results: Mapping[int, Buffer]
+    """The outputs that are wanted, by number."""
+    kept: dict[str, Buffer] = attrs.field(factory=dict)
+    """Where the states stand, by name; those that the next step reads have two copies."""
+
+    def write(self, shared: Shared, packed: int | None) -> None:
+        """All steps; weights that are values are packed first, as so many numbers."""
+        kernel, sizes, blocks = self.kernel, self.sizes, shared.blocks
+        self._check_lengths()
+        weights = self.given[self.layer.state_weights] if packed is None else self._pack(packed)
+        whole = (sizes.directions, sizes.batch, sizes.hidden)
+        self.kept.update({name: kernel.memory(name, float32, (2, *whole)) for name in kept_by(self.layer)})
+        if len(self.panels) > 1:
+            self.kept.update({name: kernel.memory(name, float32, whole) for name in (UPDATE, RESET)})
+        if shared.panels:
+            self._steps(Span(0, sizes.directions, 0, sizes.batch), weights, parallel=True)
+            return
+        with kernel.tasks(sizes.directions * blocks, "task", shared.sequences) as task:
+            first = kernel.name_value("first", task % blocks * sizes.batch // blocks)
+            last = kernel.name_value("last", (task % blocks + 1) * sizes.batch // blocks)
+            self._steps(Span(task // blocks, 1, first, last - first), weights, parallel=False)
+
+    def _check_lengths(self) -> None:
+        """The run fails where a sequence is longer than the steps."""
+        if self.layer.lengths is None:
+            return
+        lengths, steps = self.given[self.layer.lengths], self.sizes.steps
+        with self.kernel.loop(self.sizes.batch, "row") as row:
+            inside = (lengths[row] >= 0) & (lengths[row] <= steps)
+            self.kernel.require(inside, f"the length of a sequence is not between 0 and {steps}")
+
+    def _pack(self, size: int) -> Buffer:
+        """Weights that are values, in panels."""
+        kernel, hidden, weights = self.kernel, self.sizes.hidden, self.given[self.layer.state_weights]
+        packed = kernel.memory("packed", float32, (size,))
+        for panels in self.panels:
+            with kernel.loop(self.sizes.directions, "d") as d, kernel.loop(panels.count, "j") as j:
+                column = kernel.name_value("column", start(j, panels.width, hidden))
+                with kernel.loop(hidden, "k") as k, kernel.loop(panels.width, "c") as c:
+                    at = panels.start(d, j) + k * panels.tile.width + c
+                    for number, gate in enumerate(panels.part.gates):
+                        packed[at + number * panels.width] = weights[d, gate * hidden + (column + c), k]
+        return packed
+
+    # -- all steps of some sequences -----------------------------------------------------------------------
+
+    def _steps(self, span: Span, weights: Buffer, parallel: bool) -> None:
+        """Step after step, between the state at the beginning and that at the end."""
+        for name, entry in zip((HIDDEN, CELLS), self.layer.states, strict=False):
+            initial = None if entry is None else self.given[entry]
+            with self._each_number(span) as (d, b, h):
+                self.kept[name][0, d, b, h] = 0.0 if initial is None else initial[self._state(d, b, h)]
+        with self.kernel.loop(self.sizes.steps, "t") as t:
+            for panels in self.panels:
+                self._part(panels, t, span, weights, parallel)
+        for number, name in enumerate(kept_by(self.layer), 1):
+            if number in self.results:
+                with self._each_number(span) as (d, b, h):
+                    self.results[number][self._state(d, b, h)] = self.kept[name][self.sizes.steps % 2, d, b, h]
+
+    @contextmanager
+    def _each_number(self, span: Span) -> Iterator[tuple[Operand, Operand, Operand]]:
+        """A block for each number of a state: its direction, its sequence, and its position."""
+        kernel = self.kernel
+        with kernel.loop(span.directions, "d") as d, kernel.loop(span.count, "b") as b, kernel.loop(self.sizes.hidden, "h") as h:
+            yield span.direction + d, span.first + b, h
+
+    def _state(self, d: Operand, b: Operand, h: Operand) -> tuple[Operand, Operand, Operand]:
+        """Where a number of a state stands among inputs and outputs."""
+        return (b, d, h) if self.layer.batch_first else (d, b, h)
+
+    # -- a part of one step --------------------------------------------------------------------------------
+
+    def _part(self, panels: PartPanels, t: Value, span: Span, weights: Buffer, parallel: bool) -> None:
+        """Panel after panel, each for one tile of sequences after another."""
+        kernel, tile, hidden = self.kernel, panels.tile, self.sizes.hidden
+        with kernel.tasks(span.directions * panels.count, "pair", parallel) as pair:
+            d = kernel.name_value("d", span.direction + pair // panels.count)
+            j = kernel.name_value("j", pair % panels.count)
+            column = kernel.name_value("column", start(j, panels.width, hidden))
+            panel = Panel(weights, kernel.name_value("panel", panels.start(d, j)), tile.width)
+            with kernel.loop((span.count + (tile.rows - 1)) // tile.rows, "i") as i:
+                row = kernel.name_value("row", span.first + minimum(i * tile.rows, span.count - tile.rows))
+                state = self._reader(panels.part.source, t, d, row)
+                sums = tile.spilled(kernel, tile.product(kernel, hidden, state, panel))
+                with kernel.loop(tile.rows, "r") as r, kernel.loop(panels.vectors, "v") as v:
+                    b, h = kernel.name_value("b", row + r), kernel.name_value("h", column + v * tile.lanes)
+                    self._finish(Numbers(self, panels, sums, t, d, b, h, r, v))
+
+    def _reader(self, name: str, t: Value, d: Value, row: Value) -> Number:
+        """Reads a number of a state that the step is given, by sequence of the tile and position."""
+        source = self.kept[name]
+        return lambda r, k: source[(t % 2, d, row + r, k) if len(source.shape) == 4 else (d, row + r, k)]
+
+    def _finish(self, x: Numbers) -> None:
+        """What follows the products; a sequence that is over keeps its state, and its results are zeros."""
+        if self.layer.lengths is None:
+            self._compute(x, self.sizes.steps)
+            return
+        length = self.kernel.name_value("length", self.given[self.layer.lengths][x.b].as_index())
+        with self.kernel.when(x.t < length):
+            self._compute(x, length)
+        if x.panels is self.panels[-1]:
+            with self.kernel.otherwise():
+                for name in kept_by(self.layer):
+                    x.store(name, x.state(name))
+                x.write_result(x.t, constant(0.0, float32, x.lanes))
+
+    def _compute(self, x: Numbers, length: Operand) -> None:
+        """The numbers of a step, which reads the input and writes the result at a position that depends on its direction."""
+        backwards, activations = self.layer.backwards, self.layer.activations
+        turned = length - 1 - x.t
+        position = select(x.d.equals(0), x.t, turned) if len(backwards) > 1 else turned if backwards[0] else x.t
+        step = attrs.evolve(x, position=self.kernel.name_value("position", position))
+        if all(functions == activations[0] for functions in activations):
+            x.panels.part.finish(step, activations[0])
+            return
+        for d, functions in enumerate(activations):
+            with self.kernel.when(x.d.equals(d)):
+                x.panels.part.finish(step, functions)
+
+
+@attrs.frozen(slots=True, eq=False)
+class Numbers:
+    """A vector of neighbouring numbers of the state of one sequence, at one step, in one direction."""
+
+    writing: _Writing
+    panels: PartPanels
+    tile_sums: Registers
+    t: Value
+    d: Value
+    b: Value
+    """The sequence."""
+    h: Value
+    """The first of the numbers."""
+    r: Value
+    """The sequence in the tile."""
+    v: Value
+    """The vector in the panel."""
+    position: Value | None = None
+    """Where the step stands in the sequence."""
+
+    @property
+    def lanes(self) -> int:
+        """How many numbers there are."""
+        return self.panels.tile.lanes
+
+    def sums(self, gate: int) -> Value:
+        """The sums of products with the state, for a gate of the part."""
+        return self.tile_sums[self.r, gate * self.panels.vectors + self.v]
+
+    def given(self, gate: int) -> Value:
+        """What the input gives a gate of the layer, with all biases that do not wait for the reset."""
+        layer, sizes = self.writing.layer, self.writing.sizes
+        assert self.position is not None
+        step = (self.b, self.position) if layer.batch_first else (self.position, self.b)
+        column = (self.d * sizes.gates + gate) * sizes.hidden + self.h
+        total = self.writing.given[layer.projected].vector(self.lanes, *step, column)
+        biases = [self._bias(gate)]
+        if not (resets_later(layer.node) and gate == LATE):
+            biases.append(self._bias(sizes.gates + gate))
+        return reduce(add, [bias for bias in biases if bias is not None], total)
+
+    def _bias(self, number: int) -> Value | None:
+        """The inputs' bias of a gate, or, numbered after those, the state's."""
+        entry = self.writing.layer.biases
+        if entry is None:
+            return None
+        return self.writing.given[entry].vector(self.lanes, self.d, number * self.writing.sizes.hidden + self.h)
+
+    def state(self, name: str) -> Value:
+        """The numbers that are kept under this name: those that the step before left, or an earlier part of this one."""
+        kept = self.writing.kept[name]
+        copy = (self.t % 2,) if len(kept.shape) == 4 else ()
+        return kept.vector(self.lanes, *copy, self.d, self.b, self.h)
+
+    def keep(self, name: str, value: Value) -> None:
+        """Keep the numbers under this name; those of the hidden state are a result too."""
+        value = self.named(name, value)
+        self.store(name, value)
+        if name == HIDDEN:
+            assert self.position is not None
+            self.write_result(self.position, value)
+
+    def store(self, name: str, value: Value) -> None:
+        """Write the numbers where the next step, or a later part of this one, reads them."""
+        kept = self.writing.kept[name]
+        copy = (1 - self.t % 2,) if len(kept.shape) == 4 else ()
+        kept[(*copy, self.d, self.b, self.h)] = value
+
+    def write_result(self, position: Value, value: Value) -> None:
+        """Write the numbers of the sequence of results, if it is wanted."""
+        result = self.writing.results.get(0)
+        if result is not None:
+            batch_first = self.writing.layer.batch_first
+            result[(self.b, position, self.d, self.h) if batch_first else (position, self.d, self.b, self.h)] = value
+
+    def peephole(self, gate: int) -> Value | None:
+        """The weights by which a gate sees the cells; None if it sees none."""
+        entry = self.writing.layer.peepholes
+        if entry is None:
+            return None
+        return self.writing.given[entry].vector(self.lanes, self.d, gate * self.writing.sizes.hidden + self.h)
+
+    def late_bias(self) -> Value | None:
+        """The bias that is added to the candidate's sums before they are reset."""
+        return self._bias(self.writing.sizes.gates + LATE)
+
+    def named(self, name: str, value: Value) -> Value:
+        """The value in a register of its own, computed once. TVM allows no value with a name inside of another one's."""
+        register = self.writing.kernel.registers(name, float32, (1,), self.lanes)
+        register[0] = value
+        return register[0]

@@ -1,0 +1,136 @@
+"""The weights of a recurrent layer's state, in panels: neighbouring numbers of the state with all gates of each side by side."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.sharing import new_weight
+from accelerators.tvm.bodies.body import shape_of
+from accelerators.tvm.bodies.recurrent import Layer
+from accelerators.tvm.kernels.language import Operand
+from accelerators.tvm.kernels.recurrent.cells import Part, parts_of
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Array
+from accelerators.tvm.kernels.shared.panels import PanelTile, panel_tiles
+from accelerators.tvm.kernels.shared.tile import starts
+from accelerators.tvm.machine.machine import Machine
+
+BYTES = 4
+"""Bytes of a number."""
+
+LINE = 64
+"""Bytes of a line of the caches."""
+
+L1, L2 = 24 << 10, 1 << 20
+"""Bytes of weights that the inner caches hold beside other things."""
+
+L2_CYCLES, L3_CYCLES = 2.0, 5.0
+"""Cycles until a line of the outer caches is there, when many are read in a row."""
+
+
+@attrs.frozen(slots=True)
+class Sizes:
+    """How large a layer is."""
+
+    steps: int
+    batch: int
+    directions: int
+    hidden: int
+    gates: int
+
+    @classmethod
+    def of(cls, layer: Layer) -> Sizes:
+        """The sizes of a layer of this domain."""
+        first, second, _ = shape_of(layer.projected)
+        steps, batch = (second, first) if layer.batch_first else (first, second)
+        directions, _, hidden = shape_of(layer.state_weights)
+        return cls(steps, batch, directions, hidden, layer.gates)
+
+    @property
+    def products(self) -> int:
+        """Multiplications of one step of one sequence in one direction."""
+        return self.gates * self.hidden * self.hidden
+
+
+@attrs.frozen(slots=True)
+class PartPanels:
+    """How the weights of a part's gates are laid out, and multiplied."""
+
+    part: Part
+    tile: PanelTile
+    """As many rows of the batch, and the panel: the vectors of each gate one after another."""
+    first: int
+    """Where its panels begin among the packed weights."""
+    hidden: int
+
+    @property
+    def vectors(self) -> int:
+        """The vectors of each gate in a panel."""
+        return self.tile.vectors // len(self.part.gates)
+
+    @property
+    def width(self) -> int:
+        """Numbers of the state in a panel."""
+        return self.vectors * self.tile.lanes
+
+    @property
+    def count(self) -> int:
+        """The panels of one direction."""
+        return math.ceil(self.hidden / self.width)
+
+    @property
+    def size(self) -> int:
+        """Numbers of one direction's panels."""
+        return self.count * self.hidden * self.tile.width
+
+    def start(self, direction: Operand, panel: Operand) -> Operand:
+        """Where a panel begins among the packed weights."""
+        return self.first + direction * self.size + panel * (self.hidden * self.tile.width)
+
+    def pack(self, weights: Array) -> Array:
+        """[directions, gates * hidden, hidden] in panels [direction, panel, hidden, gate, number]."""
+        directions, _, hidden = weights.shape
+        by_gate = weights.reshape(directions, -1, hidden, hidden)[:, list(self.part.gates)]
+        columns = [by_gate[:, :, at : at + self.width] for at in starts(hidden, self.width)]
+        return np.stack(columns, 1).transpose(0, 1, 4, 2, 3)
+
+
+def panels_of(layer: Layer, sizes: Sizes, rows: int, machine: Machine) -> list[PartPanels]:
+    """The panels of each part, for tiles of so many rows at most."""
+    lanes = min(machine.lanes, 1 << (sizes.hidden.bit_length() - 1))
+    panels: list[PartPanels] = []
+    for number, part in enumerate(parts_of(layer)):
+        gates = len(part.gates)
+        fitting = [
+            tile for tile in panel_tiles(attrs.evolve(machine, lanes=lanes))
+            if tile.vectors % gates == 0 and tile.rows <= rows and tile.width // gates <= sizes.hidden
+        ]
+
+        cost = partial(_cost, sizes.hidden, gates, rows)
+        first = panels[-1].first + sizes.directions * panels[-1].size if panels else 0
+        panels.append(PartPanels(part, choose(f"tile{number or ''}", fitting, cost), first, sizes.hidden))
+    return panels
+
+
+def _cost(hidden: int, gates: int, rows: int, tile: PanelTile) -> tuple[float, int]:
+    """About how many cycles the products of a step take by this tile.
+
+    The first tile of rows that meets a panel has it from the outer caches, the others from an inner one if it fits there."""
+    panels, panel = math.ceil(hidden / (tile.width // gates)), hidden * tile.width * BYTES
+    line = tile.lanes * BYTES / LINE
+    far = tile.vectors * line * (L3_CYCLES if panels * panel > L2 else L2_CYCLES)
+    near = tile.vectors * line * (L2_CYCLES if panel > L1 else 0.0)
+    return panels * (max(tile.cycles, far) + (tile.down(rows) - 1) * max(tile.cycles, near)), -tile.vectors
+
+
+def packed_weights(weights: Array, panels: list[PartPanels]) -> Array:
+    """The weights of all parts' panels, flat."""
+    pieces = [part.pack(weights) for part in panels]
+    packed = new_weight((sum(piece.size for piece in pieces),), weights.dtype)
+    for part, piece in zip(panels, pieces, strict=True):
+        packed[part.first : part.first + piece.size].reshape(piece.shape)[...] = piece
+    return packed

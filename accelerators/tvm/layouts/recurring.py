@@ -1,0 +1,94 @@
+"""Recurrent layers in two: one product of all their inputs by their weights, and the steps, which take what it makes.
+
+Layers of numbers of two bytes are computed with as float32 between casts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
+from accelerators.tvm.kernels.shared.numbers import HALVES
+from accelerators.tvm.prepare.parts import onnx_type
+from graph.build import constant, op
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+from passes.constants import Namer
+from passes.infer import infer
+
+
+def project_inputs(graph: Graph) -> Graph:
+    """The graph with a product before each recurrent layer, which reads what that makes. Linear."""
+    if not any(is_recurrent(node) for node in graph.nodes):
+        return graph
+    namer = Namer(graph)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if is_recurrent(node):
+            _Projecting(node, graph, namer, rewriter).run()
+        else:
+            rewriter.keep(node)
+
+    return infer(rewrite(graph, visit), strict=False, check_declared=False)
+
+
+class _Projecting:
+    """One layer that is taken in two."""
+
+    def __init__(self, node: Node, graph: Graph, namer: Namer, rewriter: Rewriter) -> None:
+        self.node = node
+        self.namer = namer
+        self.rewriter = rewriter
+        self.opset = graph.opsets.get("", 1)
+        given = node.inputs[0]
+        assert given is not None and isinstance(given.type, TensorType)
+        self.dtype = given.type.dtype
+
+    def run(self) -> None:
+        """The product and the layer in place of the node."""
+        node = self.node
+        inputs = [None if entry is None else self._single(self.rewriter.value(entry)) for entry in node.inputs]
+        assert inputs[0] is not None and inputs[1] is not None
+        projected = self._op("MatMul", "product", inputs[0], self._columns(inputs[1]))
+        layer = node.evolve(domain=DOMAIN, inputs=(projected, *inputs[2:]))
+        if self.dtype not in HALVES:
+            self.rewriter.keep(node, layer)
+            return
+        names = tuple(name and self.namer(f"{name}_float32") for name in node.output_names)
+        types = tuple(t and TensorType("float32", t.shape) if isinstance(t, TensorType) else t for t in node.output_types)
+        wide = self.rewriter.keep(self._named(layer.evolve(output_names=names, output_types=types), "steps"))
+        for old in node.outputs:
+            if old.name:
+                self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=onnx_type(self.dtype)))
+
+    def _single(self, entry: NodeEntry) -> NodeEntry:
+        """The value as float32, if it is a number of two bytes."""
+        if not isinstance(entry.type, TensorType) or entry.type.dtype not in HALVES:
+            return entry
+        array = entry.node.value
+        return self._op("Cast", "wide", entry, to=1) if array is None else self._constant(array.astype(np.float32), "wide")
+
+    def _columns(self, weights: NodeEntry) -> NodeEntry:
+        """[directions, gates * hidden, inputs] as a matrix with a column for each number of each gate of each direction."""
+        array = weights.node.value
+        if array is not None:
+            return self._constant(np.ascontiguousarray(array.reshape(-1, array.shape[-1]).T), "weights")
+        turned = self._op("Transpose", "turned", weights, perm=[2, 0, 1])
+        return self._op("Reshape", "weights", turned, self._constant(np.array([0, -1]), "shape"))
+
+    # -- nodes on behalf of the layer ----------------------------------------------------------------------
+
+    def _op(self, name: str, what: str, *inputs: NodeEntry, **attributes: Any) -> NodeEntry:
+        return self.rewriter.keep(self._named(op(name, *inputs, opset=self.opset, name="new", **attributes), what))[0]
+
+    def _constant(self, array: np.ndarray, what: str) -> NodeEntry:
+        return self.rewriter.keep(constant(array, self.namer(f"{self.node.name}_{what}")))[0]
+
+    def _named(self, node: Node, what: str) -> Node:
+        name = self.namer(f"{self.node.name}_{what}")
+        names = (name,) if len(node.output_names) == 1 else node.output_names
+        return node.evolve(name=name, output_names=names, metadata={ORIGIN: "\n".join(origins_of(self.node))})
