@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -30,10 +30,14 @@ from graph.graph import Graph
 from graph.logs import logger
 from graph.node import Node
 from graph.order import reachable
+from graph.readers.torch import from_torch, is_torchs
 from graph.types import Dim
 from graph.words import counted
 from passes import apply_pass
 from passes import optimize as optimized
+
+if TYPE_CHECKING:
+    from graph.readers.torch import TorchSource
 
 SHOWN = 8
 """The number of nodes that an error lists."""
@@ -41,10 +45,11 @@ SHOWN = 8
 
 @at_a_device()
 def compile(  # noqa: A001  the contract's name
-    graph: Graph,
+    graph: Graph | TorchSource,
     device: str | Sequence[str] | None = None,
     config: Mapping[str, Any] | None = None,
     *,
+    example_inputs: Any = None,
     pin: Pin | None = None,
     forbid: Forbid | None = None,
     strict: bool = False,
@@ -58,14 +63,17 @@ def compile(  # noqa: A001  the contract's name
     `config` is a dictionary by device, flat where there is only one. `pin` and `forbid` are as for `query`. If ops of the graph
     have affinities, these decide, and every op has to have one. A subgraph that its device cannot compile goes to the next
     device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs, `name` is what files and tables
-    call the model, `optimize` runs the default passes first (nodes may then vanish that `query` knows)."""
+    call the model, `optimize` runs the default passes first (nodes may then vanish that `query` knows). In place of a graph there
+    may be a module of torch's, with `example_inputs` as for `from_torch`."""
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
     several = parse_multi(device)
     devices = several or parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, strict or settings.hetero.strict)
-    whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)
+    if example_inputs is not None or is_torchs(graph):
+        graph = from_torch(graph, example_inputs)  # type: ignore[arg-type]
+    whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)  # type: ignore[arg-type]
     task = Task(whole, devices, settings, pin, forbid, strict)
     if several:
         return _on_each(task)

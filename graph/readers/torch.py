@@ -6,12 +6,13 @@ The exporter works in memory and writes no file. torch itself is loaded on the f
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graph.errors import MissingDependency, ReadError
 from graph.graph import Graph
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     import torch
     from onnx import ModelProto
 
+    TorchSource: TypeAlias = torch.nn.Module | torch.export.ExportedProgram
+
 __all__ = ["from_torch"]
 
 
 def from_torch(
-    module: torch.nn.Module,
-    example_inputs: Any,
+    module: TorchSource,
+    example_inputs: Any = None,
     *,
     name: str | None = None,
     opset: int | None = None,
@@ -35,7 +38,8 @@ def from_torch(
 
     `example_inputs` is what the module would be called with: one tensor, a sequence of positional arguments, or a
     mapping of keyword arguments; NumPy arrays stand for tensors. Their sizes become the graph's, save those that
-    `dynamic_shapes` names, spelled as torch spells them: `{"x": {0: "batch"}}`. Without `opset` torch chooses.
+    `dynamic_shapes` names, spelled as torch spells them: `{"x": {0: "batch"}}`. Without `opset` torch chooses. A
+    `torch.export.ExportedProgram` has all of that in itself, and needs no inputs.
 
         g = pt.from_torch(torchvision.models.resnet18(), torch.randn(1, 3, 224, 224))
     """
@@ -48,7 +52,11 @@ def from_torch(
 
 
 def export(
-    module: torch.nn.Module, example_inputs: Any, *, opset: int | None = None, dynamic_shapes: Any = None
+    module: TorchSource,
+    example_inputs: Any = None,
+    *,
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
 ) -> ModelProto:
     """The ONNX model that torch's exporter makes of the module."""
     for package in ("torch", "onnxscript"):
@@ -63,7 +71,13 @@ def export(
             where="from_torch",
             remedy="Pass the module itself, not its class, its state_dict or its output",
         )
-    args, kwargs = call_arguments(example_inputs)
+    if example_inputs is None and isinstance(module, torch.nn.Module):
+        raise ReadError(
+            "a module is exported by calling it, and there are no example_inputs",
+            where=where,
+            remedy="Pass what the module is called with: a tensor, a sequence of arguments, or a mapping of them by name",
+        )
+    args, kwargs = ((), {}) if example_inputs is None else call_arguments(example_inputs)
     try:
         with evaluation_mode(module), quiet_exporter():
             program = torch.onnx.export(
@@ -83,6 +97,14 @@ def export(
         ) from error
     assert program is not None  # only the older, file-writing exporter returns nothing
     return program.model_proto
+
+
+def is_torchs(value: object) -> bool:
+    """Is it a module of torch's, or a program that torch exported? torch is not loaded to find out."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return isinstance(value, torch.nn.Module) or type(value).__name__ == "ExportedProgram"
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

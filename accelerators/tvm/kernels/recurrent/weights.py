@@ -14,10 +14,10 @@ from accelerators.tvm.bodies.recurrent import Layer
 from accelerators.tvm.kernels.language import Operand
 from accelerators.tvm.kernels.recurrent.cells import Part, parts_of
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Array
 from accelerators.tvm.kernels.shared.panels import PanelTile, panel_tiles
 from accelerators.tvm.kernels.shared.tile import starts
 from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
 
 BYTES = 4
 """Bytes of a number."""

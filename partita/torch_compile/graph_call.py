@@ -1,0 +1,101 @@
+"""One graph of torch's as a function: exported when it is first called with inputs of a kind, then run by a compiled model.
+
+Parameters and buffers become constants that share torch's memory. Each call looks whether torch changed one since, and then
+compiles anew."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from accelerators.compiling import compile as compiled
+from accelerators.running.compiled_model import CompiledModel
+from partita.torch_compile.captured import Captured
+from partita.torch_compile.exporting import Exported, NotExported, export_graph
+from partita.torch_compile.tensors import as_array, as_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+KEPT = 8
+"""Compiled models that are kept, for inputs of different kinds."""
+
+
+@attrs.frozen(eq=False)
+class Ready:
+    """A graph that was compiled for inputs of one kind."""
+
+    exported: Exported
+    model: CompiledModel | None
+    """None where the graph only hands its inputs on."""
+    versions: tuple[int, ...]
+    """How often torch had changed each of the constants."""
+
+    def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of the captured graph."""
+        results: Sequence[np.ndarray] = ()
+        if self.model is not None:
+            results = self.model(*[as_array(inputs[i]) for i in self.exported.fed])
+        return tuple([
+            inputs[output.position] if output.dtype is None else as_tensor(results[output.position], output.dtype)
+            for output in self.exported.outputs
+        ])
+
+
+class GraphCall:
+    """A graph that Partita runs whole."""
+
+    def __init__(self, module: torch.fx.GraphModule, devices: str | Sequence[str], config: Mapping[str, Any] | None) -> None:
+        self._captured = Captured.of(module)
+        self._devices = devices
+        self._config = config
+        self._dynamic = self._captured.is_dynamic
+        self._has_one_result = self._captured.has_one_result
+        self._lock = threading.Lock()
+        self._ready: OrderedDict[Any, Ready] = OrderedDict()
+
+    def __call__(self, *inputs: Any) -> Any:
+        results = self._for(inputs).run(inputs)
+        return results[0] if self._has_one_result else results
+
+    def why_not(self, inputs: Sequence[Any]) -> str | None:
+        """Why the graph has no form in ONNX; None if it has, and then it is compiled for such inputs."""
+        try:
+            self._for(inputs)
+        except NotExported as error:
+            return error.cause
+        return None
+
+    def _for(self, inputs: Sequence[Any]) -> Ready:
+        """The model for such inputs."""
+        with self._lock:
+            key = self._captured.kind(inputs, self._dynamic)
+            ready = self._ready.get(key)
+            if ready is None or ready.versions != _versions(ready.exported, inputs):
+                exported = self._exported(inputs)
+                key = self._captured.kind(inputs, self._dynamic)
+                model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
+                ready = self._ready[key] = Ready(exported, model, _versions(exported, inputs))
+                while len(self._ready) > KEPT:
+                    self._ready.popitem(last=False)
+            self._ready.move_to_end(key)
+            return ready
+
+    def _exported(self, inputs: Sequence[Any]) -> Exported:
+        """Our graph; one with sizes that may change is exported for each of them where torch's exporter wants to know them."""
+        if self._dynamic:
+            try:
+                return export_graph(self._captured, inputs, dynamic=True)
+            except NotExported:
+                self._dynamic = False
+        return export_graph(self._captured, inputs, dynamic=False)
+
+
+def _versions(exported: Exported, inputs: Sequence[Any]) -> tuple[int, ...]:
+    """How often torch has changed each of the constants; it does not count for tensors made under inference_mode."""
+    return tuple([0 if inputs[i].is_inference() else inputs[i]._version for i in exported.fixed])

@@ -1,0 +1,218 @@
+"""`torch.compile(module, backend="partita")` and torch's modules in `pt.compile`; `make check-all`, which has torch, runs it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+
+if TYPE_CHECKING or find_spec("torch"):
+    import torch
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not all(map(find_spec, ("torch", "onnxscript", "tvm"))), reason="needs torch, onnxscript and TVM"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+def compiled(module: Any, **options: Any) -> Callable[..., Any]:
+    from partita.torch_compile.backend import backend
+
+    return torch.compile(module, backend=backend, **options)
+
+
+def mlp() -> Any:
+    layers = torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
+    return torch.nn.Sequential(*layers).eval()
+
+
+def same(result: Any, wanted: Any) -> bool:
+    if isinstance(wanted, (tuple, list)):
+        return len(result) == len(wanted) and all(map(same, result, wanted))
+    if not isinstance(wanted, torch.Tensor):
+        return bool(result == wanted)
+    alike = result.dtype == wanted.dtype and result.shape == wanted.shape
+    return alike and torch.allclose(result, wanted, atol=1e-5)
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records if record.name == "partita.torch")
+
+
+def test_torch_finds_the_backend_by_its_entry_point() -> None:
+    from importlib.metadata import entry_points
+
+    (registered,) = [point for point in entry_points(group="torch_dynamo_backends") if point.name == "partita"]
+    assert registered.value == "partita.torch_compile.backend:backend"
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_batches_of_any_size(dynamic: bool | None) -> None:
+    module = mlp()
+    call = compiled(module, dynamic=dynamic)
+    for batch in (3, 5, 7, 3):
+        x = torch.randn(batch, 8)
+        assert same(call(x), module(x))
+
+
+def test_results_may_be_sizes_and_inputs() -> None:
+    def function(x: Any) -> Any:
+        return torch.relu(x), x.shape[0], x, x.reshape(-1)
+
+    call = compiled(function)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        assert same(call(x), function(x))
+
+
+def test_a_graph_break_makes_several_graphs(caplog: pytest.LogCaptureFixture) -> None:
+    class Branching(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = mlp()
+
+        def forward(self, x: Any) -> Any:
+            x = torch.relu(x - 0.1)
+            return self.layers(x) if x.sum() > 0 else self.layers(-x)
+
+    module = Branching().eval()
+    caplog.set_level(logging.INFO, "partita.torch")
+    call = compiled(module)
+    x = torch.randn(4, 8)
+    assert same(call(x), module(x)) and messages(caplog).count("was captured") == 2
+
+
+def test_an_op_without_an_onnx_form_stays_in_torch(caplog: pytest.LogCaptureFixture) -> None:
+    class Mixed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.after = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(self.before(x))
+            values = torch.linalg.eigvals(y.T @ y).real.sort().values
+            return torch.softmax(self.after(y) + values, -1)
+
+    module = Mixed().eval()
+    caplog.set_level(logging.INFO, "partita.torch")
+    x = torch.randn(6, 6)
+    assert torch.allclose(compiled(module)(x), module(x), atol=1e-4)
+    assert "is cut into" in messages(caplog) and "linalg_eigvals" in messages(caplog)
+
+
+def test_what_is_written_to_stays_in_torch() -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return x * self.count
+
+    module = Counting()
+    call = compiled(module)
+    for number in (1.0, 2.0, 3.0):
+        assert same(call(torch.ones(2)), torch.full((2,), number))
+
+
+def test_batch_norm_in_training_updates_its_statistics() -> None:
+    module = mlp().train()
+    before = module[1].running_mean.clone()
+    compiled(module)(torch.randn(16, 8))
+    assert not torch.equal(module[1].running_mean, before)
+
+
+def test_dropout_in_training_draws_torchs_numbers() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Dropout(0.5)).train()
+    call, x = compiled(module), torch.randn(64, 4)
+    torch.manual_seed(1)
+    result = call(x)
+    torch.manual_seed(1)
+    assert same(result, module(x))
+
+
+def test_gradients_are_torchs_and_a_warning_says_so() -> None:
+    module = mlp()
+    with torch.enable_grad(), pytest.warns(UserWarning, match=r"it needs gradients.*torch\.no_grad"):
+        compiled(module)(torch.randn(4, 8)).sum().backward()
+    assert module[0].weight.grad is not None
+
+
+def test_a_changed_parameter_is_seen() -> None:
+    module = mlp()
+    call, x = compiled(module), torch.randn(4, 8)
+    call(x)
+    module[0].weight.mul_(2.0)
+    assert same(call(x), module(x))
+
+
+def test_parameters_are_shared_without_a_copy() -> None:
+    from partita.torch_compile.captured import Captured
+    from partita.torch_compile.exporting import export_graph
+
+    weight = torch.nn.Parameter(torch.randn(64, 64))
+    module = torch.fx.symbolic_trace(lambda x, weight: (torch.matmul(x, weight),))
+    exported = export_graph(Captured.of(module), [torch.randn(2, 64), weight], dynamic=False)
+    assert exported.graph is not None
+    constants = [node.value for node in exported.graph.nodes if node.value is not None and node.value.size == 64 * 64]
+    assert [array.ctypes.data for array in constants] == [weight.data_ptr()]
+
+
+def test_bfloat16_and_inference_mode() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()).eval().bfloat16()
+    with torch.inference_mode():
+        x = torch.randn(2, 8).bfloat16()
+        assert torch.allclose(compiled(module)(x).float(), module(x).float(), atol=3e-2)
+
+
+def test_the_devices_are_an_option() -> None:
+    module, x = mlp(), torch.randn(2, 8)
+    assert same(compiled(module, options={"devices": "reference"})(x), module(x))
+
+
+def test_an_unknown_option_is_an_error() -> None:
+    with pytest.raises(Exception, match=r"there is no option 'device'[\s\S]*Options are devices, config"):
+        compiled(mlp(), options={"device": "cpu"})(torch.randn(2, 8))
+
+
+def test_recurrent_layers_come_in_from_torch() -> None:
+    module = torch.nn.LSTM(8, 16, 2, bidirectional=True, batch_first=True).eval()
+    x = torch.randn(2, 5, 8)
+    assert same(compiled(module)(x), module(x))
+
+
+def test_a_module_may_be_compiled_for_ourselves() -> None:
+    module, x = mlp(), torch.randn(2, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = pt.compile(module, "HETERO:cpu,reference", example_inputs=x)
+    assert np.allclose(model(x.numpy())[0], module(x).numpy(), atol=1e-5)
+
+
+def test_a_program_that_torch_exported_comes_in() -> None:
+    module, x = mlp(), torch.randn(2, 8)
+    program = torch.export.export(module, (x,))
+    graph = pt.from_torch(program)
+    assert np.allclose(pt.compile(graph, "reference")(x.numpy())[0], module(x).numpy(), atol=1e-5)
+    assert np.allclose(pt.compile(program, "reference")(x.numpy())[0], module(x).numpy(), atol=1e-5)
+
+
+def test_a_module_without_inputs_is_an_error() -> None:
+    with pytest.raises(pt.PartitaError, match="there are no example_inputs"):
+        pt.compile(mlp(), "reference")
