@@ -37,7 +37,8 @@ def outcome(case: Any, name: str = "cpu") -> tuple[str, str]:
         return "no tensors", ""
     device = accelerator(name)
     try:
-        shapes = dict(zip((i.name for i in case.model.graph.input), (x.shape for x in sets[0][0]), strict=False))
+        given = zip(case.model.graph.input, sets[0][0], strict=False)
+        shapes = {value.name: array.shape for value, array in given if value.type.HasField("tensor_type")}
         graph = pt.load(case.model, shapes=shapes)
         reasons = [answer for answer in device.query(graph).values() if answer is not True]
         if reasons:
