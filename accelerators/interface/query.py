@@ -16,6 +16,7 @@ from graph.build import is_made_call
 from graph.graph import Graph
 from graph.nested import bodies_of
 from graph.node import Node
+from graph.order import reachable
 
 if TYPE_CHECKING:
     from accelerators.interface.accelerator import Accelerator
@@ -76,6 +77,7 @@ def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node], whol
     it will be compiled, which is alone."""
     names = {call.name for call in lost}
     flat, owners = inlined_with_owners(graph, names, nested=True)
+    flat = _with_all_that_calls_read(flat, [*filter(is_made_call, lost)]) if whole else flat
     answers = query_through_transform(device, flat, whole)
     inside: Support = {}
     for node in flat.nodes:
@@ -88,6 +90,17 @@ def _query_inlined(device: Accelerator, graph: Graph, lost: Sequence[Node], whol
     return {
         node.name: inside.get(node.name, True) if node.name in names else answers[node.name] for node in graph.nodes if node.is_op
     }
+
+
+def _with_all_that_calls_read(flat: Graph, calls: Sequence[Node]) -> Graph:
+    """The graph without these calls, in which what they read is an output if nothing else needs it: a call that is compiled
+    alone is given it, though its body may not look at it, and somebody has to compute it. Linear."""
+    needed = set(reachable([entry.node for entry in flat.outputs]))
+    read = dict.fromkeys(entry for call in calls for entry in call.reads if entry.node.is_op)
+    there = {node.name: node for node in flat.nodes}
+    values = [there[entry.node.name][entry.index] for entry in read if entry.node.name in there]
+    unread = [value for value in values if value.node not in needed]
+    return flat.evolve(outputs=(*flat.outputs, *unread), output_names=None) if unread else flat
 
 
 NO_ANSWER = "its query gave no answer"

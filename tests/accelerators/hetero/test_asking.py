@@ -484,3 +484,22 @@ def test_a_device_that_lists_what_it_lacks_is_asked_about_bodies_too(levels):
         placement = pt.query(g, "HETERO:alpha,reference")
     assert dict(placement) == {"r": "alpha", "t": "reference"}
     assert "its body holds 't': alpha has no Tanh" in placement.notes[0]
+
+
+def inlined_without_dead_nodes(self, graph):
+    from graph.inline import inline_calls
+
+    return pt.apply_pass(inline_calls(graph), "EliminateDead", verify=False)
+
+
+def test_what_a_call_reads_and_its_body_does_not_is_asked_about():
+    """The call is compiled alone, with all its inputs: what makes them is there, though nothing reads it once all is inlined."""
+    x, used, unused = variable(), pt.variable("used", "float32", (4,)), pt.variable("unused", "float32", (4,))
+    body = pt.Graph([pt.op("Relu", used, name="r")], [used, unused], name="body")
+    read = pt.op("Tanh", pt.op("Neg", x, name="n"), name="t")
+    graph = pt.Graph([pt.op("Neg", pt.call(body, x, read, name="c"), name="y")], [x])
+    with device("alpha", "Relu Neg", transform=inlined_without_dead_nodes), device("beta"):
+        answers = pt.accelerator("alpha").query(graph)
+        assert answers == {"n": True, "t": "alpha has no Tanh", "c": True, "y": True}
+        model = pt.compile(graph, "HETERO:alpha,beta")
+        assert model.report.moves == () and model.report.placement["t"] == "beta"
