@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.arrays.distance import distance
 from accelerators.compiling import compile as compile_model
 from accelerators.errors import AcceleratorError
 from accelerators.precision.calibration import METHODS, Range, calibrated
-from accelerators.precision.distance import distance
 from accelerators.precision.lowered_ops import (
     CASTS,
     KEPT,

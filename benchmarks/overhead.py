@@ -3,6 +3,7 @@
 1. A model of one op, called through `compile`, against the bare onnxruntime session with the same arrays (at most 15 µs more).
 2. ResNet-50 cut into 20 subgraphs on one device against the uncut model (at most 3 % slower).
 3. A value that goes from one host device to another: the array handed over is the very array that was made.
+4. The same model in 20 subgraphs with a recorder against itself without one (at most 2 % of the time).
 
 Times are medians of interleaved calls, so that what else the machine does hits both alike."""
 
@@ -127,6 +128,19 @@ def hand_over(first: str, second: str) -> bool:
     return before.written == after.read
 
 
+def recorder(name: str, parts: int, rounds: int, config: dict[str, Any], mode: str) -> tuple[float, float, int, int]:
+    """What a recorder adds to the sum of all calls' times, its own share as it counts it, the calls looked at, and all calls."""
+    array = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
+    pieces = cut(pt.load(f"zoo:{name}"), parts, "onnxruntime")
+    plain = pt.compile(pieces, "onnxruntime", config)
+    recording = pt.compile(pieces, "onnxruntime", {**config, "RECORD": mode})
+    contestants = {"plain": clocked(lambda: plain(array)), "recording": clocked(lambda: recording(array))}
+    times = {engine: sum(row) for engine, row in interleaved(contestants, 0, rounds).items()}
+    recorded = recording.recorded
+    assert recorded is not None
+    return times["recording"] / times["plain"] - 1, recorded.share, recorded.looked_at, recorded.calls
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -143,6 +157,10 @@ def main() -> None:
     cost, own = in_parts / uncut - 1, in_parts / by_hand - 1
     print(f"{name}: uncut {uncut / 1e3:.2f} ms, in {count} subgraphs {in_parts / 1e3:.2f} ms ({cost:+.1%}, at most 3 %)")
     print(f"  the same pieces called by hand {by_hand / 1e3:.2f} ms: ours is {own:+.1%}; largest difference {error:.1e}")
+    for mode in ("checksums", "nan"):
+        more, share, looked_at, calls = recorder(name, parts, rounds, {"NUM_THREADS": args.threads}, mode)
+        seen = f"{looked_at} of {calls} calls looked at"
+        print(f"  RECORD={mode}: {more:+.1%} in all, {share:.2%} by its own clock (at most 2 %), {seen}")
 
 
 if __name__ == "__main__":

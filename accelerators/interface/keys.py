@@ -142,6 +142,15 @@ def folder_or_flag(value: Any) -> Path | None:
     raise BadValue("Give a folder, True or False")
 
 
+def record(value: Any) -> str:
+    """Read what a recorder looks at."""
+    text = str(value).lower()
+    head, colon, count = text.partition(":")
+    if text in ("checksums", "nan") or (head == "sample" and colon and count.isdecimal() and int(count)):
+        return text
+    raise BadValue('Give "checksums", "nan", or "sample:100" for every hundredth call')
+
+
 def flag_or_auto(value: Any) -> bool | None:
     """Read yes or no; None for "AUTO"."""
     if value is None or str(value).upper() == "AUTO":

@@ -18,6 +18,7 @@ from accelerators.interface.keys import (
     one_of,
     optional,
     positive,
+    record,
     seconds,
     text,
 )
@@ -53,6 +54,8 @@ class HeteroSettings:
     `reference`."""
     capsules: Path | None = None
     """CAPSULES: the folder that gets a capsule of each subgraph that fails to compile or to run."""
+    record: str | None = None
+    """RECORD: what the recorder looks at: "checksums", "nan", or "sample:N" for every N-th call."""
 
 
 @attrs.frozen(slots=True)
@@ -133,6 +136,7 @@ HETERO_KEYS = {
     "START": Key("wait", one_of("wait", "now"), names_files=True),
     "START_WITH": Key(None, optional(text), names_files=True),
     "CAPSULES": Key(False, folder_or_flag, names_files=True),
+    "RECORD": Key(None, optional(record)),
 }
 """The keys that hold for the compiled model as a whole."""
 
@@ -147,6 +151,7 @@ _FIELDS = {
     "START": "start",
     "START_WITH": "start_with",
     "CAPSULES": "capsules",
+    "RECORD": "record",
 }
 
 

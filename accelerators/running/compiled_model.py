@@ -22,6 +22,8 @@ from accelerators.running.executor import Executor, Runs, root
 from accelerators.running.inputs import InputChecker
 from accelerators.running.outputs import Outputs, out_arrays
 from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
+from accelerators.running.recorded import Recorded
+from accelerators.running.recording import Recorder
 from accelerators.running.requests import RequestQueue
 from accelerators.running.steps import plan_run
 from graph.graph import Graph
@@ -120,6 +122,7 @@ class CompiledModel:
         self._executor = self._runs()
         self._measuring: Runs | None = self._executor if measured else None
         self._last: Measurement | None = None
+        self._recorder = None if settings.record is None else Recorder(settings.record, settings.capsules)
         self._requests: RequestQueue | None = None
         self._lock = threading.Lock()
         self._profiling = threading.Lock()
@@ -142,7 +145,7 @@ class CompiledModel:
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
         arrays = self._checker.arrays(args, named)
-        if out is None and not self.measured and not self._closed and not self._claims:
+        if out is None and not self.measured and not self._closed and not self._claims and self._recorder is None:
             return Outputs(self._executor.run(arrays), self._names)
         return self._run(arrays, out)
 
@@ -154,12 +157,14 @@ class CompiledModel:
             types = [entry.type for entry in self.graph.outputs]
             targets = out_arrays(out, self.graph.output_names, types, f"model {self.graph.name!r}")
         sizes = self._claims.sizes(arrays)
-        if self.measured:
-            measurement = Measurement()
+        measurement = Measurement() if self.measured else None
+        if self._recorder is not None and isinstance(self._executor, Executor):
+            outputs = self._recorder.run(self._executor, arrays, targets, measurement)
+        elif measurement is not None:
             outputs = self._executor.observed(arrays, measurement, targets)
-            self._last = measurement
         else:
             outputs = self._executor.run(arrays, targets)
+        self._last = self._last if measurement is None else measurement
         self._claims.check(outputs, sizes)
         return Outputs(outputs, self._names)
 
@@ -222,6 +227,11 @@ class CompiledModel:
                 self._measuring.observed(list(arrays), Measurement())
             measurements = _measured(self._measuring, arrays)
         return profile_of(measurements, self.graph.name, inputs, self.dead)
+
+    @property
+    def recorded(self) -> Recorded | None:
+        """What the recorder saw up to now; None unless RECORD asks for one."""
+        return None if self._recorder is None else self._recorder.recorded()
 
     def example_inputs(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit the inputs: random numbers, ones for integers; `size` for sizes that are not known."""

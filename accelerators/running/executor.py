@@ -24,6 +24,10 @@ Observer = Callable[[Step, Callable[[], None]], None]
 """Runs a step by calling the function given, and notes what it wants to."""
 
 
+Watcher = Callable[[Step, Values], None]
+"""Is shown a step that has run, and the values by slot, which it must not change."""
+
+
 class Runs(Protocol):
     """An object that runs a model."""
 
@@ -84,6 +88,17 @@ class Executor:
         """Compute the outputs one step after the other; the observer is called around each."""
         return self._in_turn(arrays, out, observer)
 
+    @at_a_device()
+    def watched(
+        self,
+        arrays: list[Any],
+        watcher: Watcher,
+        out: Sequence[Array | None] | None = None,
+        observer: Observer | None = None,
+    ) -> list[Any]:
+        """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
+        return self._in_turn(arrays, out, observer, watcher)
+
     def renew(self) -> None:
         """Begin anew in a forked process, which has none of the threads."""
         self._threads, self._lock = None, threading.Lock()
@@ -102,7 +117,13 @@ class Executor:
         step = plan.steps[0]
         return step.unit.run if step.reads == tuple(range(plan.n_inputs)) and step.makes == plan.outputs else None
 
-    def _in_turn(self, arrays: list[Any], out: Sequence[Array | None] | None, observer: Observer | None = None) -> list[Any]:
+    def _in_turn(
+        self,
+        arrays: list[Any],
+        out: Sequence[Array | None] | None,
+        observer: Observer | None = None,
+        watcher: Watcher | None = None,
+    ) -> list[Any]:
         try:
             workspace = self._pool.pop()
         except IndexError:
@@ -115,6 +136,8 @@ class Executor:
                 step.run(values, listed, block)
             else:
                 observer(step, lambda step=step, listed=listed: step.run(values, listed, block))  # type: ignore[misc]
+            if watcher is not None:
+                watcher(step, values)
             for slot in step.frees:
                 values[slot] = None
         outputs = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)

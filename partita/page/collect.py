@@ -56,7 +56,9 @@ def _of_model(model: CompiledModel, profile: Profile | None) -> Scene:
     collector = _Collector(model.graph, f"compiled for {', '.join(model.properties.devices) or 'no device'}", profile)
     add_kernels(collector.boxes, model)
     seconds = {unit.name: unit.seconds for unit in model.units}
-    report = model.report
+    recorded, report = model.recorded, model.report
+    if recorded is not None:
+        collector.notes += [f"recorded: {line}" for line in str(recorded).split("\n")]
     if isinstance(report, CompileReport):
         collector.notes += [*report.notes, *move_lines(report.moves)]
         return collector.scene(placement=report.placement, partition=report.partition, seconds=seconds)

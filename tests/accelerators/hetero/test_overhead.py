@@ -18,3 +18,4 @@ def test_the_benchmark_runs(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "COPIED" not in shown and shown.count("no copy") == 3
     assert "in 5 subgraphs" in shown
+    assert shown.count("by its own clock") == 2

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.arrays.distance import distance
 from accelerators.precision.calibration import calibrated
-from accelerators.precision.distance import distance
 from graph.types import Array
 from tests.graphs.small_models import Weights, convolutions, inputs_of, sensitive, transformer
 

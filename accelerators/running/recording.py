@@ -1,0 +1,208 @@
+"""The recorder: looks at the values between subgraphs, or holds some calls against numpy, while a model is at work."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.distance import distance
+from accelerators.arrays.layout import HOST
+from accelerators.building.units import Unit
+from accelerators.capsules.keeping import keep_failure
+from accelerators.process.forking import renewed_in_children
+from accelerators.running.executor import Executor, Observer
+from accelerators.running.recorded import Recorded, RecordedValue, Sample
+from accelerators.running.steps import RunStep, Step, Values
+from graph.interpret import interpret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+SHARE = 0.02
+"""The recorder looks at no further call while that would take more than this part of the time of all calls."""
+
+NICE = 19
+"""The priority of the thread that computes samples: it runs when nothing else wants to."""
+
+
+class Recorder:
+    """Runs a model's calls and looks at some of them."""
+
+    def __init__(self, mode: str, capsules: Path | None = None) -> None:
+        self.mode = mode
+        self.every = int(mode.partition(":")[2]) if mode.startswith("sample:") else 0
+        self.capsules = capsules
+        self.renew()
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Begin anew, as in a forked process."""
+        self._lock = threading.Lock()
+        self._calls = self._looked = 0
+        self._elapsed = self._spent = self._latest = 0.0
+        self._values: dict[tuple[str, int], RecordedValue] = {}
+        self._samples: list[Sample] = []
+        self._waiting: queue.Queue[list[_Taken]] = queue.Queue(1)
+        self._thread: threading.Thread | None = None
+
+    def run(
+        self, executor: Executor, arrays: list[Any], out: Sequence[Any] | None, observer: Observer | None = None
+    ) -> list[Any]:
+        """The outputs of a call, looked at if there is time for it."""
+        start = perf_counter()
+        with self._lock:
+            self._calls += 1
+            number = self._calls
+            due = number % self.every == 0 if self.every else number == 1 or self._can_afford()
+        if due:
+            look = _Look(self, number)
+            outputs = executor.watched(arrays, look, out, observer)
+            look.finish()
+        else:
+            outputs = executor.run(arrays, out) if observer is None else executor.observed(arrays, observer, out)
+        with self._lock:
+            self._elapsed += perf_counter() - start
+        return outputs
+
+    def _can_afford(self) -> bool:
+        """Would one more look, as long as the last one, stay within the recorder's share?"""
+        return self._spent + self._latest <= SHARE * self._elapsed
+
+    def note(self, seen: dict[tuple[str, int], RecordedValue], taken: list[_Taken], seconds: float) -> None:
+        """What one call looked like, and how long looking took."""
+        start = perf_counter()
+        with self._lock:
+            self._looked += 1
+            for key, value in seen.items():
+                self._values[key] = _joined(self._values.get(key), value)
+            if taken:
+                with suppress(queue.Full):  # The sample before is not computed yet: this one is passed over.
+                    self._waiting.put_nowait(taken)
+                    self._started()
+            self._latest = seconds + perf_counter() - start
+            self._spent += self._latest
+
+    def _started(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._compute, name="partita-recorder", daemon=True)
+            self._thread.start()
+
+    def _compute(self) -> None:
+        """Compute the samples in numpy, whenever nothing else wants the processor."""
+        with suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        while True:
+            for taken in self._waiting.get():
+                sample = taken.compared()
+                with self._lock:
+                    self._samples.append(sample)
+                if not sample.ok and self.capsules is not None:
+                    reason = f"error {sample.error:.1e} in call {sample.call}"
+                    unit = taken.unit
+                    keep_failure(self.capsules, unit.name, unit.body, unit.device, unit.config, reason, taken.inputs)
+            self._waiting.task_done()
+
+    def recorded(self) -> Recorded:
+        """What was seen up to now. Samples that are being computed are waited for."""
+        self._waiting.join()
+        with self._lock:
+            share = self._spent / self._elapsed if self._elapsed else 0.0
+            return Recorded(self.mode, self._calls, self._looked, share, tuple(self._values.values()), tuple(self._samples))
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Taken:
+    """One subgraph's run, copied."""
+
+    call: int
+    unit: Unit
+    inputs: list[Any]
+    outputs: list[Any]
+
+    def compared(self) -> Sample:
+        try:
+            expected = interpret(self.unit.body, self.inputs)
+            error = distance(self.outputs, expected)
+        except Exception as failure:  # noqa: BLE001  an op of the user's may raise anything: the sample says what
+            return Sample(self.call, self.unit.name, self.unit.device.label, None, f"{type(failure).__name__}: {failure}")
+        return Sample(self.call, self.unit.name, self.unit.device.label, error)
+
+
+class _Look:
+    """One call that is looked at, step by step."""
+
+    def __init__(self, recorder: Recorder, call: int) -> None:
+        self.recorder, self.call = recorder, call
+        self.seen: dict[tuple[str, int], RecordedValue] = {}
+        self.taken: list[_Taken] = []
+        self.seconds = 0.0
+
+    def __call__(self, step: Step, values: Values) -> None:
+        """Look at what a step made. Values in a device's own memory are not looked at."""
+        if not isinstance(step, RunStep) or step.unit.memory != HOST:
+            return
+        start = perf_counter()
+        if self.recorder.every:
+            copies = [[_copied(values[slot]) for slot in slots] for slots in (step.reads, step.makes)]
+            self.taken.append(_Taken(self.call, step.unit, *copies))
+        else:
+            for number, (slot, entry) in enumerate(zip(step.makes, step.unit.body.outputs, strict=True)):
+                value = RecordedValue(entry.name, step.unit.name, step.unit.device.label)
+                self.seen[step.unit.name, number] = _looked_at(value, values[slot], self.call, self.recorder.mode == "checksums")
+        self.seconds += perf_counter() - start
+
+    def finish(self) -> None:
+        """Hand over what was seen."""
+        self.recorder.note(self.seen, self.taken, self.seconds)
+
+
+def _copied(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) else value
+
+
+def _looked_at(value: RecordedValue, array: Any, call: int, checksums: bool) -> RecordedValue:
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+        return attrs.evolve(value, calls=1)
+    checksum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data) if checksums else None
+    if not array.size or not (array.dtype.kind in "fiu" or "float" in array.dtype.name):
+        return attrs.evolve(value, calls=1, checksum=checksum)
+    low, high = float(array.min()), float(array.max())
+    if np.isfinite(low) and np.isfinite(high):
+        return attrs.evolve(value, calls=1, low=low, high=high, checksum=checksum)
+    wide = array.astype(np.float64)
+    finite, nans = wide[np.isfinite(wide)], int(np.isnan(wide).sum())
+    bounds: tuple[float | None, float | None] = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
+    infinities = int(wide.size - finite.size - nans)
+    return attrs.evolve(
+        value, calls=1, nans=nans, infinities=infinities, first=call, low=bounds[0], high=bounds[1], checksum=checksum
+    )
+
+
+def _joined(before: RecordedValue | None, now: RecordedValue) -> RecordedValue:
+    """Two calls' looks at one value."""
+    if before is None:
+        return now
+    return attrs.evolve(
+        now,
+        calls=before.calls + now.calls,
+        nans=before.nans + now.nans,
+        infinities=before.infinities + now.infinities,
+        first=now.first if before.first is None else before.first,
+        low=_of_both(min, before.low, now.low),
+        high=_of_both(max, before.high, now.high),
+    )
+
+
+def _of_both(choose: Callable[..., float], a: float | None, b: float | None) -> float | None:
+    known = [number for number in (a, b) if number is not None]
+    return choose(known) if known else None

@@ -1,0 +1,121 @@
+"""The recorder: what values looked like while a model was at work, and how far samples are from numpy."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.running import recording
+from accelerators.running.recording import Recorder
+from tests.graphs.small_models import convolutions
+from tests.insight.small_devices import device_of
+
+DEVICES = "HETERO:onnxruntime,reference"
+
+
+@pytest.fixture
+def every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls are looked at, however long looking takes."""
+    monkeypatch.setattr(recording, "SHARE", 1e9)
+
+
+def ratio() -> pt.Graph:
+    x, y = pt.variable("x", "float32", (4,)), pt.variable("y", "float32", (4,))
+    return pt.Graph([pt.op("Neg", pt.op("Div", x, y, name="ratio"), name="neg")], name="ratio", output_names=["z"])
+
+
+def compiled(mode: str, **more: Any) -> pt.CompiledModel:
+    config = {"HETERO": {"RECORD": mode, **more}}
+    return pt.compile(ratio(), DEVICES, config, forbid={"Neg": "onnxruntime"})
+
+
+@pytest.mark.usefixtures("every_call")
+def test_checksums_nan_and_ranges_of_each_border() -> None:
+    model = compiled("checksums")
+    ones = np.ones(4, np.float32)
+    model(2 * ones, ones)
+    model(np.array([0, 3, 4, -6], np.float32), np.array([0, 1, 0, 2], np.float32))
+    outputs = model(ones, ones)
+    recorded = model.recorded
+    assert (recorded.calls, recorded.looked_at, recorded.ok) == (3, 3, False)
+    inner, outer = recorded.values
+    assert (inner.name, inner.subgraph, inner.device) == ("ratio", "onnxruntime_0", "onnxruntime")
+    assert (inner.calls, inner.nans, inner.infinities, inner.first) == (3, 1, 1, 2)
+    assert (inner.low, inner.high) == (-3, 3)
+    assert outer.checksum == zlib.crc32(outputs["z"].tobytes())
+    assert str(recorded) == (
+        "checksums: 3 of 3 calls looked at: odd\n"
+        "  ratio of onnxruntime_0 on onnxruntime: 1 NaN and 1 infinity, first in call 2\n"
+        "  neg of reference_1 on reference: 1 NaN and 1 infinity, first in call 2"
+    )
+    assert recorded.to_table().row_count == 2
+    assert recorded.to_dict()["values"][0]["nans"] == 1
+
+
+@pytest.mark.usefixtures("every_call")
+def test_nan_leaves_the_checksums_out() -> None:
+    model = compiled("nan")
+    model(np.ones(4, np.float32), np.ones(4, np.float32))
+    assert [value.checksum for value in model.recorded.values] == [None, None]
+    assert repr(model.recorded) == "<Recorded nan: 1 of 1 call, nothing odd>"
+
+
+def test_the_recorder_looks_at_no_more_calls_than_its_share_allows() -> None:
+    model, ones = compiled("nan"), np.ones(4, np.float32)
+    assert isinstance(model._recorder, Recorder)
+    model(ones, ones)
+    model._recorder._spent = model._recorder._latest = 1.0
+    for _ in range(5):
+        model(ones, ones)
+    assert (model.recorded.calls, model.recorded.looked_at) == (6, 1)
+    model._recorder._elapsed = 100.0
+    model(ones, ones)
+    assert model.recorded.looked_at == 2
+
+
+def test_every_so_manieth_call_is_held_against_numpy(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def kernel(node: pt.Node, inputs: Any) -> Any:
+        calls.append(0)
+        return [np.maximum(inputs[0], 0) * (1.5 if len(calls) > 9 else 1)]
+
+    with device_of(kernel, "Relu") as device:
+        model = pt.compile(convolutions(), device, {"RECORD": "sample:2", "CAPSULES": tmp_path})
+        array = np.ones((1, 3, 12, 12), np.float32)
+        for _ in range(4):
+            model(array)
+            recorded = model.recorded
+    assert (recorded.calls, recorded.looked_at) == (4, 2)
+    first, second = recorded.samples
+    assert (first.call, first.ok, second.call, second.ok) == (2, True, 4, False)
+    assert str(recorded).startswith("sample:2: 2 of 4 calls looked at, 2 samples: odd\n  small_0 on small: error ")
+    assert [path.name for path in tmp_path.iterdir()] == ["small_0"]
+
+
+def test_a_model_without_a_recorder_has_nothing_recorded() -> None:
+    assert pt.compile(ratio(), "reference").recorded is None
+
+
+def test_what_cannot_be_recorded_says_so() -> None:
+    with pytest.raises(pt.BadConfig, match='Give "checksums", "nan", or "sample:100" for every hundredth call'):
+        pt.compile(ratio(), "reference", {"RECORD": "sample:0"})
+    for devices, more in (("MULTI:reference,onnxruntime", {}), ("reference", {"START": "now"})):
+        with pytest.raises(pt.NotSupported, match="is not recorded"):
+            pt.compile(ratio(), devices, {"HETERO": {"RECORD": "nan", **more}})
+
+
+@pytest.mark.usefixtures("every_call")
+def test_the_page_says_what_was_recorded() -> None:
+    model = compiled("nan")
+    model(np.zeros(4, np.float32), np.zeros(4, np.float32))
+    from partita.page.collect import collect
+
+    notes = collect(model).notes
+    assert "recorded: nan: 1 of 1 call looked at: odd" in notes
+    assert "recorded:   ratio of onnxruntime_0 on onnxruntime: 4 NaN and 0 infinities, first in call 1" in notes
