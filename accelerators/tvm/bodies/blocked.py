@@ -43,9 +43,9 @@ class Value:
         return self.shape[2:]
 
 
-def blocked_type(shape: tuple[int, ...], lanes: int) -> TensorType:
+def blocked_type(shape: tuple[int, ...], lanes: int, dtype: str) -> TensorType:
     """The type of the blocked value of a plain [N, C, H, W]."""
-    return TensorType("float32", (shape[0], math.ceil(shape[1] / lanes), math.prod(shape[2:]), lanes))
+    return TensorType(dtype, (shape[0], math.ceil(shape[1] / lanes), math.prod(shape[2:]), lanes))
 
 
 def on_blocks(node: Node, inputs: tuple[NodeEntry | None, ...], shape: tuple[int, ...], lanes: int, **more: Any) -> Node:
@@ -55,8 +55,14 @@ def on_blocks(node: Node, inputs: tuple[NodeEntry | None, ...], shape: tuple[int
         inputs=inputs,
         attrs=frozen_attrs({**node.attrs, **more}),
         output_names=node.output_names[:1],
-        output_types=(blocked_type(shape, lanes),),
+        output_types=(blocked_type(shape, lanes, dtype_of(node[0])),),
     )
+
+
+def dtype_of(entry: NodeEntry) -> str:
+    """The element type of a tensor."""
+    assert isinstance(entry.type, TensorType) and entry.type.dtype is not None
+    return entry.type.dtype
 
 
 def move(

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, move
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, dtype_of, move
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
@@ -36,7 +36,7 @@ class Forms:
             return
         value = self.settled(entry)
         self._plain.add(entry)
-        name, value_type = self.name(f"{entry.name}_plain"), TensorType("float32", value.shape)
+        name, value_type = self.name(f"{entry.name}_plain"), TensorType(dtype_of(entry), value.shape)
         if math.prod(value.sizes) == 1 and value.shape[1] % self.lanes == 0:
             shape = self.new_constant(np.array(value.shape, np.int64), f"{name}_shape")
             node = Node(name, "Reshape", (value.entry, shape), output_names=(name,), output_types=(value_type,))
@@ -49,10 +49,10 @@ class Forms:
         """The value's blocked form, which this op reads."""
         if entry in self.blocked:
             return self.settled(entry)
-        shape = float32_shape(entry)
+        shape = real_shape(entry)
         assert shape is not None and len(shape) == 4
         name = self.name(f"{entry.name}_blocked")
-        node = move("ToBlocked", name, self.rewriter.value(entry), blocked_type(shape, self.lanes), reader)
+        node = move("ToBlocked", name, self.rewriter.value(entry), blocked_type(shape, self.lanes, dtype_of(entry)), reader)
         value = Value(self.rewriter.keep(node)[0], shape)
         self.blocked[entry] = value
         self._plain.add(entry)
@@ -63,7 +63,7 @@ class Forms:
         value = self.blocked[entry]
         if value.shuffle > 1:
             more = {"rows": value.shuffle, "channels": value.shape[1]}
-            value_type = blocked_type(value.shape, self.lanes)
+            value_type = blocked_type(value.shape, self.lanes, dtype_of(entry))
             node = move("Shuffle", self.name(f"{entry.name}_shuffled"), value.entry, value_type, entry.node, more)
             value = self.blocked[entry] = Value(self.rewriter.keep(node)[0], value.shape)
         return value

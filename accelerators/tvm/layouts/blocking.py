@@ -12,9 +12,17 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, Value, blocked_type, on_blocks, origins_of
+from accelerators.tvm.bodies.blocked import (
+    DOMAIN,
+    ORIGIN,
+    Value,
+    blocked_type,
+    dtype_of,
+    on_blocks,
+    origins_of,
+)
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.blocked_forms import Forms
 from accelerators.tvm.layouts.shuffles import find_shuffles
@@ -59,7 +67,7 @@ class _Blocking:
                 self.rewriter.keep(node)
                 continue
             self.rewriter.keep(node, blocked)
-            shape = float32_shape(node[0])
+            shape = real_shape(node[0])
             assert shape is not None and len(shape) == 4
             self._keep(node, Value(blocked[0], shape, int(blocked.attrs.get("shuffled", 1))), wanted)
         if not self.values:
@@ -76,7 +84,7 @@ class _Blocking:
 
     def _blocked(self, node: Node) -> Node | None:
         """The op on blocked values; None if it stays as it is."""
-        shape = float32_shape(node[0])
+        shape = real_shape(node[0])
         if shape is None or len(shape) != 4 or 0 in shape or len([name for name in node.output_names if name]) != 1:
             return None
         if node.op in ELEMENTWISE:
@@ -85,13 +93,13 @@ class _Blocking:
         return None if visit is None else visit(self, node, shape)
 
     def _convolution(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        window, weight = make_window(node), node.inputs[1]
+        window, weight = make_window(node, real_shape), node.inputs[1]
         assert node.inputs[0] is not None
         if window is None or weight is None or weight.node.value is None:
             return None
         if len(node.inputs) > 2 and node.inputs[2] is not None and node.inputs[2].node.value is None:
             return None
-        channels, groups = (float32_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
+        channels, groups = (real_shape(node.inputs[0]) or ())[1], int(node.attrs.get("group", 1))
         rest = tuple(None if e is None else self.rewriter.value(e) for e in node.inputs[1:])
         rest = rest[:1] if rest[1:] == (None,) else rest
         pending = self.values.get(node.inputs[0])
@@ -125,7 +133,7 @@ class _Blocking:
         """A convolution that makes all phases, and the phases dealt out."""
         given = [entry is not None and entry.node.value for entry in node.inputs[1:]]
         source = node.inputs[0]
-        image = None if source is None else float32_shape(source)
+        image = None if source is None else real_shape(source)
         plain_dilation = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1)
         automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if source is None or image is None or not plain_dilation or automatic or int(node.attrs.get("group", 1)) != 1:
@@ -172,7 +180,7 @@ class _Blocking:
         return windowed.evolve(op=op or node.op)
 
     def _pool(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        window = make_window(node)
+        window = make_window(node, real_shape)
         if window is None or node.inputs[0] not in self.values:
             return None
         last = [(o - 1) * s - b for o, s, b in zip(window.out, window.strides, window.before)]
@@ -195,7 +203,7 @@ class _Blocking:
         return on_blocks(node, (read,), shape, self.lanes, channels=shape[1])
 
     def _concat(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        whole = all((float32_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
+        whole = all((real_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
         if node.attrs.get("axis") not in (1, -3) or not whole or not any(e in self.values for e in node.reads):
             return None
         inputs: list[NodeEntry] = []
@@ -212,11 +220,11 @@ class _Blocking:
         if any(entry is not None and way is None for entry, way in zip(node.inputs, ways)):
             return None
         inputs = tuple(None if way is None else way() for way in ways)
-        return node.evolve(inputs=inputs, output_types=(blocked_type(shape, self.lanes),))
+        return node.evolve(inputs=inputs, output_types=(blocked_type(shape, self.lanes, dtype_of(node[0])),))
 
     def _operand(self, node: Node, entry: NodeEntry, shape: tuple[int, ...]) -> Callable[[], NodeEntry] | None:
         """A function that turns the operand of an element-wise op into a blocked one; None if that cannot be done."""
-        own, array = float32_shape(entry), entry.node.value
+        own, array = real_shape(entry), entry.node.value
         if own is None:
             return None
         aligned = (1,) * (4 - len(own)) + own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from passes.fold_batch_norm import is_only_reader
@@ -30,7 +30,7 @@ def find_shuffles(graph: Graph) -> list[Shuffle]:
         first = turn.inputs[0].node if turn is not None and turn.op == "Transpose" and turn.inputs[0] is not None else None
         if turn is None or first is None or first.op != "Reshape" or first.inputs[0] is None:
             continue
-        given, split, joined = float32_shape(first.inputs[0]), float32_shape(first[0]), float32_shape(last[0])
+        given, split, joined = real_shape(first.inputs[0]), real_shape(first[0]), real_shape(last[0])
         if given is None or split is None or len(given) != 4 or len(split) != 5 or joined != given:
             continue
         inner = is_only_reader(first[0], graph) and is_only_reader(turn[0], graph)

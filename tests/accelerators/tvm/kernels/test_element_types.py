@@ -124,6 +124,22 @@ def test_kernels_are_ours_and_weights_are_stored_once(dtype: str) -> None:
     assert schedules(check(thin, [numbers(dtype, 20, 64)], LIMITS[dtype] * SLACK)) == ["gemm"]
 
 
+@pytest.mark.parametrize(("dtype", "limit"), [("float16", 4e-3), ("bfloat16", 3e-2)])
+def test_convolutions_stored_narrow_run_in_blocks(dtype: str, limit: float) -> None:
+    def conv(value: pt.Node, outs: int, ins: int, taps: int = 3, **more: Any) -> pt.Node:
+        return pt.op("Conv", value, pt.constant(numbers(dtype, outs, ins, taps, taps)), pt.constant(numbers(dtype, outs)), **more)
+
+    x = pt.variable("x", dtype, (2, 3, 18, 17))
+    first = pt.op("Relu", conv(x, 40, 3, pads=[1] * 4))
+    joined = pt.op("Concat", conv(first, 32, 10, group=4, pads=[1] * 4), conv(first, 32, 40, 1), axis=1)
+    pooled = pt.op("MaxPool", pt.op("Relu", conv(joined, 64, 1, group=64, pads=[1] * 4)), kernel_shape=[2, 2], strides=[2, 2])
+    mean = pt.op("GlobalAveragePool", pt.op("Sigmoid", pooled))
+    graph = pt.apply_pass(pt.Graph([mean], inputs=[x], opsets={"": 22}), "InferShape")
+    result = check(graph, [numbers(dtype, 2, 3, 18, 17)], limit)
+    assert set(schedules(result)) == {"blocked convolution", "concat", "depthwise", "blocked pool"}
+    assert {str(weight.dtype) for weight in result.export_weights()} == {dtype}
+
+
 @types
 def test_many_products_of_values(dtype: str) -> None:
     q, k = pt.variable("q", dtype, (2, 3, 20, 24)), pt.variable("k", dtype, (2, 32, 3, 24))
