@@ -8,7 +8,7 @@ and Partita in float32; the differences are ours and OpenVINO's to Partita's flo
 answer that it is the difference to. All take turns in one process; one thread is measured in the processor's time, several by the
 clock. A table goes to the standard output, with Partita's time over each peer's, round by round. What cannot be quantized or run
 has the reason in its row; each peer first runs the model in a process of its own, and one that ends there is left out of the row.
-With --decode it is GPT-2 instead, token by token, its weights alone quantized (`benchmarks.decoding`)."""
+With --decode it is GPT-2 instead, token by token, its weights alone quantized (`benchmarks.decode_step`)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def main() -> None:
         return
     names, threads, budget = (TINY, [1], 0.5) if args.tiny else (args.models, args.threads, BUDGET)
     if args.decode:
-        importlib.import_module("benchmarks.decoding").decode(threads, budget, args.tiny)
+        importlib.import_module("benchmarks.decode_step").decode(threads, budget, args.tiny)
         return
     progress = Progress(len(names) * len(threads) * len(args.kinds), "model")
     host = host_machine(1)

@@ -6,6 +6,7 @@ import attrs
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.types import TensorType
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -24,6 +25,13 @@ class Cache:
     """What this call adds."""
     grows: bool
     """Does the output have more positions than the input? Else it is as long, and written to."""
+
+    @property
+    def room(self) -> int | None:
+        """How many positions a cache has that does not grow."""
+        kind = self.past.output_types[0]
+        size = kind.shape[self.axis] if isinstance(kind, TensorType) and kind.shape and not self.grows else None
+        return size if isinstance(size, int) else None
 
 
 def find_caches(graph: Graph) -> list[Cache]:

@@ -32,7 +32,7 @@ class Session:
 
     def __init__(self, decoder: Decoder, longest: int | None, chunks: Sequence[int], state: State | None = None) -> None:
         self._decoder = decoder
-        self._longest = longest
+        self._longest = decoder.room if longest is None or decoder.room is not None else longest
         self._chunks = tuple(chunks)
         self._state = State({}) if state is None else state
         self._lock = threading.Lock()

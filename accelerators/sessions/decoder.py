@@ -45,6 +45,12 @@ class Decoder:
             self.notes.append("caches are copied: the devices of this model have no attention to a cache that is appended to")
 
     @property
+    def room(self) -> int | None:
+        """How many positions the model itself has room for; None where its caches grow."""
+        rooms = [cache.room for cache in self.roles.caches if cache.room is not None]
+        return min(rooms) if rooms else None
+
+    @property
     def copies(self) -> bool:
         """Are caches copied in each call?"""
         return bool(self.notes)

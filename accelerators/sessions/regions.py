@@ -96,6 +96,10 @@ def find_regions(graph: Graph, caches: Sequence[Cache], follow: Collection[NodeE
             if cache.present.index == 1:
                 regions.append(_of_op(node, by_present))
             continue
+        whole = [node for node, slot in readers.get(cache.present, ()) if node.op == "Attention" and slot == 2]
+        if len(whole) == 1:
+            regions.append(_of_buffers(whole[0], cache, by_present))
+            continue
         mix = _product_of(cache, readers)
         if mix is not None:
             regions.append(_around(mix, cache, by_present, follow, order))
@@ -111,6 +115,15 @@ def _of_op(node: Node, by_present: Mapping[NodeEntry, Cache]) -> Region:
     query, key, value = node.inputs[0], by_present.get(node[1]), by_present.get(node[2])
     if query is None or key is None or value is None:
         raise Unfit(f"{node.name!r} does not give both its keys and its values")
+    return Region(query, key, value, (node,), node[0])
+
+
+def _of_buffers(node: Node, value: Cache, by_present: Mapping[NodeEntry, Cache]) -> Region:
+    """ONNX's Attention that reads whole keys and values."""
+    query, joined = node.inputs[0], node.inputs[1]
+    key = None if joined is None else by_present.get(joined)
+    if query is None or key is None:
+        raise Unfit(f"{node.name!r} reads no cache of keys")
     return Region(query, key, value, (node,), node[0])
 
 
@@ -234,8 +247,17 @@ def _through(
         if cache.present.node in region.nodes:
             given |= {cache.past[0]: before, cache.new: added}
         else:
-            given[cache.present] = np.concatenate([before, added], axis=cache.axis)
+            given[cache.present] = _filled_up(np.concatenate([before, added], axis=cache.axis), cache)
     return region.computed(known, opsets, given)
+
+
+def _filled_up(joined: Array, cache: Cache) -> Array:
+    """The joined positions; in a buffer of fixed room, with others behind them, which must not count."""
+    if cache.room is None:
+        return joined
+    shape = list(joined.shape)
+    shape[cache.axis] = cache.room - shape[cache.axis]
+    return np.concatenate([joined, np.full(shape, 2.0, joined.dtype)], axis=cache.axis)
 
 
 def _causal(

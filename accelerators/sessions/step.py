@@ -49,8 +49,10 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
     for cache in roles.caches:
         kind = cache.past.output_types[0]
         shape = kind.shape if isinstance(kind, TensorType) else None
-        if kind is None or not cache.grows or cache.axis != 2 or shape is None or len(shape) != 4:
-            raise Unfit(f"{cache.past.name!r} is no cache of sequences, heads, positions and depth that grows")
+        if kind is None or cache.axis != 2 or shape is None or len(shape) != 4:
+            raise Unfit(f"{cache.past.name!r} is no cache of sequences, heads, positions and depth")
+        if not cache.grows and cache.room != sizes.room:
+            raise Unfit(f"{cache.past.name!r} has room for {cache.room} positions, and others for {sizes.room}")
         if not isinstance(kind, TensorType) or kind.dtype != "float32" or not isinstance(shape[1], int):
             raise Unfit(f"{cache.past.name!r} is {kind}, and caches of float32 with a known number of heads are appended to")
     follow = of_sizes(roles)

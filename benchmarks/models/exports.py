@@ -35,6 +35,8 @@ class Sizes:
     """Columns of the wide products."""
     position_ids: bool = True
     """Are positions an input? Else they follow from the sizes."""
+    tied: bool = True
+    """Is GPT-2's table of words also what the last product multiplies by? Else that is a matrix of the same numbers."""
     style: str = "ops"
     """`ops`: attention in its parts; `op`: ONNX's Attention."""
 
@@ -178,7 +180,9 @@ class _Gpt2(_Decoder):
             wide = self.linear(f"{layer}.up", self.norm(f"{layer}.second", x), sizes.width, sizes.hidden, True)
             narrow = self.linear(f"{layer}.down", pt.op("Gelu", wide, approximate="tanh"), sizes.hidden, sizes.width, True)
             x = pt.op("Add", x, narrow)
-        return pt.op("MatMul", self.norm("last", x), pt.op("Transpose", table, perm=[1, 0]), name="head")
+        assert table.value is not None
+        turned = pt.op("Transpose", table, perm=[1, 0]) if sizes.tied else pt.constant(table.value.T.copy(), "head.weight")
+        return pt.op("MatMul", self.norm("last", x), turned, name="head")
 
     def norm(self, name: str, x: Value) -> Value:
         scale = self.noise(f"{name}.scale", (self.sizes.width,), 0.1, 1.0)

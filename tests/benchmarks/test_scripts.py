@@ -71,6 +71,17 @@ def test_precision() -> None:
     assert float(row.split("|")[3]) <= 1.1  # the weights in memory, over those stored
 
 
+@pytest.mark.slow
+def test_decoding() -> None:
+    """Conversations in which all engines say the same, and memory does not grow."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    said = run("decoding", "--tiny", "--threads", "2", "--weights", "f32")
+    rows = [line.split("|")[1:-1] for line in said.splitlines() if line.startswith(("| gpt2", "| llama"))]
+    assert [row[0].strip() for row in rows] == ["gpt2, f32", "llama, f32"]
+    assert all(row[-1].strip() == "33 of 33" and float(row[-2]) < 8 for row in rows)
+
+
 def test_compile(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = run("compiling", "--tiny", "--results", str(tmp_path))

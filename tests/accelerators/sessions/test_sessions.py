@@ -239,3 +239,37 @@ def test_positions_may_be_given(model: pt.CompiledModel) -> None:
     assert np.array_equal(usual, stated)
     third(tokens(1))
     assert not np.allclose(third(tokens(1, seed=5), position_ids=np.array([[9]]))[0], usual[1], atol=1e-4)
+
+
+def with_buffers(room: int = 16) -> pt.Graph:
+    """A decoder whose caches are buffers that TensorScatter writes to."""
+    random = np.random.default_rng(3)
+
+    def weights(*shape: int) -> pt.Node:
+        return pt.constant(random.standard_normal(shape, np.float32))
+
+    ids = pt.variable("ids", "int64", ("batch", "sequence"))
+    at, count = (pt.variable(name, "int64", ("batch",)) for name in ("write_indices", "counted"))
+    past = [pt.variable(name, "float32", ("batch", 2, room, 8)) for name in ("keys", "values")]
+    x = pt.op("Gather", weights(SMALL.words, 16), ids)
+    apart = pt.constant(np.array([0, 0, 2, 8]))
+    query, key, value = (
+        pt.op("Transpose", pt.op("Reshape", pt.op("MatMul", x, weights(16, 16)), apart), perm=[0, 2, 1, 3]) for _ in range(3)
+    )
+    kept = [pt.op("TensorScatter", old, new, at, opset=24) for old, new in zip(past, (key, value), strict=True)]
+    seen = pt.op("Attention", query, *kept, None, None, None, count, is_causal=1, opset=24)
+    joined = pt.op("Reshape", pt.op("Transpose", seen, perm=[0, 2, 1, 3]), pt.constant(np.array([0, 0, -1])))
+    scores = pt.op("MatMul", pt.op("Add", x, joined), weights(16, SMALL.words))
+    names = ["scores", "new_keys", "new_values"]
+    return pt.Graph([scores, *kept], [ids, at, count, *past], "buffers", {"": 24}, output_names=names)
+
+
+def test_buffers_that_are_scattered_to_are_written_in_place() -> None:
+    graph = with_buffers()
+    appending = pt.compile(graph, "HETERO:cpu,reference").session(chunks=(4, 1))
+    copying = pt.compile(graph, "reference").session()
+    for part in np.split(tokens(6), [4, 5], axis=1):
+        assert np.allclose(appending(part)[0], copying(part)[0], atol=1e-5)
+    assert appending.notes == ()
+    with pytest.raises(InputError, match="6 tokens were said, and 11 more are longer than 16"):
+        appending(tokens(11))
