@@ -196,8 +196,11 @@ class CompiledModel:
         compiled for each number of new tokens in `chunks`, and a prompt of another number is taken in pieces of these."""
         from accelerators.sessions.opening import opened  # upward: users call a method
 
-        decoder, session = opened(self.wait(), self._decoder, longest, chunks)
-        self._decoder = decoder
+        model = self.wait()
+        with self._lock:
+            if self._closed:
+                raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
+            self._decoder, session = opened(model, self._decoder, longest, chunks)
         return session
 
     def renew(self) -> None:
@@ -286,6 +289,9 @@ class CompiledModel:
         with self._lock:
             self._closed = True
             requests, self._requests = self._requests, None
+            decoder, self._decoder = self._decoder, None
+        if decoder is not None:
+            decoder.close()
         if requests is not None:
             requests.close()
         with self._profiling:

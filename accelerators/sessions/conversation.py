@@ -50,7 +50,9 @@ class Session:
         return tuple(self._decoder.notes)
 
     def __call__(self, /, *args: Any, **named: Any) -> Outputs:
-        """The outputs, caches apart, for the new tokens: given by position, as one dictionary, or by keyword."""
+        """The outputs, caches apart, for the new tokens: given by position, as one dictionary, or by keyword.
+
+        A call that fails leaves the conversation as it was."""
         with self._lock:
             arrays = self._arrays(args, named)
             batch, rows = self._counts(arrays)
@@ -60,7 +62,12 @@ class Session:
             elif batch != self._state.batch:
                 cause = f"{batch} sequences were given, and the conversation has {self._state.batch}"
                 raise InputError(cause, where=self._where, remedy="reset() begins anew; fork(rows=[...]) chooses sequences")
-            pieces = [self._run(arrays, start, count, rows) for start, count in self._pieces(batch, rows)]
+            before = State(dict(self._state.arrays), self._state.length, self._state.batch)
+            try:
+                pieces = [self._run(arrays, start, count, rows) for start, count in self._pieces(batch, rows)]
+            except BaseException:
+                self._state = before
+                raise
         return Outputs(_joined(pieces), self._names)
 
     def reset(self) -> None:

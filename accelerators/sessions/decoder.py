@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import CompileError, InputError, NotSupported
+from accelerators.errors import CompileError, InputError, NotSupported, RunError
 from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.sessions.caches import find_caches
@@ -39,6 +39,7 @@ class Decoder:
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
         self._guard = Guard()
+        self._is_closed = False
         self.notes: list[str] = []
         """Why caches are copied, if they are."""
         if anew is None:
@@ -59,9 +60,18 @@ class Decoder:
         """Is the step for these sizes compiled?"""
         return sizes in self._steps
 
+    def close(self) -> None:
+        """Close the steps; calls of sessions are errors afterwards."""
+        with self._guard.lock:
+            self._is_closed = True
+            for step in self._steps.values():
+                step.close()
+
     def step(self, sizes: StepSizes) -> CompiledModel | None:
         """The step for these sizes; None where it is not recognised, and from then on caches are copied."""
         with self._guard.lock:
+            if self._is_closed:
+                raise RunError("the model is closed", where=f"model {self.roles.graph.name!r}", remedy="Compile it again")
             if sizes not in self._steps and not self.copies:
                 assert self._anew is not None
                 try:

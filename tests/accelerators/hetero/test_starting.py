@@ -135,7 +135,7 @@ def test_calls_of_many_threads_across_the_change(slow, gate) -> None:
     def call(seed: int) -> None:
         numbers = np.random.default_rng(seed)
         count = 0
-        while count < 300 or not done.is_set():
+        while count < 1250 or not done.is_set():
             x = numbers.standard_normal((2, 3), np.float32)
             if not np.array_equal(model(x)[0], np.exp(np.maximum(x, 0))):
                 wrong.append(seed)

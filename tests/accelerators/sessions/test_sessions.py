@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorError, InputError, NotSupported
+from accelerators.errors import AcceleratorError, InputError, NotSupported, RunError
 from accelerators.sessions.caches import find_caches
 from accelerators.sessions.errors import Unfit
 from accelerators.sessions.roles import roles_of
@@ -223,6 +223,27 @@ def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None
         model.session(longest=0)
     with pytest.raises(InputError, match="chunks are numbers of tokens, and 1 is among them"):
         model.session(chunks=(4,))
+
+
+def test_a_call_that_fails_leaves_the_conversation_as_it_was(model: pt.CompiledModel) -> None:
+    session, other = model.session(longest=32, chunks=(1,)), model.session(longest=32, chunks=(1,))
+    session(tokens(1))
+    other(tokens(1))
+    with pytest.raises(RunError, match="an index is outside of a dimension of 50"):
+        session(np.array([[1, 2, 99]]))
+    assert session.length == 1
+    assert np.array_equal(session(tokens(1, seed=4))[0], other(tokens(1, seed=4))[0])
+
+
+def test_sessions_of_a_closed_model_are_closed() -> None:
+    model = pt.compile(llama(attrs.evolve(SMALL_LLAMA, layers=1)), "cpu")
+    session = model.session(longest=32, chunks=(1,))
+    session(tokens(1))
+    model.close()
+    with pytest.raises(RunError, match="the model is closed"):
+        session(tokens(1))
+    with pytest.raises(RunError, match="the model is closed"):
+        model.session()
 
 
 def test_a_model_without_caches_has_no_session() -> None:
