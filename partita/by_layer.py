@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators import CompiledModel
 from accelerators.compiling import compile as compile_model
 from graph.graph import Graph
 from graph.node import NodeEntry
@@ -42,21 +43,39 @@ class Layer:
     """The least and the largest finite number of the first, and of the second."""
 
 
-def compare_layers(
-    first: Graph, second: Graph, inputs: Mapping[str, Array], device: Any = None, config: Mapping[str, Any] | None = None
-) -> list[Layer]:
+@attrs.frozen(slots=True)
+class Side:
+    """One of the two models that are compared, and what runs it."""
+
+    graph: Graph
+    """The model."""
+    device: Any = None
+    """The devices, as `compile` takes them."""
+    config: Mapping[str, Any] | None = None
+    """Their configuration."""
+
+
+def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> list[Layer]:
     """The values that both graphs have under one name, in the first one's order, and outputs by their names: those of the first
     against those of the second. Linear, beside two runs in which all these values are outputs."""
     sizes = {name: array.shape for name, array in inputs.items()}
-    graphs = [infer(graph, sizes, strict=False) for graph in (first, second)]
-    values = [_numbers_of(graph) for graph in graphs]
+    sides = [attrs.evolve(side, graph=infer(side.graph, sizes, strict=False)) for side in (first, second)]
+    values = [_numbers_of(side.graph) for side in sides]
     names = [name for name in values[0] if name in values[1]]
     entries = [[known[name] for name in names] for known in values]
-    results = [_values(graph, asked, inputs, device, config) for graph, asked in zip(graphs, entries, strict=True)]
-    outputs = set(first.output_names) & set(second.output_names)
+    results = [_values(side, asked, inputs) for side, asked in zip(sides, entries, strict=True)]
+    outputs = set(first.graph.output_names) & set(second.graph.output_names)
     return [
         layer_of(name, str(values[0][name].node.op), name in outputs, a, b) for name, a, b in zip(names, *results, strict=True)
     ]
+
+
+def compare_outputs(first: CompiledModel, second: CompiledModel, inputs: Mapping[str, Array]) -> list[Layer]:
+    """The outputs that both models have under one name, as each computes them when nothing else is asked for."""
+    results = [model({name: inputs[name] for name, _ in model.properties.inputs}) for model in (first, second)]
+    names = [name for name, _ in first.properties.outputs if name in dict(second.properties.outputs)]
+    makers = {name: str(entry.node.op) for name, entry in zip(first.graph.output_names, first.graph.outputs, strict=True)}
+    return [layer_of(name, makers[name], True, np.asarray(results[0][name]), np.asarray(results[1][name])) for name in names]
 
 
 def _numbers_of(graph: Graph) -> dict[str, NodeEntry]:
@@ -72,13 +91,11 @@ def _is_real(entry: NodeEntry) -> bool:
     return isinstance(entry.type, TensorType) and entry.type.dtype not in ("string", "complex64", "complex128")
 
 
-def _values(
-    graph: Graph, entries: Sequence[NodeEntry], inputs: Mapping[str, Array], device: Any, config: Mapping[str, Any] | None
-) -> list[Array]:
+def _values(side: Side, entries: Sequence[NodeEntry], inputs: Mapping[str, Array]) -> list[Array]:
     names = [f"value{i}" for i in range(len(entries))]
-    seen = graph.evolve(outputs=list(entries), output_names=names)
-    given = {node.name: inputs[node.name] for node in graph.inputs}
-    return [np.asarray(array) for array in compile_model(seen, device, config)(given)]
+    seen = side.graph.evolve(outputs=list(entries), output_names=names)
+    given = {node.name: inputs[node.name] for node in side.graph.inputs}
+    return [np.asarray(array) for array in compile_model(seen, side.device, side.config)(given)]
 
 
 def is_numeric(array: Any) -> bool:
@@ -87,7 +104,10 @@ def is_numeric(array: Any) -> bool:
 
 
 def layer_of(name: str, op: str, is_output: bool, array: Array, wanted: Array) -> Layer:
-    """How far one array is from the other; where their sizes differ, infinitely far."""
+    """How far one array is from the other; infinitely far where their sizes differ, or text or complex numbers are not equal."""
+    if not (is_numeric(array) and is_numeric(wanted)):
+        far = 0.0 if np.array_equal(array, wanted) else np.inf
+        return Layer(name, op, is_output, far, far, float(not far))
     a, b = array.astype(np.float64).reshape(-1), wanted.astype(np.float64).reshape(-1)
     counts: dict[str, Any] = {
         "nans": (int(np.isnan(a).sum()), int(np.isnan(b).sum())),

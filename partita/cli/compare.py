@@ -1,7 +1,7 @@
-"""Two models on the same inputs, layer by layer: how far each value is from the one of the same name in the other model.
+"""Two models, exports or devices on the same inputs, layer by layer: how far each value is from the other side's.
 
-A is compared with B: a quantized or otherwise changed model with the one that it was made from. Values match by their names; the
-outputs come last, and decide the exit status."""
+A is compared with B, or with itself on other devices (--other-devices). Values match by their names. The outputs come last, and
+decide the exit status: 1 where one is too far off, or only one side has it. Of compiled models outputs are compared."""
 
 from __future__ import annotations
 
@@ -11,23 +11,38 @@ import attrs
 
 import partita as pt
 from graph.words import counted
-from partita.by_layer import Layer, compare_layers
+from partita.by_layer import Layer, Side, compare_layers, compare_outputs
 from partita.cli import exits
-from partita.cli.arguments import add_devices, add_inputs, add_model, config_of, positive
-from partita.cli.models import compiled, load_graph, model_inputs, read_graph
+from partita.cli.arguments import (
+    add_devices,
+    add_inputs,
+    add_model,
+    add_repeated,
+    config_of,
+    positive,
+    setting,
+)
+from partita.cli.models import load_model, model_inputs
 from partita.cli.screen import Screen, table
+
+SHOWN = 8
+"""The outputs that a warning lists."""
 
 EXAMPLE = """\
   partita compare lowered.onnx model.onnx --tolerance 0.02
   partita compare lowered.onnx zoo:squeezenet --input image.npy --json
+  partita compare model.onnx --devices cpu --other-devices onnxruntime --outputs-only
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
-    add_model(parser)
-    parser.add_argument("other", metavar="B", help="the model to compare it with")
+    add_model(parser, package=True)
+    parser.add_argument("other", metavar="B", nargs="?", help="the model to compare it with (default: the same)")
     add_devices(parser)
+    others = parser.add_argument_group("the other side")
+    others.add_argument("--other-devices", metavar="D", help="the devices of B (default: those of A)")
+    add_repeated(others, "--other-config", setting, "KEY=VALUE", "as --config, for the devices of B (default: as for A)")
     add_inputs(parser.add_argument_group("inputs"))
     group = parser.add_argument_group("comparing")
     group.add_argument(
@@ -37,30 +52,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="the largest relative error of an output (default: %(default)s)",
     )
-    group.add_argument("--outputs-only", action="store_true", help="leave out what is not an output")
+    group.add_argument("--outputs-only", action="store_true", help="run both as they are, and compare what they return")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run both, and show how far their values are apart."""
-    first = load_graph(arguments, screen)
-    second = read_graph(arguments.other, screen, dict(arguments.shape))
-    _require_same_inputs(first, second, arguments)
     config = config_of(arguments.config, arguments.devices)
-    inputs = model_inputs(compiled(first, arguments, screen, config), arguments, screen)
-    screen.say("running both models")
-    layers = compare_layers(first, second, inputs, arguments.devices, config)
-    shown = [layer for layer in layers if layer.is_output or not arguments.outputs_only]
-    good = all(layer.relative <= arguments.tolerance for layer in layers if layer.is_output)
-    good &= any(layer.is_output for layer in layers)
-    data = {"ok": good, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in shown]}
+    graph, model = load_model(arguments, screen, config)
+    theirs = _other_arguments(arguments)
+    other_config = config_of(theirs.config, theirs.devices)
+    other_graph, other = load_model(theirs, screen, other_config)
+    _require_same_inputs(model, other, arguments)
+    inputs = model_inputs(model, arguments, screen)
+    screen.say("running both sides")
+    if arguments.outputs_only or graph is None or other_graph is None:
+        layers = compare_outputs(model, other, inputs)
+    else:
+        sides = Side(graph, arguments.devices, config), Side(other_graph, theirs.devices, other_config)
+        layers = compare_layers(*sides, inputs)
+    lone = sorted({name for name, _ in model.properties.outputs} ^ {name for name, _ in other.properties.outputs})
+    good = all(layer.relative <= arguments.tolerance for layer in layers if layer.is_output) and not lone
+    data = {"ok": good, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in layers], "lone": lone}
     screen.write_json(data)
     columns = ("value", "op", "largest error", "relative", "cosine", "")
-    rows = [_row(layer, arguments.tolerance) for layer in shown]
-    title = f"{first.name} against {second.name}: {counted(len(layers), 'value')} of the same name"
+    rows = [_row(layer, arguments.tolerance) for layer in layers]
+    title = f"{model.graph.name} against {other.graph.name}: {counted(len(layers), 'value')} of the same name"
     screen.show(table(title, columns, rows, right=columns[2:5]))
     if not any(layer.is_output for layer in layers):
         screen.warn("the models have no output of the same name")
+    elif lone:
+        screen.warn(f"only one side has {counted(len(lone), 'output')}: {', '.join(lone[:SHOWN])}")
     return exits.OK if good else exits.NO
+
+
+def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The command line as it were for the other side."""
+    own = {"model": arguments.other or arguments.model, "params": None if arguments.other else arguments.params}
+    devices = arguments.other_devices or arguments.devices
+    settings = arguments.other_config or ([] if arguments.other_devices else arguments.config)
+    return argparse.Namespace(**{**vars(arguments), **own, "devices": devices, "config": settings})
 
 
 def _row(layer: Layer, tolerance: float) -> tuple[str, ...]:
@@ -69,9 +99,10 @@ def _row(layer: Layer, tolerance: float) -> tuple[str, ...]:
     return layer.name, layer.op, *numbers, verdict
 
 
-def _require_same_inputs(first: pt.Graph, second: pt.Graph, arguments: argparse.Namespace) -> None:
+def _require_same_inputs(model: pt.CompiledModel, other: pt.CompiledModel, arguments: argparse.Namespace) -> None:
     """Complain unless both models are asked the same."""
-    missing = [node.name for node in second.inputs if node.name not in {own.name for own in first.inputs}]
+    own = dict(model.properties.inputs)
+    missing = [name for name, _ in other.properties.inputs if name not in own]
     if missing:
         raise pt.InputError(
             f"it reads {missing[0]!r}, which {arguments.model} has not",

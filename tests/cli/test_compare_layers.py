@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.by_layer import compare_layers
+from partita.by_layer import Side, compare_layers
 from tests.cli.conftest import Command
 from tests.graphs.small_models import convolutions, inputs_of, sensitive
+from tests.insight.small_devices import device_of
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def product(factor: float, name: str = "y") -> pt.Graph:
 
 def test_values_match_by_name_and_outputs_come_last() -> None:
     x = np.array([[1, -2], [3, 4]], np.float32)
-    first, output = compare_layers(product(1.5), product(1.0), {"x": x}, "reference")
+    first, output = compare_layers(Side(product(1.5), "reference"), Side(product(1.0), "reference"), {"x": x})
     assert (first.name, first.op, first.is_output) == ("first", "MatMul", False)
     assert (output.name, output.op, output.is_output) == ("y", "Relu", True)
     assert (output.absolute, output.relative, output.cosine) == pytest.approx((2.0, 0.5, 1.0))
@@ -34,13 +35,13 @@ def test_values_match_by_name_and_outputs_come_last() -> None:
 
 def test_values_turned_round_have_a_cosine_of_minus_one() -> None:
     x = np.array([[1, -2], [3, 4]], np.float32)
-    first, _ = compare_layers(product(-1.0), product(1.0), {"x": x}, "reference")
+    first, _ = compare_layers(Side(product(-1.0), "reference"), Side(product(1.0), "reference"), {"x": x})
     assert first.cosine == pytest.approx(-1.0)
 
 
 def test_nan_on_one_side_is_infinitely_far() -> None:
     x = np.array([[np.inf, 1], [3, 4]], np.float32)
-    first, _ = compare_layers(product(0.0), product(1.0), {"x": x}, "reference")
+    first, _ = compare_layers(Side(product(0.0), "reference"), Side(product(1.0), "reference"), {"x": x})
     assert first.absolute == first.relative == np.inf
 
 
@@ -87,3 +88,32 @@ def test_a_model_against_itself_is_the_same(partita: Command) -> None:
     result = partita("compare model.onnx model.onnx --devices reference --json").json
     assert result["ok"]
     assert all(layer["absolute"] == 0 for layer in result["layers"])
+
+
+def test_one_model_on_two_devices(partita: Command) -> None:
+    pt.save(convolutions(), "model.onnx")
+    done = partita("compare model.onnx --devices onnxruntime --other-devices reference --json")
+    assert done.status == 0, done.err
+    assert {"first", "scores"} <= {layer["name"] for layer in done.json["layers"]}
+    with device_of(lambda node, inputs: [np.abs(inputs[0])], "Relu") as device:
+        wrong = partita(f"compare model.onnx --devices {device} --other-devices reference --outputs-only --json")
+    assert wrong.status == 1
+    assert [layer["name"] for layer in wrong.json["layers"]] == ["scores"]
+
+
+def test_an_export_against_the_model_that_it_was_made_from(partita: Command) -> None:
+    pt.save(convolutions(), "model.onnx")
+    pt.compile(convolutions(), "reference").export("model.partita")
+    done = partita("compare model.partita model.onnx --other-devices reference --json")
+    assert done.status == 0, done.err
+    assert [(layer["name"], layer["absolute"]) for layer in done.json["layers"]] == [("scores", 0.0)]
+
+
+def test_an_output_that_only_one_side_has_is_a_difference(partita: Command) -> None:
+    graph = convolutions()
+    pt.save(graph, "model.onnx")
+    more = graph.evolve(outputs=[*graph.outputs, graph["third"][0]], output_names=["scores", "inner"])
+    pt.save(more, "more.onnx")
+    done = partita("compare more.onnx model.onnx --devices reference")
+    assert done.status == 1
+    assert "only one side has 1 output: inner" in done.err
