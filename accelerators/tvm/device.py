@@ -112,7 +112,7 @@ class TvmAccelerator(Accelerator):
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
         laid_out = self.configured(config).laid_out(graph, machine)
-        fused = fuse(laid_out)
+        fused = fuse(laid_out, machine.is_gpu)
         calls = [node for node in fused.nodes if node.is_call]
         bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
@@ -152,7 +152,7 @@ class TvmAccelerator(Accelerator):
 
     def fused(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with a call for each kernel."""
-        return fuse(self.laid_out(graph, machine))
+        return fuse(self.laid_out(graph, machine), machine.is_gpu)
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The machine and device on which the configuration runs a compiled subgraph."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -83,7 +84,12 @@ def opencl_code(kernels: Any, target: Any) -> OpenClCode:
     if not on_device:
         raise CompileError("its loops are bound to no threads of a GPU")
     code = function("target.build.opencl")(finish()(tvm().IRModule(on_device)), target)
-    return OpenClCode(str(code.inspect_source("cl")), plans)
+    return OpenClCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
+
+
+_C_NAMES = re.compile(r"\b(a?(?:cos|sin|tan)h?|erf)f\(")
+"""Functions that TVM calls by their names in C; in OpenCL one name stands for all element types."""
+
 
 
 _PREFIX = "__tvm_ffi_"

@@ -16,9 +16,7 @@ from accelerators.tvm.compiled.shown import Origin
 from accelerators.tvm.compiled.step_list import Slot, StepList
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
-from graph.types import numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, numpy_dtype
 
 
 class CompiledOpenCl(CompiledTvm):

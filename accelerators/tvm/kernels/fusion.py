@@ -29,14 +29,16 @@ class SingleProperty(PatternProperty):
         super().__init__(Pattern(_moves_numbers), "op")
 
 
-def fuse(graph: Graph) -> Graph:
+def fuse(graph: Graph, is_gpu: bool = False) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are.
 
-    Each kind takes what the kinds before it left; a new one gets its place in this order."""
+    Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest and smallest numbers
+    of rows are kernels by themselves: TVM's own, which it makes of several ops, know neither infinities nor NaN."""
     quantized = QuantizedProperty, PairProperty
     products = BlockedProperty, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
-    kinds = AttentionProperty, *quantized, *products, RowProperty, ChainProperty, SingleProperty
-    return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=[kind() for kind in kinds])
+    before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
+    properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]
+    return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=properties)
 
 
 def _moves_numbers(node: Node) -> bool:

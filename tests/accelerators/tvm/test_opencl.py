@@ -65,6 +65,7 @@ CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "several kernels of one function": lambda: (pt.op("Split", x(6, 5), num_outputs=3, n_outputs=3), (6, 5)),
     "a view between kernels": lambda: (pt.op("Relu", pt.op("Reshape", pt.op("Exp", x(4, 6)), ints(3, 8))), (4, 6)),
     "launches with numbers, and memory besides": lambda: (pt.op("TopK", x(2, 40), ints(3), n_outputs=2), (2, 40)),
+    "functions with other names in C": lambda: (pt.op("Atan", pt.op("Tanh", pt.op("Sinh", x(7)))), (7,)),
     "nothing in it": lambda: (pt.op("Relu", x(0, 4)), (0, 4)),
 }
 
@@ -92,6 +93,13 @@ def alone(code: str) -> str:
     environment, command = {**os.environ, "PYTHONPATH": str(ROOT)}, [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, env=environment, check=True)
     return done.stdout
+
+
+def test_extremes_of_infinities_behind_other_ops() -> None:
+    values = np.array([[1, -np.inf, 3], [-np.inf] * 3, [np.nan, 0, 1]], "float32")
+    for op in ("ReduceMax", "ReduceMin"):
+        for before in ("Neg", "Relu", "Identity"):
+            matches(pt.op("Exp", pt.op(op, pt.op(before, x(3, 3)), ints(1))), values)
 
 
 def net() -> pt.Graph:

@@ -26,8 +26,13 @@ class RowProperty(SubgraphProperty):
     growth = "largest"
     min_subgraph_size = 2
 
+    def __init__(self, extremes: bool = True) -> None:
+        super().__init__()
+        self._extremes = extremes
+        """Are ReduceMax and ReduceMin among them?"""
+
     def create_subgraph_selector(self) -> SubgraphSelector:
-        return RowSelector()
+        return RowSelector(self._extremes)
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
         """Accept only subgraphs that the kernel takes."""
@@ -40,9 +45,11 @@ class RowSelector(ContainOpSelector):
 
     stateless = True
 
-    def __init__(self) -> None:
+    def __init__(self, extremes: bool = True) -> None:
         super().__init__(lambda node: self.label(node) is not None)
+        self._left_out = () if extremes else ("ReduceMax", "ReduceMin")
 
     def label(self, node: Node) -> Hashable | None:
-        shape = number_shape(node[0]) if row_kind(node, LATEST) is not None else None
+        taken = node.op not in self._left_out and row_kind(node, LATEST) is not None
+        shape = number_shape(node[0]) if taken else None
         return None if shape is None else shape[:-1]
