@@ -32,8 +32,8 @@ class SingleProperty(PatternProperty):
 def fuse(graph: Graph, is_gpu: bool = False) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are.
 
-    Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest and smallest numbers
-    of rows are kernels by themselves: TVM's own, which it makes of several ops, know neither infinities nor NaN."""
+    Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
+    and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN."""
     quantized = QuantizedProperty, PairProperty
     products = BlockedProperty, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
     before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
