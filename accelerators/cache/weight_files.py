@@ -16,7 +16,7 @@ import numpy as np
 from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
-from accelerators.process.atomic import replacing
+from accelerators.process.atomic import replacing, write_pieces
 from accelerators.process.forking import Guard
 from graph.types import Array, dtype_name, numpy_dtype
 
@@ -49,7 +49,7 @@ def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
 def _write(path: Path, data: Any) -> None:
     if not path.exists():
         with replacing(path, 0o600, lasting=False) as file:
-            file.write(data)
+            write_pieces(file, data)
         _written[str(path)] = _state(path.stat())
 
 

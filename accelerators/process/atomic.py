@@ -42,6 +42,19 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
         raise AcceleratorError(f"the file cannot be written: {error.strerror or error}", where=str(target)) from None
 
 
+PIECE = 1 << 17
+"""The number of bytes that are written at a time.
+
+For larger pieces the system looks for memory that lies together: to write 9 MB at once took it up to ten times as long."""
+
+
+def write_pieces(file: BinaryIO, data: bytes | bytearray | memoryview) -> None:
+    """Write bytes, however many they are."""
+    view = memoryview(data)
+    for start in range(0, len(view), PIECE):
+        file.write(view[start : start + PIECE])
+
+
 def _target(path: str | os.PathLike[str]) -> Path:
     """The path that is replaced in the end. A device or a pipe is refused, because a file would replace it."""
     name = os.fsdecode(path)

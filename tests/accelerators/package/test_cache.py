@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from accelerators.cache import clear, explain, list_entries, weight_files
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import Store
+from accelerators.cache.weight_files import read_weights, write_weights
 from accelerators.interface.registry import accelerator
+from accelerators.process.atomic import PIECE, write_pieces
 from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process
 from tests.graphs import pages
@@ -432,3 +435,13 @@ print(len(list(__import__("pathlib").Path({str(tmp_path)!r}).rglob("*"))) > 1)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)
     assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr[-2000:]
+
+
+def test_large_files_are_written_in_pieces_and_come_back(tmp_path: Path) -> None:
+    numbers = np.arange(PIECE, dtype="float64")
+    rows = write_weights(tmp_path, [numbers, numbers[:3]])
+    for given, array in zip((numbers, numbers[:3]), read_weights(tmp_path, rows), strict=True):
+        np.testing.assert_array_equal(array, given)
+    sizes: list[int] = []
+    write_pieces(SimpleNamespace(write=lambda data: sizes.append(len(data))), bytes(2 * PIECE + 5))  # type: ignore[arg-type]
+    assert sizes == [PIECE, PIECE, 5]
