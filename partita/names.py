@@ -63,6 +63,7 @@ from partita.insight.capsules import capsule
 from partita.insight.diagnosing import diagnose
 from partita.insight.diagnosis import Diagnosis, Fault
 from partita.insight.reducing import Reduction, reduce
+from partita.mapping.batches import map_batches
 from partita.measuring import BenchReport, bench
 from partita.page import report_page
 from partition import (
@@ -154,6 +155,7 @@ __all__ = [
     "list_backends",
     "list_passes",
     "load",
+    "map_batches",
     "mxnet_ops",
     "op",
     "optimize",

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from partita.cli.arguments import Usage
 
 VERBS = (
-    "devices", "inspect", "partition", "explain", "diff", "run", "bench", "compile", "tune", "precision", "compare", "diagnose",
-    "reduce", "capsule", "cache",
+    "devices", "inspect", "partition", "explain", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
+    "diagnose", "reduce", "capsule", "cache",
 )
 """One file each."""
 

@@ -1,0 +1,93 @@
+"""A model over all files of a folder, by several processes, each result in a file of its own.
+
+Each .npy, .npz or image file of the folder is one call, in the order of their names; NAME.npz in the output folder holds what
+comes of it, the same bytes with any number of workers. A worker that ends before its time is started again. With --ray the
+workers are actors of the cluster that Ray is connected to."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import partita as pt
+from accelerators.process.atomic import replacing
+from graph.errors import ReadError, WriteError
+from graph.words import counted
+from partita.cli import exits
+from partita.cli.arguments import add_devices, add_model, at_least, config_of, precise
+from partita.cli.images import IMAGES, NORMALIZE
+from partita.cli.inputs import read_inputs
+from partita.cli.models import load_model
+from partita.cli.screen import Screen
+
+EXAMPLE = """\
+  partita map zoo:squeezenet --input photos --output answers
+  partita map net.partita --input photos --output answers --workers 4
+"""
+
+KINDS = frozenset((".npy", ".npz")) | IMAGES
+"""The endings of the names of files that are read."""
+
+EVERY = 2.0
+"""Seconds between two lines of progress."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    add_model(parser, package=True)
+    add_devices(parser, precision=True)
+    group = parser.add_argument_group("inputs and outputs")
+    group.add_argument("--input", dest="folder", metavar="FOLDER", required=True, help=".npy, .npz and image files, a call each")
+    group.add_argument("--output", metavar="FOLDER", required=True, help="where NAME.npz is written for each of them")
+    text = "what happens to an image (default: %(default)s)"
+    group.add_argument("--normalize", choices=NORMALIZE, default=NORMALIZE[0], help=text)
+    workers = parser.add_argument_group("workers")
+    workers.add_argument("--workers", type=at_least(1), metavar="N", help="how many (default: as many as processors)")
+    workers.add_argument("--ray", action="store_true", help="actors of Ray's in place of processes of this machine")
+    parser.set_defaults(input=[])
+
+
+def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Run the model on each file, and write what comes of it."""
+    files, folder = _files(Path(arguments.folder)), Path(arguments.output)
+    config = precise(config_of(arguments.config, arguments.devices), arguments.devices, arguments.precision)
+    _, model = load_model(arguments, screen, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    specs = model.properties.inputs
+
+    def inputs() -> Iterator[dict[str, Any]]:
+        for file in files:
+            yield read_inputs([str(file)], specs, arguments.normalize)
+
+    executor, started, said = "ray" if arguments.ray else "processes", time.monotonic(), time.monotonic()
+    results = pt.map_batches(inputs(), model, executor=executor, workers=arguments.workers)
+    for number, (file, outputs) in enumerate(zip(files, results, strict=True), 1):
+        with replacing(folder / f"{file.stem}.npz") as target:
+            np.savez(target, **dict[str, Any](outputs))
+        if time.monotonic() - said > EVERY:
+            said = time.monotonic()
+            screen.say(f"{number} of {len(files)}, {number / (said - started):.0f} in a second")
+    seconds = time.monotonic() - started
+    screen.write_json({"files": len(files), "seconds": seconds, "output": str(folder)})
+    screen.show(f"{counted(len(files), 'file')} in {seconds:.1f} s, written to {folder}")
+    return exits.OK
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of the folder that can be inputs, by name; each has a name of its own for its result."""
+    if not folder.is_dir():
+        raise ReadError("there is no such folder", where=str(folder), remedy="Give a folder of .npy, .npz or image files")
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in KINDS and path.is_file())
+    if not files:
+        raise ReadError("no file of it is an input", where=str(folder), remedy=f"Inputs end in {', '.join(sorted(KINDS))}")
+    by_stem = {file.stem: file for file in files}
+    twin = next((file for file in files if by_stem[file.stem] is not file), None)
+    if twin is not None:
+        cause = f"{twin.name} and {by_stem[twin.stem].name} would have one result, {twin.stem}.npz"
+        raise WriteError(cause, where=str(folder), remedy="Rename one of them")
+    return files

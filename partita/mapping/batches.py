@@ -1,0 +1,83 @@
+"""`map_batches`: a model over a data set, by processes of this machine, by Ray, or one call after another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import BadConfig, InputError
+from accelerators.importing import import_model
+from accelerators.running.compiled_model import CompiledModel
+from partita.mapping.on_ray import ray_results
+from partita.mapping.processes import Crew
+
+Array = np.ndarray[Any, Any]
+
+EXECUTORS = ("processes", "ray", "serial")
+
+
+def map_batches(
+    dataset: Iterable[Any],
+    model: CompiledModel | str | os.PathLike[str],
+    *,
+    executor: str = "processes",
+    workers: int | None = None,
+    ahead: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[dict[str, Array]]:
+    """The outputs of a model, by name, for each item of a data set, in its order.
+
+    An item is what the model is called with: an array, a sequence of them, or a mapping by name. The model is one that was
+    compiled, or the file that its `export` wrote. With "processes" so many `workers` (by default as many as processors) import
+    it, and one that ends is started again; with "ray" they are actors of the cluster that Ray is connected to. Items are read as
+    results are fetched, at most `ahead` of them (by default twice the workers) before. `progress` is called with the number of
+    results so far.
+    """
+    if executor not in EXECUTORS:
+        raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
+    count = workers or len(os.sched_getaffinity(0))
+    if count < 1 or (ahead is not None and ahead < 1):
+        raise BadConfig("workers and ahead are numbers above zero", where="map_batches")
+    return _results(iter(dataset), model, executor, count, ahead or 2 * count, progress or (lambda number: None))
+
+
+def _results(
+    items: Iterator[Any], model: CompiledModel | str | os.PathLike[str], executor: str, count: int, ahead: int,
+    progress: Callable[[int], None],
+) -> Iterator[dict[str, Array]]:
+    with contextlib.ExitStack() as stack:
+        if isinstance(model, CompiledModel):
+            own, path = model, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="partita-map-"))) / "model.partita"
+            if executor != "serial":
+                own.export(path)
+        else:
+            path = Path(model)
+            own = import_model(path)
+        names = [node.name for node in own.graph.inputs]
+        inputs = (_by_name(item, names, number) for number, item in enumerate(items))
+        if executor == "processes":
+            results: Iterator[dict[str, Array]] = Crew(str(path), count, ahead).results(inputs)
+        elif executor == "ray":
+            results = ray_results(path.read_bytes(), count, ahead, inputs)
+        else:
+            results = (dict(zip(own.graph.output_names, own(arrays), strict=True)) for arrays in inputs)
+        stack.enter_context(contextlib.closing(results))  # type: ignore[type-var]
+        for number, result in enumerate(results, 1):
+            progress(number)
+            yield result
+
+
+def _by_name(item: Any, names: list[str], number: int) -> dict[str, Array]:
+    """The arrays of one call by the names of the inputs."""
+    if isinstance(item, Mapping):
+        return {str(name): np.asarray(array) for name, array in item.items()}
+    arrays = list(item) if isinstance(item, (list, tuple)) else [item]
+    if len(arrays) != len(names):
+        raise InputError(f"it holds {len(arrays)} arrays, and the model has {len(names)} inputs", where=f"input {number}")
+    return dict(zip(names, map(np.asarray, arrays), strict=True))

@@ -1,0 +1,52 @@
+"""`partita map`: a model over a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from tests.cli.conftest import Command
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    target = tmp_path / "inputs"
+    target.mkdir()
+    for number in range(5):
+        array = np.random.default_rng(number).standard_normal((1, 3, 8, 8), np.float32)
+        if number % 2:
+            np.save(target / f"{number}.npy", array)
+        else:
+            np.savez(target / f"{number}.npz", x=array)
+    (target / "notes.txt").write_text("no input")
+    return target
+
+
+def test_each_file_has_a_result_of_its_own(partita: Command, model: str, folder: Path) -> None:
+    done = partita(f"map {model} --devices reference --input {folder} --output outputs --workers 2")
+    assert done.status == 0 and "5 files in" in done.out
+    compiled = pt.compile(pt.load(model), "reference")
+    for number in range(5):
+        x = np.random.default_rng(number).standard_normal((1, 3, 8, 8), np.float32)
+        assert np.load(f"outputs/{number}.npz")["y"].tobytes() == compiled(x)[0].tobytes()
+
+
+def test_files_are_the_same_with_any_number_of_workers(partita: Command, model: str, folder: Path) -> None:
+    for workers in (1, 2):
+        partita(f"map {model} --devices reference --input {folder} --output {workers} --workers {workers}")
+    assert all(path.read_bytes() == (Path("2") / path.name).read_bytes() for path in Path("1").iterdir())
+
+
+def test_two_files_of_one_name_are_an_error(partita: Command, model: str, folder: Path) -> None:
+    np.save(folder / "0.npy", np.zeros((1, 3, 8, 8), np.float32))
+    done = partita(f"map {model} --devices reference --input {folder} --output outputs")
+    assert done.status != 0 and "0.npy and 0.npz would have one result, 0.npz" in done.err
+
+
+def test_a_folder_without_inputs_is_an_error(partita: Command, model: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "no file of it is an input" in partita(f"map {model} --input empty --output outputs").err
+    assert "there is no such folder" in partita(f"map {model} --input nowhere --output outputs").err

@@ -1,0 +1,189 @@
+"""`pt.map_batches`: a model over many inputs by several processes, in order, with the same bytes as one call after another."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.mapping.frames import read_frame, write_frame
+from partita.mapping.processes import Crew, Worker
+
+
+def graph() -> pt.Graph:
+    x = pt.variable("x", "float32", (2, 3))
+    scaled = pt.op("Mul", x, pt.constant(np.float32(3)), name="scaled")
+    return pt.Graph([scaled, pt.op("ReduceSum", scaled, keepdims=0, name="total")], name="small")
+
+
+def model() -> pt.CompiledModel:
+    return pt.compile(graph(), "reference")
+
+
+def inputs(count: int) -> list[np.ndarray]:
+    return [np.full((2, 3), number, np.float32) for number in range(count)]
+
+
+def listed(results: Iterator[dict[str, np.ndarray]]) -> list[list[bytes]]:
+    return [[array.tobytes() for array in result.values()] for result in results]
+
+
+def test_frames_keep_types_shapes_and_names() -> None:
+    import ml_dtypes
+
+    arrays = {"a": np.arange(6, dtype=np.int8).reshape(2, 3)[:, ::2], "b": np.float64(2.5), "c": np.zeros((0, 4), bool)}
+    arrays["d"] = np.array([1, 2], ml_dtypes.bfloat16)
+    stream = io.BytesIO()
+    write_frame(stream, {"number": 3}, arrays)
+    stream.seek(0)
+    frame = read_frame(stream)
+    assert frame is not None and frame[0] == {"number": 3}
+    for name, array in arrays.items():
+        assert frame[1][name].dtype == array.dtype and np.array_equal(frame[1][name], array)
+    assert read_frame(stream) is None
+
+
+def test_a_frame_that_is_cut_off_is_none() -> None:
+    stream = io.BytesIO()
+    write_frame(stream, {}, {"a": np.arange(100)})
+    for length in (5, len(stream.getvalue()) - 1):
+        assert read_frame(io.BytesIO(stream.getvalue()[:length])) is None
+
+
+def test_processes_give_the_bytes_and_the_order_of_the_serial_run() -> None:
+    compiled = model()
+    serial = listed(pt.map_batches(inputs(20), compiled, executor="serial"))
+    assert listed(pt.map_batches(inputs(20), compiled, workers=3)) == serial
+    assert serial[2] == [np.full((2, 3), 6, np.float32).tobytes(), np.float32(36).tobytes()]
+
+
+def test_items_may_be_arrays_sequences_or_mappings(tmp_path: Path) -> None:
+    model().export(tmp_path / "small.partita")
+    x = np.ones((2, 3), np.float32)
+    results = list(pt.map_batches([x, [x], {"x": x}], tmp_path / "small.partita", workers=1))
+    assert [float(result["total"]) for result in results] == [18.0] * 3
+
+
+def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    model().export(tmp_path / "small.partita")
+    crew = Crew(str(tmp_path / "small.partita"), 2, 4)
+    killed, totals = [], []
+    for number, result in enumerate(crew.results(iter([{"x": x} for x in inputs(30)]))):
+        totals.append(float(result["total"]))
+        if number in (5, 15):
+            pid = next(worker.pid for worker in crew.workers if worker.pid is not None)
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+    assert totals == [18.0 * number for number in range(30)] and len(set(killed)) == 2
+    assert not any(worker.pid for worker in crew.workers)
+
+
+def test_an_input_that_ends_every_worker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model().export(tmp_path / "small.partita")
+    monkeypatch.setattr("partita.mapping.processes.sys.executable", "/bin/false")
+    worker = Worker(str(tmp_path / "small.partita"))
+    with pytest.raises(pt.RunError, match=r"input 7: 3 workers ended on it\n  Look at this input"):
+        worker.call({"x": inputs(1)[0]}, "input 7")
+    worker.close()
+
+
+@pytest.mark.parametrize("executor", ["processes", "serial"])
+def test_a_wrong_input_is_an_error_after_the_results_before_it(executor: str) -> None:
+    items = [*inputs(3), np.ones((2, 4), np.float32), *inputs(3)]
+    totals = []
+    with pytest.raises(pt.PartitaError, match="input 'x'"):
+        for result in pt.map_batches(items, model(), executor=executor, workers=2):
+            totals.append(float(result["total"]))
+    assert totals == [0.0, 18.0, 36.0]
+
+
+def test_a_data_set_that_fails_is_an_error_after_the_results_before_it() -> None:
+    def failing() -> Iterator[np.ndarray]:
+        yield from inputs(2)
+        raise OSError("the disk is gone")
+
+    totals = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        for result in pt.map_batches(failing(), model(), workers=2):
+            totals.append(float(result["total"]))
+    assert totals == [0.0, 18.0]
+
+
+def test_no_more_is_read_than_may_wait() -> None:
+    taken: list[int] = []
+
+    def reading() -> Iterator[np.ndarray]:
+        for number, x in enumerate(inputs(50)):
+            taken.append(number)
+            yield x
+
+    results = pt.map_batches(reading(), model(), workers=2, ahead=3)
+    next(results)
+    assert len(taken) <= 1 + 3
+    results.close()  # type: ignore[attr-defined]
+    assert len(taken) <= 1 + 3
+
+
+def test_progress_is_told() -> None:
+    numbers: list[int] = []
+    list(pt.map_batches(inputs(4), model(), executor="serial", progress=numbers.append))
+    assert numbers == [1, 2, 3, 4]
+
+
+def test_what_cannot_be_asked_for_is_an_error() -> None:
+    with pytest.raises(pt.BadConfig, match="there is no executor 'threads'\n  Use one of processes, ray, serial"):
+        pt.map_batches([], model(), executor="threads")
+    with pytest.raises(pt.BadConfig, match="numbers above zero"):
+        pt.map_batches([], model(), workers=-1)
+    with pytest.raises(pt.InputError, match="input 0: it holds 2 arrays, and the model has 1 inputs"):
+        list(pt.map_batches([[1, 2]], model(), executor="serial"))
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")
+def test_without_ray_the_error_names_the_extra() -> None:
+    with pytest.raises(pt.MissingDependency, match=r"partita\[ray\]"):
+        list(pt.map_batches(inputs(1), model(), executor="ray"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
+def test_ray_gives_the_bytes_and_the_order_of_the_serial_run() -> None:
+    import ray
+
+    compiled = model()
+    serial = listed(pt.map_batches(inputs(20), compiled, executor="serial"))
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        assert listed(pt.map_batches(inputs(20), compiled, executor="ray", workers=2)) == serial
+        with pytest.raises(pt.RunError, match="input 1: .*input 'x'"):
+            list(pt.map_batches([inputs(1)[0], np.ones((2, 4), np.float32)], compiled, executor="ray", workers=2))
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.slow
+def test_two_thousand_images_with_a_worker_killed_in_the_middle(tmp_path: Path) -> None:
+    """The model is a small convolutional network on `cpu`."""
+    pytest.importorskip("tvm")
+    random = np.random.default_rng(0)
+    x = pt.variable("x", "float32", (1, 3, 32, 32))
+    weights = pt.constant(random.standard_normal((16, 3, 3, 3)).astype("float32"))
+    pooled = pt.op("GlobalAveragePool", pt.op("Relu", pt.op("Conv", x, weights, pads=[1, 1, 1, 1])))
+    compiled = pt.compile(pt.Graph([pooled], name="images"), "cpu", {"NUM_THREADS": 1})
+    compiled.export(tmp_path / "images.partita")
+    images = [np.random.default_rng(number).standard_normal((1, 3, 32, 32)).astype("float32") for number in range(2000)]
+    serial = listed(pt.map_batches(images, compiled, executor="serial"))
+    crew = Crew(str(tmp_path / "images.partita"), 2, 8)
+    results = []
+    for number, result in enumerate(crew.results(iter([{"x": image} for image in images]))):
+        results.append([array.tobytes() for array in result.values()])
+        if number == 1000:
+            os.kill(next(worker.pid for worker in crew.workers if worker.pid is not None), signal.SIGKILL)
+    assert results == serial
