@@ -18,9 +18,10 @@ from accelerators.interface.settings import HeteroSettings
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.claims import SizeClaims
-from accelerators.running.executor import Executor, Runs, root
+from accelerators.running.executor import Executor, Observer, Runs, root
 from accelerators.running.inputs import InputChecker
 from accelerators.running.outputs import Outputs, out_arrays
+from accelerators.running.pipeline import Pipeline
 from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
 from accelerators.running.recorded import Recorded
 from accelerators.running.recording import Recorder
@@ -120,6 +121,7 @@ class CompiledModel:
         self._decoder: Decoder | None = None
         self._constants = _constant_ids(graph)
         self._executor = self._runs()
+        self._pipeline = self._stages()
         self._measuring: Runs | None = self._executor if measured else None
         self._last: Measurement | None = None
         self._recorder = None if settings.record is None else Recorder(settings.record, settings.capsules)
@@ -132,6 +134,13 @@ class CompiledModel:
     def _runs(self) -> Runs:
         """The object that runs the model on checked arrays."""
         return Executor(plan_run(self.graph, self._units), self._constants, self.settings.parallel)
+
+    def _stages(self) -> Pipeline | None:
+        """The stages that requests pass through, if that is asked for and there are several."""
+        if not (self.settings.pipeline and isinstance(self._executor, Executor)):
+            return None
+        pipeline = Pipeline(self._executor.plan)
+        return pipeline if pipeline.stages > 1 else None
 
     @property
     def runs(self) -> Runs:
@@ -149,7 +158,7 @@ class CompiledModel:
             return Outputs(self._executor.run(arrays), self._names)
         return self._run(arrays, out)
 
-    def _run(self, arrays: list[Any], out: Any) -> Outputs:
+    def _run(self, arrays: list[Any], out: Any, turn: Observer | None = None) -> Outputs:
         if self._closed:
             raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
         targets = None
@@ -162,6 +171,8 @@ class CompiledModel:
             outputs = self._recorder.run(self._executor, arrays, targets, measurement)
         elif measurement is not None:
             outputs = self._executor.observed(arrays, measurement, targets)
+        elif turn is not None:
+            outputs = self._executor.observed(arrays, turn, targets)
         else:
             outputs = self._executor.run(arrays, targets)
         self._last = self._last if measurement is None else measurement
@@ -176,7 +187,10 @@ class CompiledModel:
         QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout.
         """
         arrays = self._checker.arrays(args, named)
-        return self._queue().submit(lambda: self._run(arrays, out))
+        queue = self._queue()
+        if self._pipeline is None:
+            return queue.submit(lambda: self._run(arrays, out))
+        return self._pipeline.submit(queue.submit, lambda request: self._run(arrays, out, request))
 
     @property
     def ready(self) -> Future[CompiledModel]:
