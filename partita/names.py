@@ -64,6 +64,7 @@ from partita.insight.diagnosing import diagnose
 from partita.insight.diagnosis import Diagnosis, Fault
 from partita.insight.reducing import Reduction, reduce
 from partita.mapping.batches import map_batches
+from partita.mapping.many import compile_many
 from partita.measuring import BenchReport, bench
 from partita.page import report_page
 from partition import (
@@ -147,6 +148,7 @@ __all__ = [
     "capsule",
     "choose_precision",
     "compile",
+    "compile_many",
     "constant",
     "devices",
     "diagnose",

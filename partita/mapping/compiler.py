@@ -1,0 +1,25 @@
+"""The process that compiles one model for `compile_many`: python -m partita.mapping.compiler MODEL.onnx
+
+The devices and their configuration come in on standard input. What is compiled stays in the cache."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import partita as pt
+from graph.logs import logger
+
+
+def main() -> None:
+    """Compile the model once."""
+    question = json.loads(sys.stdin.read())
+    try:
+        pt.compile(pt.load(sys.argv[1]), question["device"], question["config"])
+    except pt.PartitaError as error:
+        # The caller compiles it too, and raises this error where it belongs.
+        logger("map").info("%s", error)
+
+
+if __name__ == "__main__":
+    main()

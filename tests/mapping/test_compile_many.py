@@ -1,0 +1,58 @@
+"""`pt.compile_many`: models compiled by several processes, which fill the cache."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+
+
+def graph(size: int) -> pt.Graph:
+    x = pt.variable("x", "float32", (1, size))
+    weights = pt.constant(np.random.default_rng(size).standard_normal((size, 8)).astype("float32"))
+    return pt.Graph([pt.op("Relu", pt.op("MatMul", x, weights, name="product"), name="relu")], name=f"model{size}")
+
+
+def test_the_models_come_in_order_and_from_the_cache(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("tvm")
+    caplog.set_level(logging.INFO, "partita.cache")
+    config = {"cpu": {"NUM_THREADS": 1, "CACHE_DIR": str(tmp_path)}}
+    models = pt.compile_many([graph(4), graph(6), graph(4)], "HETERO:cpu,reference", config, workers=2)
+    assert [model.graph.name for model in models] == ["model4", "model6", "model4"]
+    for model, size in zip(models, (4, 6, 4), strict=True):
+        x = np.ones((1, size), np.float32)
+        assert np.allclose(model(x)[0], pt.compile(graph(size), "reference")(x)[0], atol=1e-5)
+    lines = [record.getMessage() for record in caplog.records if record.name == "partita.cache"]
+    assert len(lines) == 3 and all("read from the cache" in line for line in lines)
+
+
+def test_a_file_may_stand_for_a_model(tmp_path: Path) -> None:
+    pt.save(graph(4), tmp_path / "model.onnx")
+    (model,) = pt.compile_many([tmp_path / "model.onnx"], "reference", executor="serial")
+    assert model(np.zeros((1, 4), np.float32))[0].shape == (1, 8)
+
+
+def test_what_one_cannot_compile_is_said_as_compile_says_it() -> None:
+    x = pt.variable("x", "float32", (2,))
+    odd = pt.Graph([pt.op("NoSuchOp", x, name="odd", domain="mine")])
+    with pytest.raises(pt.PartitaError, match="odd"):
+        pt.compile_many([odd], "reference", executor="serial")
+
+
+def test_a_process_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.mapping.many.sys.executable", "/bin/false")
+    with pytest.raises(pt.CompileError, match=r"model 'model4': the process that compiled it ended \(1\)"):
+        pt.compile_many([graph(4)], "reference")
+
+
+def test_what_cannot_be_asked_for_is_an_error() -> None:
+    with pytest.raises(pt.BadConfig, match="there is no executor 'ray'\n  Use one of processes, serial"):
+        pt.compile_many([], executor="ray")
+    with pytest.raises(pt.BadConfig, match="compile_many: config: it cannot be told to another process"):
+        pt.compile_many([graph(4)], "cpu", {"PROGRESS": print})
