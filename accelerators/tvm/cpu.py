@@ -14,6 +14,7 @@ from accelerators.tvm.layouts.blocking import block
 from accelerators.tvm.layouts.folding import fold_scales
 from accelerators.tvm.layouts.kept_weights import pack_weights
 from accelerators.tvm.layouts.narrowing import narrow
+from accelerators.tvm.layouts.outer_taps import drop_outer_taps
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.layouts.recurring import project_inputs
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
@@ -54,9 +55,10 @@ class CpuAccelerator(TvmAccelerator):
         return with_instruction(machine, config["BFLOATS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Recurrent layers in two; integers where a model is quantized, and its weights as narrow as they are stored; scales and
-        shifts folded; blocked layouts where convolutions are; numbers of two bytes where they are asked for."""
-        held = super().lay_out(pack_weights(quantize(project_inputs(graph), machine), machine), machine)
+        """Taps that meet only padding left out; recurrent layers in two; integers where a model is quantized, and its weights as
+        narrow as they are stored; scales and shifts folded; blocked layouts where convolutions are; numbers of two bytes where
+        they are asked for."""
+        held = super().lay_out(pack_weights(quantize(project_inputs(drop_outer_taps(graph)), machine), machine), machine)
         laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
         if dtype == "float32":
             asked = self._config["PRECISION"]

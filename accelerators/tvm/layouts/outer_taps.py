@@ -1,0 +1,56 @@
+"""Taps of a convolution that meet nothing but padding, left out: those of a filter that is spread wider than its image.
+
+A filter of 3 x 3 taps that stand 36 pixels apart sees of an image of 14 x 14 one pixel at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accelerators.tvm.kernels.shared.shapes import real_shape
+from graph.build import constant
+from graph.graph import Graph
+from graph.node import Node, frozen_attrs
+from graph.rewrite import Rewriter, rewrite
+from passes.constants import Namer
+
+
+def drop_outer_taps(graph: Graph) -> Graph:
+    """The graph with smaller filters where taps along the border of one never meet the image. Linear."""
+    namer = Namer(graph)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        smaller = _smaller(node) if node.op == "Conv" and not node.domain else None
+        if smaller is None:
+            rewriter.keep(node)
+            return
+        weights, attributes = smaller
+        filters = rewriter.keep(constant(weights, namer(f"{node.name}_weights")))[0]
+        rebuilt = rewriter.rebuilt(node)
+        inputs = (rebuilt.inputs[0], filters, *rebuilt.inputs[2:])
+        rewriter.keep(node, rebuilt.evolve(inputs=inputs, attrs=frozen_attrs(attributes)))
+
+    return rewrite(graph, visit)
+
+
+def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
+    """The weights of the taps that meet the image, and the attributes for them; None where all do."""
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    weights = None if node.inputs[1] is None else node.inputs[1].node.value
+    if image is None or result is None or weights is None or node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    count = len(image) - 2
+    strides, dilations = (list(node.attrs.get(name) or [1] * count) for name in ("strides", "dilations"))
+    pads, kept = list(node.attrs.get("pads") or [0] * (2 * count)), []
+    for d, (size, out, taps) in enumerate(zip(image[2:], result[2:], weights.shape[2:], strict=True)):
+        first = [k * dilations[d] - pads[d] for k in range(taps)]
+        meets = [k for k in range(taps) if any(0 <= first[k] + o * strides[d] < size for o in range(out))]
+        if not meets:
+            return None
+        kept.append(slice(meets[0], meets[-1] + 1))
+        pads[d] -= meets[0] * dilations[d]
+        pads[count + d] -= (taps - 1 - meets[-1]) * dilations[d]
+    smaller = weights[(slice(None), slice(None), *kept)]
+    if smaller.shape == weights.shape or min(pads) < 0 or not np.isfinite(weights).all():
+        return None
+    attributes = {**node.attrs, "pads": pads, "kernel_shape": list(smaller.shape[2:])}
+    return np.ascontiguousarray(smaller), attributes
