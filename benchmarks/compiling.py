@@ -1,8 +1,9 @@
-"""Compile times, side by side: python -m benchmarks.compiling [--models NAME ...] [--tiny]
+"""Compile times, side by side: python -m benchmarks.compiling [--models NAME ...] [--where] [--tiny]
 
 Seconds from the ONNX file to the first output, the package already imported: Partita's `cpu` cold, from its cache, and by import
 of an export; OpenVINO cold and from its cache; onnxruntime, which has none. Every run has a fresh process, and the engines take
-turns, in rounds that begin with empty caches."""
+turns, in rounds that begin with empty caches. With --where it is Partita's cold compilation alone, stage by stage
+(`benchmarks.stages`)."""
 
 from __future__ import annotations
 
@@ -127,6 +128,15 @@ def measure(name: str, batch: int, rounds: int, seconds: float) -> list[results.
     return list(map(row, STEPS))
 
 
+def where(name: str, batch: int) -> str:
+    """A table of the stages of one cold compilation, in a fresh process."""
+    model(name, batch)
+    said = run_json(module_command("benchmarks.stages", [name, str(batch)]), LIMIT)
+    lines = [f"| {stage} | {seconds:.2f} |" for stage, seconds in said["stages"].items()]
+    kernels = f"{said['kernels']} kernels, {said['twice']} of them generated twice"
+    return "\n".join([f"\n**{name}**, {said['wall']:.2f} s, {kernels}\n", "| stage | processor's s |", "|---|---|", *lines])
+
+
 FEWEST = 2
 """Rounds that there are in any case."""
 
@@ -141,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3, help="at most so many")
     parser.add_argument("--seconds", type=float, default=20.0, help="after so many no third round of a model begins")
+    parser.add_argument("--where", action="store_true", help="where the time of a cold compilation goes")
     parser.add_argument("--once", nargs=4, help=argparse.SUPPRESS)
     publish.add_options(parser)
     args = parser.parse_args(arguments)
@@ -150,6 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if args.tiny:
         args.models, args.rounds = ["squeezenet"], 1
+    if args.where:
+        for name in args.models:
+            print(where(name, args.batch), flush=True)
+        return
     load = OtherLoad()
     progress = Progress(len(args.models), "compile")
     rows: list[results.Row] = []

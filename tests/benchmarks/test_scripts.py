@@ -72,6 +72,23 @@ def test_precision() -> None:
 
 
 @pytest.mark.slow
+def test_where_a_compilation_spends_its_time() -> None:
+    said = run("compiling", "--tiny", "--where")
+    assert "**squeezenet**" in said and ", 0 of them generated twice" in said
+    stages = dict(line.strip("| ").split(" | ") for line in said.splitlines() if line.startswith("| "))
+    assert {"types", "preparing", "writing kernels", "machine code", "linking", "the rest"} <= stages.keys()
+    assert all(float(stages[name]) > 0 for name in ("types", "writing kernels", "machine code"))
+
+
+@pytest.mark.slow
+def test_first_answer() -> None:
+    pytest.importorskip("onnxruntime")
+    said = run("first_answer", "--tiny")
+    row = next(line for line in said.splitlines() if line.startswith("| squeezenet |")).split("|")
+    assert float(row[2]) > 0 and float(row[3]) > 0 and len(row[4].split()) == 4
+
+
+@pytest.mark.slow
 def test_decoding() -> None:
     """Conversations in which all engines say the same, and memory does not grow."""
     pytest.importorskip("onnxruntime")

@@ -1,0 +1,70 @@
+"""How long until the first answer: python -m benchmarks.first_answer [--models NAME ...] [--rounds N] [--tiny]
+
+Seconds from before the import of the package to the first output, in a fresh process with an empty cache: Partita with
+START=now, which answers on the engine that starts fastest while it compiles, and onnxruntime by itself. Both take turns, and
+the first turn does not count. `parts` says where Partita's seconds go: the import, the file, compile, and the call. Then the
+calls go on until the kernels have taken over: `99th` is the 99th percentile of the calls of the last second before that and the
+first after, over that of as many calls later."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.answering import PARTS
+from benchmarks.machine import machine_name, processor
+from benchmarks.models import NAMES, model
+from benchmarks.processes import module_command, run_json
+from benchmarks.progress import run
+
+MODELS = ("resnet50", "bert", "mobilenet_v2")
+"""Measured unless others are named."""
+
+SECONDS = 600.0
+"""The seconds that one process may take."""
+
+
+def main() -> None:
+    """A table of the models."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tiny", action="store_true", help="one small model, one round, to see that it works")
+    args = parser.parse_args()
+    names, rounds = (("squeezenet",), 1) if args.tiny else (args.models, args.rounds)
+    print(f"{processor()} ({machine_name()})\n\n| model | s | / onnxruntime | parts: {', '.join(PARTS)} | 99th |\n|{'---|' * 5}")
+    for name in names:
+        print(measured(name, rounds), flush=True)
+
+
+def measured(name: str, rounds: int) -> str:
+    """A row: both in turns."""
+    given = model(name, 1)
+    answers: dict[str, list[dict[str, float]]] = {"partita": [], "onnxruntime": []}
+    with tempfile.TemporaryDirectory(prefix="partita-bench-") as bytecode:
+        for _ in range(rounds + 1):
+            with tempfile.TemporaryDirectory(prefix="partita-bench-") as folder:
+                np.savez(Path(folder) / "inputs.npz", **given.inputs())  # type: ignore[arg-type]
+                for engine, said in answers.items():
+                    words = [engine, str(given.path), folder]
+                    said.append(run_json(module_command("benchmarks.answering", words), SECONDS, installed(bytecode)))
+    ours, theirs = (said[1:] for said in answers.values())
+    times = [one["seconds"] for one in ours]
+    ratio = statistics.median(a / b for a, b in zip(times, (one["seconds"] for one in theirs), strict=True))
+    parts = " ".join(f"{statistics.median(one[part] for one in ours):.2f}" for part in PARTS)
+    late = statistics.median(one["late"] for one in ours)
+    return f"| {name} | {statistics.median(times):.2f} | {ratio:.2f} | {parts} | {late:.2f} |"
+
+
+def installed(folder: str) -> dict[str, str]:
+    """The environment of a process that finds bytecode, as it does in an installed package; the first that runs writes it."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+
+
+if __name__ == "__main__":
+    run(main)
