@@ -125,7 +125,7 @@ ROOMS = {
         schedules
         bodies
         machine
-        extensions progress run
+        extensions progress run sizes
     """,
     "accelerators/tvm/kernels": """
         fusion

@@ -1,4 +1,4 @@
-"""Subgraphs with dynamic sizes on devices that want static ones: compiled for each size on first use.
+"""Subgraphs with dynamic sizes on devices that want static ones: compiled once for any size, or for each size on first use.
 
 A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
 and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
 from accelerators.interface.laid_out import run_laid_out
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import Guard, renewed_in_children
@@ -50,6 +50,7 @@ class SpecializedSubgraph(CompiledSubgraph):
         compile_static: Callable[[Graph], CompiledSubgraph],
         stand_in: Callable[[Graph], CompiledSubgraph | None] = lambda graph: None,
         behind: bool = False,
+        any_size: AnySize | str | None = None,
     ) -> None:
         self.graph = graph
         """The body with its dynamic sizes."""
@@ -57,6 +58,10 @@ class SpecializedSubgraph(CompiledSubgraph):
         self._stand_in = _StandIn(graph, stand_in)
         self._behind = behind
         """Are sizes compiled in the background, while the stand-in takes their calls?"""
+        self.any_size = any_size if isinstance(any_size, AnySize) else None
+        """The subgraph compiled for all sizes, which is asked first."""
+        self.notes = _notes(any_size)
+        self._any_guard = Guard()
         self._guard = Guard()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
         self._rows = threading.local()
@@ -68,10 +73,11 @@ class SpecializedSubgraph(CompiledSubgraph):
             return tuple(shapes for shapes, kept in self._kept.items() if kept.compiled is not None)
 
     def kernels(self) -> Sequence[Any]:
-        """The kernels of each size that is compiled now, those of the size used last at the end."""
+        """The kernels for any size, and those of each size that is compiled now, those of the size used last at the end."""
+        for_any = [] if self.any_size is None else self.any_size.compiled.kernels()
         with self._guard.lock:
             subgraphs = [kept.compiled for kept in self._kept.values() if kept.compiled is not None]
-        return [kernel for compiled in subgraphs for kernel in compiled.kernels()]
+        return [*for_any, *(kernel for compiled in subgraphs for kernel in compiled.kernels())]
 
     @property
     def stood_in(self) -> int:
@@ -81,6 +87,12 @@ class SpecializedSubgraph(CompiledSubgraph):
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """Run the subgraph of this size. Two threads that need a new size compile it once."""
         shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
+        given = None if self.any_size is None else self.any_size.given(shapes, inputs)
+        if self.any_size is not None and given is not None:
+            with self._any_guard.lock:
+                results = run_laid_out(self.any_size.compiled, given, out)
+                self._rows.last = self.any_size.compiled.profile_rows()
+            return results
         kept = self._find(shapes)
         if kept is not None:
             try:
@@ -154,6 +166,13 @@ class SpecializedSubgraph(CompiledSubgraph):
             with self._guard.lock:
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
+
+
+def _notes(any_size: AnySize | str | None) -> Sequence[str]:
+    """What the report tells of how sizes are compiled."""
+    if any_size is None:
+        return ()
+    return (any_size,) if isinstance(any_size, str) else ("compiled once for any size", *any_size.compiled.notes)
 
 
 class _Kept:

@@ -197,7 +197,8 @@ def _compiled(
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
     _check_supported(accelerator.configured(config), body, "in this part of the graph")
-    return SpecializedSubgraph(body, compile_sized, stand_in, behind)
+    any_size = accelerator.any_size(body, config, compile_static)
+    return SpecializedSubgraph(body, compile_sized, stand_in, behind, any_size)
 
 
 def _check_supported(accelerator: Accelerator, body: Graph, where: str) -> None:

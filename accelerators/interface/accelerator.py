@@ -105,7 +105,21 @@ class CompiledSubgraph:
         """Give its nodes other names than when it was compiled, for the names in profiles."""
 
 
+class AnySize:
+    """A subgraph with dynamic sizes that is compiled once for all of them."""
+
+    compiled: CompiledSubgraph
+    """The kernels, which read host arrays."""
+
+    def given(self, shapes: tuple[tuple[int, ...], ...], inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
+        raise NotImplementedError
+
+
 Query = Callable[[Any, Graph], Mapping[str, bool | str]]
+
+CompileStatic = Callable[[Graph], CompiledSubgraph]
+"""Compiles a graph, or finds it in the cache."""
 
 
 def _where_it_is_asked_for(query: Query) -> Query:
@@ -189,6 +203,12 @@ class Accelerator:
         Say more than one where a step removes nodes next to nodes that another step replaces.
         """
         return (self.transform(graph),)
+
+    def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
+        """The graph, which has dynamic sizes, compiled once for all of them, or in words why not; None from a device that has no
+        such kernels. It is asked where `dynamic_shapes` is False, and hands what it compiles to `compile_static`, which looks
+        into the cache first."""
+        return None
 
     def supports(self, node: Any, graph: Graph) -> bool | str:
         """True if the device runs this node of the (transformed) graph, else the reason why not.

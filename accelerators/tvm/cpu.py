@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.accelerator import PRECISIONS
-from accelerators.interface.keys import Key, count, one_of
+from accelerators.interface.accelerator import PRECISIONS, AnySize, CompileStatic
+from accelerators.interface.keys import Key, count, flag, one_of
 from accelerators.tvm.code.linking import can_link
 from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.kernels.shared.instructions import is_faster
@@ -20,9 +20,13 @@ from accelerators.tvm.layouts.recurring import project_inputs
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
+from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.query.support import takes
 from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
+from accelerators.tvm.sizes.any_size import SizedSubgraph
+from accelerators.tvm.sizes.sizing import sized
+from graph.errors import PartitaError
 from graph.graph import Graph
 
 FAST = "fast"
@@ -37,7 +41,8 @@ class CpuAccelerator(TvmAccelerator):
 
     INTEGERS names the instruction that multiplies quantized numbers, BFLOATS the one that multiplies bfloat16; without a name it
     is the fastest that the host has. PRECISION is the type in which products are made and values stored: "fast" takes bf16 where
-    the host has an instruction for it that is faster than float32's."""
+    the host has an instruction for it that is faster than float32's. With ANY_SIZE a subgraph with symbols is compiled once for
+    all sizes, where all its kernels have a form for any."""
 
     name = "cpu"
     appends_caches = True
@@ -47,6 +52,7 @@ class CpuAccelerator(TvmAccelerator):
         "INTEGERS": Key("", integer_instruction),
         "BFLOATS": Key("", bfloat_instruction),
         "PRECISION": Key("f32", one_of(*PRECISIONS, FAST)),
+        "ANY_SIZE": Key(True, flag),
     }
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
@@ -67,6 +73,21 @@ class CpuAccelerator(TvmAccelerator):
         narrowed = narrow(laid_out, dtype, takes(laid_out, machine))
         notes = narrowed.notes(machine.instruction(dtype))
         return narrowed.graph.evolve(attrs={**narrowed.graph.attrs, NOTES: notes})
+
+    def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
+        """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
+        if not config["ANY_SIZE"]:
+            return None
+        device = self.configured(config)
+        if device.precision(self.machine(config)) != "float32":
+            return "compiled for each size: kernels of narrow numbers have no form for any size"
+        try:
+            ready = sized(device.transform(graph))
+            return SizedSubgraph(ready, compile_static(ready.graph))
+        except PartitaError as error:
+            return f"compiled for each size: {error.cause}"
+        except (TypeError, ValueError, AssertionError, IndexError) as error:  # What asks an extent for its number.
+            return f"compiled for each size: {type(error).__name__}: {first_line(error)}"
 
     def precision(self, machine: Machine) -> str:
         """The element type of products, as the configuration asks for it on this machine."""

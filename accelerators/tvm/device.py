@@ -33,6 +33,7 @@ from accelerators.tvm.progress import Progress
 from accelerators.tvm.query.isolated_trials import Isolation, isolated_trials
 from accelerators.tvm.query.support import supported, trials
 from accelerators.tvm.run.runtime import runtime, version
+from accelerators.tvm.sizes.sizing import is_for_any_size
 from accelerators.tvm.tune.findings import choices_in, findings, fingerprint
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -68,7 +69,9 @@ class TvmAccelerator(Accelerator):
         raise NotImplementedError("a TVM device has to define machine(config)")
 
     def transform(self, graph: Graph) -> Graph:
-        """Shapes and constants worked out, functions expanded where TVM has only their parts."""
+        """Shapes and constants worked out, functions expanded where TVM has only their parts. A graph for any size is ready."""
+        if is_for_any_size(graph):
+            return graph
         with self._trials_as_configured():
             *_, result = self.stages(graph)
         return result

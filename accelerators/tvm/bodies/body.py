@@ -16,6 +16,7 @@ from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.bodies.quantized import SUMMED
 from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from accelerators.tvm.extensions import edition
+from accelerators.tvm.sizes.extent import sizes_of
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -166,11 +167,13 @@ def value_name(entry: NodeEntry) -> str:
 
 
 def shape_of(entry: NodeEntry) -> tuple[int, ...]:
-    """The value's sizes; CompileError if they are not all numbers."""
-    value_type = entry.type
-    if not isinstance(value_type, TensorType) or not value_type.is_static or value_type.shape is None:
-        raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {value_type}")
-    return tuple(int(size or 0) for size in value_type.shape)
+    """The value's sizes, numbers or extents; CompileError if there are others.
+
+    Extents count as numbers to the checker of types: what they cannot do they refuse themselves."""
+    sizes = sizes_of(entry.type)
+    if sizes is None:
+        raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {entry.type}")
+    return sizes  # type: ignore[return-value]
 
 
 def element_of(entry: NodeEntry) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from accelerators.tvm.sizes.extent import Extent, Size
 from graph.build import CALL_DOMAIN
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -35,7 +36,7 @@ def check_indices(graph: Graph) -> Graph:
 
     Linear.
     """
-    checked: dict[tuple[NodeEntry, tuple[int, ...]], NodeEntry] = {}
+    checked: dict[tuple[NodeEntry, tuple[Size, ...]], NodeEntry] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
@@ -64,13 +65,15 @@ def outside(node: Node) -> str | None:
     if sizes is None or value is None or not value.size:
         return None
     for number, size in zip(value.reshape(-1, len(sizes)).T, sizes):
+        if isinstance(size, Extent):  # `sizing` has noted it as a condition
+            continue
         wrong = next((int(n) for n in (number.min(), number.max()) if not -size <= n < size), None)
         if wrong is not None:
             return f"index {wrong} is outside of a dimension of {size}"
     return None
 
 
-def _sizes(node: Node) -> tuple[int, ...] | None:
+def _sizes(node: Node) -> tuple[Size, ...] | None:
     """The sizes that bound the node's indices; None if they are unknown.
 
     Only the sizes that are counted need be known.
@@ -87,11 +90,11 @@ def _sizes(node: Node) -> tuple[int, ...] | None:
         chosen = shape[first : first + count] if isinstance(count, int) else (None,)
     else:
         chosen = (shape[int(node.attrs.get("axis", 0)) % len(shape)],)
-    sizes = tuple(size for size in chosen if isinstance(size, int))
+    sizes = tuple(size for size in chosen if isinstance(size, (int, Extent)))
     return sizes if len(sizes) == len(chosen) else None
 
 
-def _check(node: Node, read: NodeEntry, sizes: tuple[int, ...]) -> NodeEntry:
+def _check(node: Node, read: NodeEntry, sizes: tuple[Size, ...]) -> NodeEntry:
     name = f"{node.name}_indices"
     check = Node(name, INDICES, (read,), {"sizes": list(sizes)}, (name,), (read.type,), CALL_DOMAIN, affinity=node.affinity)
     return check[0]

@@ -14,17 +14,22 @@ from accelerators.arrays.sharing import held_once, is_fixed
 from accelerators.errors import NotSupported
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built, compile_kernels, object_files
+from accelerators.tvm.code.codegen import object_code
 from accelerators.tvm.code.linking import link, load
 from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.lower.lowering import nameless, tensor_type
+from accelerators.tvm.lower.lowering import nameless, size_expression, tensor_type
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine, host_machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
 from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.pool import serving
+from accelerators.tvm.sizes.extent import sizes_of
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Array, TensorType, dtype_name
+
+SIZING = "shape_func"
+"""What TVM calls the functions by which it computes sizes."""
 
 
 @attrs.frozen(slots=True)
@@ -55,6 +60,8 @@ class Assembled:
     """
     library: bytes | None = None
     """The shared library, if the executable was loaded from one."""
+    sizing: Mapping[str, Any] = attrs.field(factory=dict)
+    """TVM's functions that compute sizes from those of the inputs, by name; they are linked as kernels are."""
 
 
 def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
@@ -68,14 +75,16 @@ def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: M
 def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
     """The executable together with its kernels: linked to it, or loaded into TVM's memory where no linker works."""
     objects = object_files(bodies)
+    sizing = compile_kernels(assembled.sizing, machine.target) if assembled.sizing else None
     if objects:
+        objects += [] if sizing is None else [object_code(sizing)]
         try:
             library = link(assembled.executable, objects, machine.target)
             return attrs.evolve(assembled, executable=load(library), library=library)
         except NotSupported as error:
             warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
-    for built in bodies:
-        assembled.executable.mod.import_module(built.library)
+    for library in [*(built.library for built in bodies), *([] if sizing is None else [sizing])]:
+        assembled.executable.mod.import_module(library)
     serving.everywhere &= machine.kind != "cpu"
     return assembled
 
@@ -99,6 +108,8 @@ class Assembly:
         self.steps: list[Step] = []
         self.kernels: dict[str, Any] = {}
         self.weights: dict[int, tuple[Any, Array]] = {}
+        self.sizing: dict[str, Any] = {}
+        """TVM's functions that compute sizes, by name."""
 
     def run(self) -> Assembled:
         """The function's executable, its weights, and where its outputs come from."""
@@ -121,7 +132,7 @@ class Assembly:
             self.builder.emit_func_output(output, [*params, *(var for var, _ in self.weights.values())])
         weights = tuple([value for _, value in self.weights.values()])
         origins = tuple([self._origin(entry, results) for entry in graph.outputs])
-        return Assembled(self.link(), weights, tuple(self.steps), origins)
+        return Assembled(self.link(), weights, tuple(self.steps), origins, sizing=self.sizing)
 
     def _origin(self, entry: NodeEntry, results: Mapping[NodeEntry, int]) -> int | Array:
         if entry.node.is_variable:
@@ -139,8 +150,9 @@ class Assembly:
         if isinstance(value, np.ndarray):
             self.values[node[0]] = value.reshape(value_type.shape)
         else:
-            relax = part("relax")
-            self.values[node[0]] = self.builder.emit(relax.op.reshape(value, value_type.shape), plain_name(node.output_names[0]))
+            shape = [size_expression(size) for size in sizes_of(value_type) or ()]
+            reshaped = part("relax").op.reshape(value, shape)
+            self.values[node[0]] = self.builder.emit(reshaped, plain_name(node.output_names[0]))
 
     def _call(self, node: Node, built: Built) -> None:
         values = [self.values[entry] for entry in node.inputs if entry is not None]
@@ -184,7 +196,8 @@ class Assembly:
         with self.machine.target:
             module = tvm().transform.Sequential(passes)(self.builder.get())
         builder = relax.ExecBuilder()
-        relax.vm_build._vmcodegen(builder, module)
+        left = relax.vm_build._vmcodegen(builder, module)
+        self.sizing = {var.name_hint: function for var, function in left.functions.items() if var.name_hint.startswith(SIZING)}
         return relax.vm_build.VMExecutable(ffi.VMLink(builder, self.machine.target, None, [], {}))
 
 
@@ -246,7 +259,7 @@ class _Evaluating:
         """The value that stands for the expression: an expression, an array, or a list for a tuple."""
         relax = part("relax")
         if isinstance(expr, relax.Var):
-            return values[expr]
+            return values.get(expr, expr)  # A symbol's variable is the same everywhere.
         if isinstance(expr, part("ir.expr").GenericConst):
             return expr.value.numpy()
         if isinstance(expr, relax.Tuple):

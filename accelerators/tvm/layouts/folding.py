@@ -138,9 +138,9 @@ def _step(node: Node, graph: Graph) -> Run | None:
 
 
 def _channels(entry: NodeEntry) -> int | None:
-    """The number of channels of a float32 image."""
+    """The number of channels of a float32 image, where it is known."""
     shape = float32_shape(entry)
-    return shape[1] if shape is not None and len(shape) > 2 else None
+    return shape[1] if shape is not None and len(shape) > 2 and isinstance(shape[1], int) else None
 
 
 def _is_by_channel(array: Array, x: NodeEntry) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, reduce
+from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,6 +17,8 @@ from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
+from accelerators.tvm.sizes.extent import Extent, Size
+from accelerators.tvm.sizes.sizing import is_for_any_size
 from graph.types import Array, TensorType
 from graph.words import counted
 from passes.infer import infer
@@ -53,7 +57,8 @@ def lower(
     from accelerators.tvm.kernels.shared.choice import choosing
 
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
-    infer(body.graph, strict=False, check_declared=True)
+    if not is_for_any_size(body.graph):  # What `sizing` states it has worked out itself.
+        infer(body.graph, strict=False, check_declared=True)
     with compiling.lock:
         with quiet(), refused("kernel"), choosing(choices or {}) as choice_log:
             drafted = draft_kernel(body, machine)
@@ -62,8 +67,10 @@ def lower(
         if drafted is not None:
             return _from_function(body, drafted)
         extension = find(body.ops[0]) if len(body.ops) == 1 else None
-        if extension is not None:
+        if extension is not None and not is_for_any_size(body.graph):
             return _from_function(body, _from_extension(body, extension, machine))
+        if is_for_any_size(body.graph):
+            raise CompileError(f"no kernel for any size takes {', '.join(sorted({str(node.op) for node in body.ops}))}")
         return _from_importer(body, machine)
 
 
@@ -82,7 +89,8 @@ def _from_function(body: Body, drafted: Draft) -> Lowered:
     with builder.function("main", params):
         with builder.dataflow():
             kernel = builder.add_func(nameless(drafted.function), symbol)
-            result = builder.emit(relax.call_tir(kernel, params, outs if len(outs) > 1 else outs[0]))
+            given = [*params, *map(size_variable, drafted.symbols)]
+            result = builder.emit(relax.call_tir(kernel, given, outs if len(outs) > 1 else outs[0]))
             results = [result] if len(outs) == 1 else [builder.emit(relax.TupleGetItem(result, i)) for i in range(len(outs))]
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
@@ -159,9 +167,24 @@ def _called(main: Any) -> list[str]:
 
 def tensor_type(shape: Any, dtype: str) -> Any:
     """TVM's type of a tensor."""
-    if not all(isinstance(dim, int) for dim in shape):
+    if not all(isinstance(dim, (int, Extent)) for dim in shape):
         raise CompileError(f"a kernel needs sizes, and {dtype}{list(shape)} has others")
-    return part("relax").TensorType(list(shape), dtype)
+    return part("relax").TensorType([size_expression(dim) for dim in shape], dtype)
+
+
+@cache
+def size_variable(name: str) -> Any:
+    """TVM's variable for a symbol in functions of Relax: one object for each name."""
+    return part("tirx").Var(name, "int64")
+
+
+def size_expression(size: Size) -> Any:
+    """A size as Relax says it."""
+    if isinstance(size, int):
+        return size
+    number = part("tirx").const
+    terms = [reduce(mul, map(size_variable, names), number(count, "int64")) for names, count in size.terms.items()]
+    return reduce(add, terms)
 
 
 def nameless(function: Any) -> Any:

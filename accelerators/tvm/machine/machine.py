@@ -12,6 +12,7 @@ from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.permission import usable_features
 from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from accelerators.tvm.machine.work import STEPS, TASKS
+from accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)
@@ -37,8 +38,9 @@ class Machine:
         return self.kind != "cpu"
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
-        """The number of threads that share this much work: one, where it is too little to wake the others for."""
-        return self.threads if amount >= least else 1
+        """The number of threads that share this much work: one, where it is too little to wake the others for. What is known only
+        when a model is called is taken to be enough."""
+        return self.threads if isinstance(amount, Extent) or amount >= least else 1
 
     def tasks_for(self, amount: int, least: int = STEPS) -> int:
         """The number of tasks that this much work is cut into: several for each thread that shares it."""

@@ -63,7 +63,9 @@ def check_lengths(graph, devices, lengths, tmp_path, forbid=None):
             assert np.abs(a - b).max() <= 1e-5 * np.abs(b).max(), f"{n} tokens"
     print(f"{devices}: {len(seen)} lengths in {sum(times):.1f} s, slowest {max(times):.2f} s, median {np.median(times):.4f} s")
     specialized_units = [unit.compiled for unit in model.units if isinstance(unit.compiled, SpecializedSubgraph)]
-    assert all(len(item.sizes) == min(len(seen), KEPT) for item in specialized_units)
+    by_size = [item for item in specialized_units if item.any_size is None]
+    assert all(len(item.sizes) == min(len(seen), KEPT) for item in by_size)
+    assert all(not item.sizes for item in specialized_units if item.any_size is not None)
     return model
 
 
@@ -71,7 +73,7 @@ def test_bert_with_two_lengths(tmp_path):
     model = check_lengths(pt.load(BERT), "cpu", [5, 2, 5], tmp_path)
     assert len(model.units) == 1, "the symbolic graph is cut once"
     lengths = {kernel.body.outputs[0].type.shape[1] for kernel in model.kernels() if kernel.body.outputs[0].type.rank == 3}
-    assert {2, 5} <= lengths, "the kernels of all sizes are shown"
+    assert lengths == {"s1"}, "the kernels are for any length"
 
 
 MIXES = [

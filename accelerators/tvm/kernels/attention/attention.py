@@ -12,6 +12,7 @@ import math
 import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.attention.any_length import AnyLength
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -33,6 +34,10 @@ from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import VALUE_PRODUCTS
+from accelerators.tvm.sizes.extent import Extent, is_multiple
+
+MANY = 840
+"""So many rows or keys are a multiple of any tile's: what takes fewest cycles for them takes fewest for many."""
 
 BLOCK = 16_384
 """The number of scores that a near cache holds beside the panels."""
@@ -51,12 +56,26 @@ def attention(body: Body, machine: Machine) -> Draft | None:
         return None
     *batch, rows, keys = shape_of(match.scores[0])
     columns, depth = shape_of(match.mix[0])[-1], shape_of(match.query.value)[-1]
+    if isinstance(rows, Extent) or isinstance(keys, Extent):
+        return _of_any_length(body, match, machine)
     first, second = best_tile(rows, keys, machine, "scores"), best_tile(rows, columns, machine, "values")
     if first is None or second is None:
         return None
     heads = Heads.of(body, "attention", tuple(batch))
     instruction = _instruction(match, heads, depth, machine)
     _Writing(match, heads, machine, rows, keys, depth, columns, first, second, instruction).write()
+    return heads.problem.draft(heads.kernel, "attention")
+
+
+def _of_any_length(body: Body, match: Attention, machine: Machine) -> Draft | None:
+    """The kernel where one of the lengths is not known."""
+    *batch, rows, keys = shape_of(match.scores[0])
+    columns, depth = shape_of(match.mix[0])[-1], shape_of(match.query.value)[-1]
+    first, second = best_tile(MANY, MANY, machine, "scores"), best_tile(MANY, columns, machine, "values")
+    if first is None or second is None:
+        return None
+    heads = Heads.of(body, "attention", tuple(batch))
+    AnyLength(match, heads, machine, rows, keys, depth, columns, first, second).write()
     return heads.problem.draft(heads.kernel, "attention")
 
 
@@ -125,7 +144,8 @@ class _Writing:
     @property
     def parts(self) -> int:
         """Into how many tasks a head is cut, for the threads to have equal work."""
-        even = [p for p in range(1, MOST_PARTS + 1) if self.heads.count * p % self.threads == 0 and p * FEWEST_ROWS <= self.rows]
+        count, threads = self.heads.count, self.threads
+        even = [p for p in range(1, MOST_PARTS + 1) if is_multiple(count * p, threads) and p * FEWEST_ROWS <= self.rows]
         return even[0] if even else 1
 
     @property

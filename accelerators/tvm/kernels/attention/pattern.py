@@ -55,7 +55,7 @@ class Attention:
 def find_attention(softmax: Node, readers: Readers, version: int) -> Attention | None:
     """The attention around the softmax."""
     shape = real_shape(softmax[0]) if softmax.op == "Softmax" and not softmax.domain else None
-    if shape is None or len(shape) < 2 or 0 in shape or shape[-1] < 2:
+    if shape is None or len(shape) < 2 or 0 in shape or shape[-1] in (0, 1):
         return None
     if softmax.attrs.get("axis", -1 if version >= 13 else 1) % len(shape) != len(shape) - 1:
         return None

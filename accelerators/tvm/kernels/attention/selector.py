@@ -11,6 +11,7 @@ from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
 from accelerators.tvm.kernels.shared.heads import found_in
 from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.sizes.extent import Extent
 from graph.graph import Graph
 
 
@@ -35,4 +36,5 @@ def attentions(graph: Graph) -> list[Attention]:
 
 
 def _is_wide(reads: Attention) -> bool:
-    return all((real_shape(node[0]) or (0,))[-1] >= NARROWEST for node in (reads.scores, reads.mix))
+    widths = [(real_shape(node[0]) or (0,))[-1] for node in (reads.scores, reads.mix)]
+    return all(isinstance(width, Extent) or width >= NARROWEST for width in widths)

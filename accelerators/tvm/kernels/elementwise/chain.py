@@ -26,6 +26,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 from graph.node import Node
 
 DEAR_STEPS = 8
@@ -79,7 +80,7 @@ class _Flat:
         groups: list[list[int]] = []
         walk: tuple[bool, ...] | None = None
         for d, size in enumerate(whole):
-            new = tuple(operand[d] == size for operand in given) if size > 1 else None
+            new = tuple(operand[d] == size for operand in given) if size != 1 else None
             if groups and (new is None or walk is None or new == walk):
                 groups[-1].append(d)
             else:
@@ -111,17 +112,19 @@ class _Cut:
         is_quantized = any(node.domain == QUANTIZED for node in ops)
         inside = [node[0] for node in ops] if is_quantized else []
         sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs, *inside)]
+        if isinstance(extent, Extent) and not is_multiple(extent, machine.lanes):
+            return cls(1, 1, 1, extent)
         if is_quantized and max(sizes) > 2 and extent >= machine.lanes:
             vectors = next(k for k in (UNROLLED, 2, 1) if k == 1 or (extent >= 2 * k * machine.lanes))
             return cls(math.ceil(extent / (machine.lanes * vectors)), vectors, machine.lanes, 1)
         narrow = machine.lanes * 4 // min(sizes)
-        lanes = narrow if narrow > machine.lanes and extent % narrow == 0 else machine.lanes
-        if extent % lanes == 0 and max(sizes) > 2:
+        lanes = narrow if narrow > machine.lanes and is_multiple(extent, narrow) else machine.lanes
+        if is_multiple(extent, lanes) and max(sizes) > 2:
             room = machine.lanes * 4 * UNROLLED
-            fits = [k for k in (UNROLLED, 2) if lanes * k * max(sizes) <= room and extent % (lanes * k) == 0]
+            fits = [k for k in (UNROLLED, 2) if lanes * k * max(sizes) <= room and is_multiple(extent, lanes * k)]
             vectors = (fits or [1])[0]
             return cls(extent // (lanes * vectors), vectors, lanes, 1)
-        pieces = 1 if len(shape) > 1 else max((d for d in range(1, MOST_PIECES + 1) if extent % d == 0), default=1)
+        pieces = 1 if len(shape) > 1 else max((d for d in range(1, MOST_PIECES + 1) if is_multiple(extent, d)), default=1)
         return cls(pieces, 1, 1, extent // pieces)
 
 
@@ -147,7 +150,7 @@ class _Writing:
                     vector = loops.enter_context(kernel.unroll(cut.vectors, "v"))
                     lane = loops.enter_context(kernel.lanes(cut.lanes))
                     first = (piece * cut.vectors + vector) * cut.lanes
-                    if self.flat.shape[-1] % (cut.vectors * cut.lanes):
+                    if not is_multiple(self.flat.shape[-1], cut.vectors * cut.lanes):
                         first = start(as_index(piece), cut.vectors * cut.lanes, self.flat.shape[-1]) + vector * cut.lanes
                     self._numbers((*outer, first + lane), lane, kept)
                 else:

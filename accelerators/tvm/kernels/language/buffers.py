@@ -12,6 +12,7 @@ from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.expressions import Load
 from accelerators.tvm.kernels.language.types import Element, type_of
 from accelerators.tvm.kernels.language.values import Operand, Value, as_index, typed
+from accelerators.tvm.sizes.extent import Extent
 
 if TYPE_CHECKING:
     from accelerators.tvm.kernels.language.statements import Statement
@@ -31,7 +32,7 @@ class Buffer:
     element: Element
     """The element type of each number."""
     shape: tuple[int | Value, ...]
-    """Its sizes; one that is known only while the kernel runs is a value of the kernel."""
+    """Its sizes; one that is known only while the kernel runs is a value of the kernel, or an extent."""
     role: Role
     """An argument of the kernel, or its own: on the stack, which the processor keeps in registers where it can, or in memory."""
     emit: Callable[[Statement], None]
@@ -39,8 +40,8 @@ class Buffer:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Its sizes, all of which are known while the kernel is written."""
-        known = tuple([size for size in self.shape if isinstance(size, int)])
+        """Its sizes, none of which is a value of the kernel."""
+        known = tuple([size for size in self.shape if isinstance(size, (int, Extent))])
         if len(known) < len(self.shape):
             raise CompileError(f"a size of buffer {self.name} is known only while the kernel runs")
         return known

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, reduce
 from typing import Any, Literal
 
 from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.types import Type, bfloat16, float32, type_of, uint16, uint32
+from accelerators.tvm.kernels.language.types import Type, bfloat16, float32, index, type_of, uint16, uint32
 from accelerators.tvm.machine.library import part
+from accelerators.tvm.sizes.extent import Extent, Size
 
 WRITTEN = "partita.written"
 """Marks a function that was written in this language: its loops need no more than to be lowered."""
@@ -52,25 +53,39 @@ def narrowing(how: Narrowing) -> Iterator[None]:
         _narrowing.reset(token)
 
 
-def emit(kernel: Kernel, shapes: Sequence[Sequence[int]] | None = None) -> Any:
+def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
     """The TensorIR function `main` of the kernel's arguments, in one block that declares nothing: Relax asks for one, and no
     schedule will look into it. Arguments may come under other shapes, of as many numbers."""
     script, maker = part("tirx.script.builder"), part("script.ir_builder").IRBuilder()
     emitter = _Emitter()
     with maker, script.prim_func(s_tir=True):
         script.func_name("main")
-        for i, buffer in enumerate(kernel.arguments):
-            emitter.argument(buffer, None if shapes is None else tuple(shapes[i]))
+        emitter.declare(symbols_of(kernel, shapes))
+        given = [None] * len(kernel.arguments) if shapes is None else [tuple(shape) for shape in shapes]
+        for role in ("input", "output"):
+            for buffer, shape in zip(kernel.arguments, given, strict=True):
+                if buffer.role == role:
+                    emitter.argument(buffer, shape)
+            if role == "input":
+                emitter.take()
         script.func_attr({"tirx.noalias": True, WRITTEN: True})
         with script.sblock("root"), ExitStack() as codes:
             script.reads()
             script.writes()
+            emitter.bind_symbols()
             emitter.see_as_written()
             is_native = emitter.how == "native" and any(buffer.element is bfloat16 for buffer in kernel.arguments)
             for code in (*kernel.codes, *[_NARROWED_CODE] * is_native):
                 codes.enter_context(script.attr(0, "pragma_import_llvm", code))
             emitter.block(kernel.statements)
     return maker.get()
+
+
+def symbols_of(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> tuple[str, ...]:
+    """The names of the sizes that the kernel's function is given behind its inputs, in order."""
+    sizes = [size for shape in shapes or () for size in shape if isinstance(size, Extent)]
+    used = {symbol.name for symbol in kernel.symbols} | {name for size in sizes for name in size.symbols}
+    return tuple(sorted(used))
 
 
 class _Emitter:
@@ -83,25 +98,57 @@ class _Emitter:
         self.call_name = part("script.ir_builder").IRBuilder.name
         self.known: dict[values.Variable | Buffer, Any] = {}
         self.seen: dict[Buffer, tuple[Any, ...]] = {}
+        self.given: dict[values.Symbol, Any] = {}
+        """The argument for each symbol."""
         self.how = _narrowing.get()
         """How numbers are rounded to bfloat16."""
 
     # -- statements ----------------------------------------------------------------------------------------
 
-    def argument(self, buffer: Buffer, given: tuple[int, ...] | None = None) -> None:
+    def declare(self, names: Iterable[str]) -> None:
+        """The sizes that the function is given, which the shapes of its other arguments are said with."""
+        self.given = {values.symbol_of(name): self.tirx.Var(name, "int64") for name in names}
+
+    def take(self) -> None:
+        """Those sizes as arguments."""
+        for symbol, variable in self.given.items():
+            self.script.arg(symbol.name, variable)
+
+    def bind_symbols(self) -> None:
+        """The sizes as indices, which have fewer bits."""
+        for symbol, given in self.given.items():
+            variable = self.words.let.as_var(rhs_dtype=type_of(index).element.name)
+            self.call_name(f"{symbol.name}_", variable)
+            self.script.Bind(given.astype("int32"), var=variable)
+            self.known[symbol] = variable
+
+    def argument(self, buffer: Buffer, given: tuple[Size, ...] | None = None) -> None:
         """An argument of the function, which is given under this shape."""
-        shape = tuple([size if isinstance(size, int) else self._size(size) for size in buffer.shape])
-        outside = shape if given is None else given
+        shape = tuple([self._outside(size) if isinstance(size, (int, Extent)) else self._size(size) for size in buffer.shape])
+        outside = shape if given is None else tuple([self._outside(size) for size in given])
         self.known[buffer] = self.script.arg(buffer.name, self.script.buffer(outside, buffer.element.name))
-        if outside != shape:
+        if (given is not None and given != buffer.shape) or any(isinstance(size, Extent) for size in buffer.shape):
             self.seen[buffer] = shape
 
     def see_as_written(self) -> None:
         """The arguments that are given under other shapes than the kernel was written for, as it was written."""
-        for buffer, shape in self.seen.items():
+        for buffer, written in self.seen.items():
+            shape = self._inside(buffer) if any(isinstance(size, Extent) for size in buffer.shape) else written
             seen = self.script.decl_buffer(shape, buffer.element.name, data=self.known[buffer].data)
             self.call_name(f"{buffer.name}_", seen)
             self.known[buffer] = seen
+
+    def _outside(self, size: Size) -> Any:
+        """A size as the function's caller says it."""
+        if isinstance(size, int):
+            return size
+        terms = [reduce(operator.mul, [self.given[values.symbol_of(name)] for name in names], self.tirx.const(count, "int64"))
+                 for names, count in size.terms.items()]
+        return reduce(operator.add, terms)
+
+    def _inside(self, buffer: Buffer) -> tuple[Any, ...]:
+        """The sizes of a buffer as the kernel counts."""
+        return tuple([size if isinstance(size, int) else self.value(values.as_index(size)) for size in buffer.shape])
 
     def _size(self, size: values.Value) -> Any:
         """A size that is known while the kernel runs; TVM takes it from the shapes of the arguments that it is given."""
@@ -131,7 +178,7 @@ class _Emitter:
     def allocate(self, statement: statements.Allocate) -> None:
         buffer = statement.buffer
         options = STACK if buffer.role == "stack" else {}
-        memory = self.words.alloc_buffer(buffer.shape, buffer.element.name, **options)
+        memory = self.words.alloc_buffer(self._inside(buffer), buffer.element.name, **options)
         self.call_name(buffer.name, memory)
         self.known[buffer] = memory
 
@@ -300,6 +347,7 @@ _STATEMENTS: Mapping[type[statements.Statement], Callable[[Any, Any], None]] = {
 _VALUES: Mapping[type[values.Value], Callable[[Any, Any], Any]] = {
     values.Constant: _Emitter.constant,
     values.Variable: _Emitter.variable,
+    values.Symbol: _Emitter.variable,
     values.Binary: _Emitter.binary,
     values.Not: _Emitter.negation,
     values.Cast: _Emitter.cast,

@@ -21,7 +21,8 @@ from accelerators.tvm.kernels.language.statements import (
     When,
 )
 from accelerators.tvm.kernels.language.types import Element, boolean, index, type_of
-from accelerators.tvm.kernels.language.values import Operand, Value, Variable, as_index
+from accelerators.tvm.kernels.language.values import Operand, Symbol, Value, Variable, as_index
+from accelerators.tvm.sizes.extent import Extent
 
 Shape = tuple[int, ...]
 
@@ -38,6 +39,8 @@ class Kernel:
         """What the kernel is called in its text."""
         self.arguments: list[Buffer] = []
         """Inputs and outputs in the order in which they are passed."""
+        self.symbols: dict[Symbol, None] = {}
+        """The sizes that it is given beside its buffers, each once."""
         self.codes: dict[str, None] = {}
         """The functions in LLVM's text that it calls, each once."""
         self._blocks: list[list[Statement]] = [[]]
@@ -75,6 +78,7 @@ class Kernel:
         if len(self._blocks) != 1 or self._blocks[0]:
             raise CompileError(f"buffer {buffer.name} comes after the first statement of kernel {self.name}")
         self.arguments.append(buffer)
+        self._check_sizes(buffer)
         self._know(buffer)
         return buffer
 
@@ -89,11 +93,12 @@ class Kernel:
             count *= size
         return Registers(self.stack(name, element, (count,)), shape, lanes)
 
-    def memory(self, name: str, element: Element, shape: Shape) -> Buffer:
+    def memory(self, name: str, element: Element, shape: tuple[int | Value, ...]) -> Buffer:
         """A buffer of its own in memory."""
         return self._allocated(Buffer(name, element, shape, "memory", self._add))
 
     def _allocated(self, buffer: Buffer) -> Buffer:
+        self._check_sizes(buffer)
         self._blocks[-1].append(Allocate(buffer))
         self._know(buffer)
         return buffer
@@ -206,12 +211,18 @@ class Kernel:
         known, used = self._known, list(walk(values))
         own = {value.variable for value in used if isinstance(value, Named)}
         for value in used:
-            if isinstance(value, Variable) and value not in known and value not in own:
+            if isinstance(value, Symbol):
+                self.symbols[value] = None
+            elif isinstance(value, Variable) and value not in known and value not in own:
                 raise self._unknown(value.name)
             if isinstance(value, Load) and value.buffer not in known:
                 raise self._unknown(value.buffer.name)
             if isinstance(value, Call) and value.intrinsic.code:
                 self.codes[value.intrinsic.code] = None
+
+    def _check_sizes(self, buffer: Buffer) -> None:
+        """The symbols of a buffer's sizes are among those that the kernel is given."""
+        self._check(*[as_index(size) for size in buffer.shape if isinstance(size, Extent)])
 
     def _unknown(self, name: str) -> CompileError:
         return CompileError(

@@ -9,6 +9,7 @@ from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
 from accelerators.tvm.kernels.language.types import Type
+from accelerators.tvm.sizes.extent import Extent
 
 _STRENGTH = {
     "|": 1, "&": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "^": 5, "<<": 6, ">>": 6, "+": 7, "-": 7, "*": 8, "/": 8,
@@ -42,7 +43,7 @@ def _declared(buffer: Buffer) -> str:
 
 
 def _tensor(buffer: Buffer) -> str:
-    sizes = ", ".join(str(size) if isinstance(size, int) else value_text(size) for size in buffer.shape)
+    sizes = ", ".join(str(size) if isinstance(size, (int, Extent)) else value_text(size) for size in buffer.shape)
     return f"{buffer.element}[{sizes}]"
 
 

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.types import Element, Type, boolean, index, type_of
+from accelerators.tvm.sizes.extent import Extent
 
 
 class Value:
@@ -151,7 +153,7 @@ class Value:
 
 
 Operand = Value | int | float
-"""What may stand beside an operator."""
+"""What may stand beside an operator. An extent may too, which counts as a number to the checker of types."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
@@ -168,6 +170,30 @@ class Variable(Value):
 
     type: Type
     name: str
+
+
+class Symbol(Variable):
+    """A size that the kernel is given when it is called."""
+
+    __slots__ = ()
+
+
+@cache
+def symbol_of(name: str) -> Symbol:
+    """The symbol of this name: one object, whichever kernel asks for it."""
+    return Symbol(type_of(index), name)
+
+
+def value_of_extent(extent: Extent) -> Value:
+    """The extent computed from its symbols while the kernel runs."""
+    total: Value | None = None
+    for monomial, count in extent.terms.items():
+        term: Value = constant(count, index)
+        for position, name in enumerate(monomial):
+            term = symbol_of(name) if position == 0 and count == 1 else term * symbol_of(name)
+        total = term if total is None else total + term
+    assert total is not None
+    return total
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)
@@ -245,7 +271,7 @@ _TAKES: Mapping[str, Callable[[Element], bool]] = {
 
 def constant(number: float, element: Element, lanes: int = 1) -> Value:
     """A number of this type."""
-    if isinstance(number, Value):
+    if isinstance(number, (Value, Extent)):
         raise CompileError(f"{number} is no number that is known now")
     if element.kind != "float" and number != int(number):
         raise CompileError(f"{number!r} is no {element}")
@@ -273,7 +299,9 @@ def compare(operator: str, left: Operand, right: Operand) -> Value:
 
 
 def typed(value: Operand, wanted: Type) -> Value:
-    """A plain number as this type; a value has to have it."""
+    """A plain number or an extent as this type; a value has to have it."""
+    if isinstance(value, Extent):
+        return value_of_extent(value).cast(wanted.element).spread(wanted.lanes)
     if isinstance(value, Value):
         if value.type is not wanted:
             raise CompileError(f"{value} is {value.type}, where {wanted} is needed")

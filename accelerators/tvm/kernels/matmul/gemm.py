@@ -14,23 +14,48 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.sharing import new_weight
+from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, minimum
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    int32,
+    maximum,
+    minimum,
+)
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, Instruction, instruction_for, widened
+from accelerators.tvm.kernels.shared.instructions import (
+    DOT_BFLOAT16,
+    FMA,
+    Instruction,
+    instruction_for,
+    widened,
+)
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import pieces
 from accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry
 from graph.types import Array
+
+MANY = 840
+"""So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
+
+MOST_CYCLES = (1 << 31) - 1
+"""More than any number of rows takes."""
 
 CACHED = 1 << 20
 """Numbers of the left matrix that a cache holds while one panel after another meets them."""
@@ -99,6 +124,8 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     match = find_product(body)
     if match is None:
         return None
+    if isinstance(match.rows, Extent):
+        return _any_rows(match, body, machine)
     unit = unit_for(match.dtype, match.rows, match.columns, match.depth, machine)
     if unit is not None:
         tile: PanelTile | None = PanelTile(unit.high * unit.rows, unit.wide, machine.lanes)
@@ -110,6 +137,30 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     writing = match.kernel(body, tile.across(match.columns) * match.packed_depth(instruction) * tile.width)
     _write(match, writing, tile, instruction, unit, machine)
     return writing.problem.draft(writing.kernel, "gemm", {match.right: lambda array: match.pack(array, tile, instruction)})
+
+
+def _any_rows(match: Product, body: Body, machine: Machine) -> Draft | None:
+    """The kernel for any number of rows: tiles of equal height cover them, and that height is chosen once they are known. There
+    is code for some heights up to that of the best tile, enough for the last one to overlap the one before by little."""
+    tile = best_tile(MANY, match.columns, machine)
+    if tile is None:
+        return None
+    if match.dtype != "float32":
+        raise CompileError(f"there is no product by a matrix of {match.dtype} for any number of rows")
+    writing = match.kernel(body, tile.across(match.columns) * match.depth * tile.width)
+    kernel, rows = writing.kernel, as_index(match.rows)
+    tiles = tile.heights()
+    # In memory, since TVM writes out named values wherever they are used.
+    height, cycles = (kernel.stack(name, int32, (1,)) for name in ("height", "cycles"))
+    height[0], cycles[0] = 0, MOST_CYCLES
+    for other in tiles:
+        taken = (as_index(pieces(match.rows, other.rows)) * other.half_cycles).cast(int32)
+        with kernel.when((rows >= other.rows) & (taken <= cycles[0])):
+            height[0], cycles[0] = other.rows, taken
+    for other in tiles:
+        with kernel.when(height[0].equals(other.rows)):
+            _write(match, writing, other, FMA, None, machine)
+    return writing.problem.draft(kernel, "gemm", {match.right: lambda array: match.pack(array, tile, FMA)})
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -172,10 +223,8 @@ def _write(
 ) -> None:
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
-    panels, heights = tile.across(columns), tile.down(rows)
-    guess = max(1, round(rows * depth / CACHED))
-    blocks = choose("blocks", sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)}), lambda count: abs(count - guess))
-    tiles = math.ceil(heights / blocks)
+    panels, heights = tile.across(columns), pieces(rows, tile.rows)
+    blocks, tiles = _blocks(kernel, rows, depth, heights)
 
     packed = match.packed_depth(instruction)
 
@@ -201,7 +250,21 @@ def _write(
         return each
 
     around = nullcontext if unit is None else lambda: unit.configured(kernel)
-    share_out(kernel, blocks * panels, tiles, min(task_count(match, machine), blocks * panels * tiles), work, around)
+    tasks = task_count(match, machine)
+    if isinstance(blocks, int) and isinstance(tiles, int):
+        tasks = min(tasks, blocks * panels * tiles)
+    share_out(kernel, blocks * panels, tiles, tasks, work, around)
+
+
+def _blocks(kernel: Kernel, rows: int, depth: int, heights: Operand) -> tuple[Operand, Operand]:
+    """Into how many blocks the rows are cut, and how many tiles each has."""
+    if isinstance(rows, int) and isinstance(heights, int):
+        guess = max(1, round(rows * depth / CACHED))
+        counts = sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)})
+        blocks = choose("blocks", counts, lambda count: abs(count - guess))
+        return blocks, math.ceil(heights / blocks)
+    number = kernel.name_value("blocks", maximum((as_index(rows) + CACHED // (2 * depth)) // max(CACHED // depth, 1), 1))
+    return number, kernel.name_value("tiles", (heights + number - 1) // number)
 
 
 def _by_tiles(

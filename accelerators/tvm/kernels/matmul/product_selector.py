@@ -12,6 +12,7 @@ from accelerators.tvm.kernels.shared.heads import found_in
 from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
+from graph.node import Node
 
 
 class ProductProperty(LabelProperty):
@@ -23,7 +24,7 @@ class ProductProperty(LabelProperty):
         readers, version = readers_of(graph), graph.opsets.get("", 1)
         self.labels = {}
         for i, root in enumerate(graph.nodes):
-            if root.op == "MatMul" and root not in self.labels and (real_shape(root[0]) or (0,))[-1] >= NARROWEST:
+            if root.op == "MatMul" and root not in self.labels and _is_wide(root):
                 match = find_value_product(root, readers, version)
                 for node in () if match is None else match.nodes - self.labels.keys():
                     self.labels[node] = i
@@ -31,3 +32,9 @@ class ProductProperty(LabelProperty):
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
         """Accept only subgraphs that the kernel takes."""
         return found_in(make_body(subgraph), "MatMul", find_value_product) is not None
+
+
+def _is_wide(root: Node) -> bool:
+    """Has the product as many columns as any processor's vector? It is not taken where that is not known."""
+    width = (real_shape(root[0]) or (0,))[-1]
+    return isinstance(width, int) and width >= NARROWEST

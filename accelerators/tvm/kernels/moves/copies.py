@@ -18,8 +18,10 @@ from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.nest import nest
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, strides_in
+from accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, part_of, strides_in
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent, is_multiple
+from accelerators.tvm.sizes.views import SizedView
 from graph.node import Node, NodeEntry
 
 LARGEST = 2**31
@@ -81,7 +83,8 @@ def find_pieces(body: Body) -> list[Piece] | None:
     """What the body's one op copies; None if it is no such op."""
     node, problem = body.ops[0], Problem.of(body)
     sizes = [math.prod(shape_of(entry)) for entry in (*problem.inputs, *problem.outputs)]
-    if len(body.ops) != 1 or node.domain or node.op not in COPIES or not all(0 < size < LARGEST for size in sizes):
+    fit = all(isinstance(size, Extent) or 0 < size < LARGEST for size in sizes)
+    if len(body.ops) != 1 or node.domain or node.op not in COPIES or not fit:
         return None
     moves = _joined(node) if node.op == "Concat" else _repeated(node) if node.op == "Tile" else _moved(node, problem)
     pieces, targets = [], {entry: i for i, entry in enumerate(problem.outputs)}
@@ -114,7 +117,7 @@ def _repeated(node: Node) -> list[Move]:
     given, counts = node.inputs[0], node.reads[-1].node.value
     assert given is not None
     whole, target = ghost(shape_of(given)), ghost(shape_of(node[0]))
-    if counts is None or counts.size != whole.ndim:
+    if counts is None or counts.size != whole.ndim or isinstance(whole, SizedView) or isinstance(target, SizedView):
         return []
     split = [size for pair in zip(counts.tolist(), whole.shape, strict=True) for size in pair]
     once = whole.reshape([size for own in whole.shape for size in (1, own)])
@@ -127,8 +130,8 @@ def _joined(node: Node) -> list[Move]:
     axis = int(node.attrs.get("axis", 1)) % target.ndim
     for given in node.reads:
         whole = ghost(shape_of(given))
-        part = target[(slice(None),) * axis + (slice(first, first + whole.shape[axis]),)]
-        first += whole.shape[axis]
+        part = part_of(target, axis, first, shape_of(given)[axis])
+        first += shape_of(given)[axis]
         moves.append((given, (whole, whole), node[0], (part, target)))
     return moves
 
@@ -154,9 +157,9 @@ def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine
     """The loops of one piece."""
     is_shared = machine.threads_for(piece.count) > 1
     *outer, last = piece.dimensions
-    turned = [d for d in outer if d.read == 1] if last.read > 1 else []
+    turned = [d for d in outer if d.read == 1 and not _is_open(d, last)] if last.read not in (0, 1) else []
     if not turned:
-        width = machine.lanes if last.size % machine.lanes == 0 else 1
+        width = machine.lanes if is_multiple(last.size, machine.lanes) else 1
         lanes = kernel.lanes(width) if width > 1 else nullcontext(0)
         vectors = kernel.loop(last.size // width, "v")
         with nest(kernel, [d.size for d in outer], is_shared) as indices, vectors as v, lanes as lane:
@@ -170,6 +173,11 @@ def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine
         narrow = width < machine.lanes
         with kernel.loop(high, "i") as i, kernel.unroll(width, "j") if narrow else kernel.lanes(width, "j") as j:
             _copy(piece, source, target, [*zip(rest, indices, strict=False), (across, top + i), (last, left + j)])
+
+
+def _is_open(*dimensions: Dimension) -> bool:
+    """Is one of the sizes not known? Squares are cut from sizes that are."""
+    return any(isinstance(dimension.size, Extent) for dimension in dimensions)
 
 
 def _first(size: int, step: int, square: Operand) -> Operand:

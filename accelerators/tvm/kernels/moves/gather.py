@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node
 
 FARTHEST = 2**31
@@ -30,7 +31,8 @@ def gather(body: Body, machine: Machine) -> Draft | None:
     if len(body.ops) != 1 or len(positions) != 2 or None in positions or positions[0] == positions[1]:
         return None
     data, indices, result = (shape_of(entry) for entry in (*node.reads, node[0]))
-    if not data or 0 in (*data, *indices, *result) or math.prod(data) >= FARTHEST or math.prod(result) >= FARTHEST:
+    is_far = any(not isinstance(count, Extent) and count >= FARTHEST for count in (math.prod(data), math.prod(result)))
+    if not data or 0 in (*data, *indices, *result) or is_far:
         return None
     flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
     kernel, inputs, (y,) = problem.kernel("gather", flat, [(math.prod(result),)])

@@ -11,6 +11,7 @@ from typing import Any
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.bodies.indices import is_indices
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.library import part
@@ -26,17 +27,17 @@ def indices(body: Body, machine: Machine) -> Draft | None:
     node = body.ops[0]
     if not is_indices(node) or len(body.ops) != 1:
         return None
-    sizes = [int(size) for size in node.attrs["sizes"]]
+    sizes = list(node.attrs["sizes"])
     shape, dtype = shape_of(node[0]), element_of(node[0])
     rows = math.prod(shape) // max(len(sizes), 1)
     if machine.is_gpu:
-        return Draft(*schedule(_clamped(shape, dtype, sizes), machine))
+        return Draft(*schedule(_clamped(shape, dtype, [int(size) for size in sizes]), machine))
     problem, flat = Problem.of(body), (rows, len(sizes))
     kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
     if machine.threads_for(rows * len(sizes)) == 1:
         _check(kernel, x, y, sizes, 0, rows)
         return problem.draft(kernel, "indices")
-    each = -(-rows // PIECES)
+    each = -(-rows // PIECES) if isinstance(rows, int) else kernel.name_value("each", (as_index(rows) + (PIECES - 1)) // PIECES)
     with kernel.loop(PIECES, "p", "parallel") as p:
         _check(kernel, x, y, sizes, p * each, maximum(minimum(each, rows - p * each), 0))
     return problem.draft(kernel, "indices")

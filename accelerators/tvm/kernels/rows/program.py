@@ -111,7 +111,7 @@ class _Writing:
     def write(self) -> None:
         """Write a loop over the rows."""
         program, kernel = self.program, self.kernel
-        many = self.machine.threads_for(program.rows * program.columns * PASSES) > 1 and program.rows > 1
+        many = self.machine.threads_for(program.rows * program.columns * PASSES) > 1 and program.rows != 1
         with kernel.tasks(program.rows, "r", many) as r:
             self.r = r
             self._allocate()

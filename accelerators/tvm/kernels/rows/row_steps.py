@@ -83,7 +83,7 @@ def row_kind(node: Node, version: int) -> str | None:
     if not shape or not first or 0 in shape or any(name for name in node.output_names[1:]):
         return None
     if node.op in (*NORMS, *SOFTMAXES, *REDUCTIONS):
-        return _kind(node) if _trailing(node, first, version) == 1 and first[-1] > 1 and _is_kept(node) else None
+        return _kind(node) if _trailing(node, first, version) == 1 and first[-1] != 1 and _is_kept(node) else None
     if formula(node, version) is None or any(read_size(real_shape(entry), shape) is None for entry in node.reads):
         return None
     return "each"
@@ -174,7 +174,7 @@ class _Making:
         """The whole program; `alone` is the body's one op, if it has no others."""
         reduced = {node.inputs[0] if node.op in ALONE else node[0] for node in self.body.ops if node.inputs}
         wholes = {None if entry is None else self._shape(entry) for entry in reduced}
-        full = {shape for shape in wholes if shape and (shape[-1] > 1 or alone is not None)}
+        full = {shape for shape in wholes if shape and (shape[-1] != 1 or alone is not None)}
         if len({(math.prod(shape[:-1]), shape[-1]) for shape in full}) != 1:
             return None
         whole = next(iter(full))
@@ -228,7 +228,7 @@ class _Making:
         size = None if position is None else read_size(self._shape(entry), shape)
         if position is None or size is None or self.inputs.setdefault(position, size) != size:
             return None
-        is_full = size[1] > 1 or columns == 1
+        is_full = size[1] != 1 or columns == 1
         self.values[entry] = step = self._add(Step("given", is_full, source=(position, size)))
         return step
 

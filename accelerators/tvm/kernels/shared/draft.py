@@ -23,5 +23,7 @@ class Draft:
     """The functions that lay out weights as the kernel reads them, by the number of the input."""
     weights: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     """The shapes of weights that the kernel reads under another shape than the body's, by the number of the input."""
+    symbols: tuple[str, ...] = ()
+    """The sizes that the function is given between its inputs and its outputs, in order."""
     kernel: Kernel | None = None
     """The kernel as it was written; None for one that is scheduled."""

@@ -44,8 +44,8 @@ from accelerators.tvm.kernels.shared.numbers import (
     computed_element,
     rounded,
 )
+from accelerators.tvm.sizes.extent import sizes_of
 from graph.node import Node, NodeEntry
-from graph.types import TensorType
 
 Numbers = Sequence[Any]
 """The numbers of an op's inputs at one position: values, and None for inputs that are left out."""
@@ -66,7 +66,7 @@ def formula(node: Node, version: int) -> Formula | None:
     compute = _FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
     if node.domain == QUANTIZED:
         return rounding.FORMULAS.get(str(node.op))
-    typed = all(isinstance(entry.type, TensorType) and entry.type.is_static for entry in (*node.reads, *node.outputs))
+    typed = all(sizes_of(entry.type) is not None for entry in (*node.reads, *node.outputs))
     if compute is None or not typed:
         return None
     if node.op == "Pow" and is_whole_power(node) and not _is_known_power(node):

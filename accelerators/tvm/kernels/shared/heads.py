@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import attrs
-import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
@@ -16,7 +15,7 @@ from accelerators.tvm.kernels.shared.numbers import constants_of, read
 from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
 from accelerators.tvm.kernels.shared.panels import PanelTile
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.strides import Strides, followed, ghost, strides_in, undone
+from accelerators.tvm.kernels.shared.strides import Strides, broadcast_to, followed, ghost, strides_in, undone
 from graph.node import Node, NodeEntry
 
 
@@ -100,7 +99,7 @@ class Heads:
         indices: list[Operand] = []
         for d, size in enumerate(self.batch):
             index = number // math.prod(self.batch[d + 1 :]) % size
-            indices.append(self.kernel.name_value(f"h{d}", index) if size > 1 else 0)
+            indices.append(self.kernel.name_value(f"h{d}", index) if size != 1 else 0)
         return tuple(indices)
 
     def read(self, matrix: Matrix) -> View:
@@ -108,7 +107,7 @@ class Heads:
         whole = ghost(shape_of(matrix.source))
         view = followed(whole, matrix.path, matrix.value)
         assert view is not None
-        strides = strides_in(np.broadcast_to(view, (*self.batch, *view.shape[-2:])), whole)
+        strides = strides_in(broadcast_to(view, (*self.batch, *view.shape[-2:])), whole)
         return View(self.inputs[self.problem.positions[matrix.source]], strides)
 
     def written(self, result: NodeEntry, after: Sequence[Node]) -> View:
@@ -176,7 +175,7 @@ class Heads:
         views = []
         for entry in beside:
             whole = ghost(shape_of(entry))
-            strides = strides_in(np.broadcast_to(whole, (*self.batch, rows, columns)), whole)
+            strides = strides_in(broadcast_to(whole, (*self.batch, rows, columns)), whole)
             views.append(View(self.inputs[self.problem.positions[entry]], strides))
 
         version = self.problem.body.graph.opsets.get("", 1)

@@ -23,13 +23,24 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
 from accelerators.tvm.kernels.shared.tile import Tile, fitting, start, starts
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 
 FUSED = 8
 """Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""
+
+FEW = 4
+"""Fewer rows than this wait for the matrix, not for products."""
+
+SPARSE = 4
+"""With more rows than so many tiles an overlap is lost among them."""
+
+WASTED = 1.25
+"""So many times the cycles may be taken that the best height would take, before there is a tile of that height."""
 
 UNROLLED = 4
 """Steps of the depth that are written out one after another."""
@@ -64,6 +75,26 @@ class PanelTile(Tile):
 
     around: ClassVar[float] = 0.5
 
+    @property
+    def half_cycles(self) -> int:
+        """The cycles of a step, counted in halves."""
+        return round(self.cycles * 2)
+
+    def heights(self) -> list[PanelTile]:
+        """Lower tiles of the same width and this one, so many that any number of rows is covered in about as few cycles as if
+        there were one of each height. The lowest has one row."""
+        every = [attrs.evolve(self, rows=rows) for rows in range(1, self.rows + 1)]
+        chosen = [every[0], self]
+
+        def cycles(tiles: list[PanelTile], rows: int) -> float:
+            return min(tile.down(rows) * tile.cycles for tile in tiles if tile.rows <= rows)
+
+        for rows in range(FEW, SPARSE * self.rows):
+            if cycles(chosen, rows) > WASTED * cycles(every, rows):
+                least = cycles(every, rows)
+                chosen.append(next(tile for tile in every[::-1] if tile.rows <= rows and tile.down(rows) * tile.cycles == least))
+        return sorted(chosen, key=lambda tile: tile.rows)
+
     def down(self, rows: int) -> int:
         """Tiles that cover so many rows."""
         return math.ceil(rows / self.rows)
@@ -93,6 +124,9 @@ class PanelTile(Tile):
         def step(k: Operand) -> None:
             self.step(kernel, acc, lambda r: given(r, k), lambda c: panel.vector(self.lanes, k, c), panel.instruction)
 
+        if isinstance(depth, Extent):
+            self._any_depth(kernel, as_index(depth), step)
+            return acc
         whole, left = divmod(depth // taken, UNROLLED)
         with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:
             step(k * UNROLLED + u)
@@ -102,6 +136,14 @@ class PanelTile(Tile):
             last = depth // taken
             self.step(kernel, acc, lambda r: number(r, depth - 1), lambda c: panel.first_of_group(self.lanes, last, c))
         return acc
+
+    def _any_depth(self, kernel: Kernel, depth: Value, step: Callable[[Operand], None]) -> None:
+        """All steps of a depth that is not known."""
+        whole = kernel.name_value("whole", depth // UNROLLED)
+        with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:
+            step(k * UNROLLED + u)
+        with kernel.loop(depth - whole * UNROLLED, "k") as k:
+            step(whole * UNROLLED + k)
 
     def finish(
         self, kernel: Kernel, acc: Registers, store: Callable[[Value, Value, Value], None], is_long: bool = False
@@ -128,8 +170,8 @@ def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
 
 def share_out(
     kernel: Kernel,
-    pairs: int,
-    tiles: int,
+    pairs: Operand,
+    tiles: Operand,
     tasks: int,
     work: Callable[[Value], Callable[[Value], None]],
     around: Callable[[], AbstractContextManager[None]] = nullcontext,

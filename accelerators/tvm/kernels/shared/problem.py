@@ -9,7 +9,7 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit
+from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit, symbols_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.shapes import Shape
 from graph.node import NodeEntry
@@ -78,4 +78,5 @@ class Problem:
         shapes = [weights.get(i, shape_of(entry)) for i, entry in enumerate((*self.inputs, *self.outputs))]
         if list(map(math.prod, written)) != list(map(math.prod, shapes)):
             raise CompileError(f"kernel {kernel.name} is written for {written}, and its values are {shapes}")
-        return Draft(emit(kernel, shapes), schedule, packs or {}, weights, kernel)
+        symbols = symbols_of(kernel, shapes)
+        return Draft(emit(kernel, shapes), schedule, packs or {}, weights, symbols, kernel)

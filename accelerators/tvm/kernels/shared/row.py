@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
+from accelerators.tvm.kernels.language.values import as_index
 
 SUMS = 4
 """Vectors of partial sums: one addition need not wait for the one before."""
@@ -60,6 +61,16 @@ class Row:
     lanes: int
     """How many of them a vector holds."""
 
+    @property
+    def whole(self) -> int | Value:
+        """How many whole vectors it has."""
+        return self.size // self.lanes if isinstance(self.size, int) else as_index(self.size) // self.lanes
+
+    @property
+    def left(self) -> int | Value:
+        """How many numbers no vector holds."""
+        return self.size % self.lanes if isinstance(self.size, int) else as_index(self.size) % self.lanes
+
     def each(self, kernel: Kernel, work: Write) -> None:
         """Work for every position of the row."""
         self.vectors(kernel, work)
@@ -67,12 +78,12 @@ class Row:
 
     def vectors(self, kernel: Kernel, work: Write) -> None:
         """Work for every whole vector of the row."""
-        with kernel.loop(self.size // self.lanes, "v") as v:
+        with kernel.loop(self.whole, "v") as v:
             work(v * self.lanes, self.lanes)
 
     def rest(self, kernel: Kernel, work: Write) -> None:
         """Work for each number of the row that no vector holds."""
-        left = self.size % self.lanes
+        left = self.left
         with kernel.loop(left, "e") as e:
             work(self.size - left + e, 1)
 
@@ -83,8 +94,8 @@ class Row:
     def reduce(self, kernel: Kernel, how: str, step: Step, partial: list[Buffer], into: Buffer, at: int) -> None:
         """into[at] = the sum, maximum or minimum of an expression over the row."""
         join = JOINS[how]
-        whole = self.size // self.lanes
-        count = next(n for n in (SUMS, 2, 1) if whole % n == 0)
+        whole = self.whole
+        count = next(n for n in (SUMS, 2, 1) if whole % n == 0) if isinstance(whole, int) else SUMS
         sums = partial[:count]
         for vector in sums:
             vector[0] = constant(join.start, float32, self.lanes)
@@ -92,6 +103,10 @@ class Row:
             for i, vector in enumerate(sums):
                 value = step(v * (count * self.lanes) + i * self.lanes, self.lanes)
                 vector[0] = join.joined(vector.vector(self.lanes, 0), value)
+        if not isinstance(whole, int):
+            with kernel.loop(whole % count, "v") as v:
+                value = step((whole - whole % count + v) * self.lanes, self.lanes)
+                sums[0][0] = join.joined(sums[0].vector(self.lanes, 0), value)
         for other in sums[1:]:
             sums[0][0] = join.joined(sums[0].vector(self.lanes, 0), other.vector(self.lanes, 0))
         into[at] = join_lanes(how, sums[0], self.lanes)

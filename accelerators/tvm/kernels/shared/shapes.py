@@ -6,10 +6,12 @@ from collections.abc import Collection
 
 from accelerators.tvm.bodies.quantized import STORED
 from accelerators.tvm.kernels.shared.numbers import REALS
+from accelerators.tvm.sizes.extent import sizes_of
 from graph.node import NodeEntry
 from graph.types import TensorType
 
 Shape = tuple[int, ...]
+"""Sizes. In a graph for any size some are extents, which count as numbers to the checker of types and refuse what they cannot."""
 
 FLOAT32 = frozenset(("float32",))
 
@@ -36,8 +38,6 @@ def any_shape(entry: NodeEntry | None) -> Shape | None:
 
 def _shape_of(entry: NodeEntry | None, dtypes: Collection[str] | None) -> Shape | None:
     known = None if entry is None else entry.type
-    if not isinstance(known, TensorType) or not known.is_static or known.shape is None:
+    if not isinstance(known, TensorType) or (dtypes is not None and known.dtype not in dtypes):
         return None
-    if dtypes is not None and known.dtype not in dtypes:
-        return None
-    return tuple(int(size or 0) for size in known.shape)
+    return sizes_of(known)  # type: ignore[return-value]

@@ -12,11 +12,13 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.body import shape_of
+from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.views import SizedView
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
 
-Ghost = np.ndarray[Any, np.dtype[np.uint8]]
-"""An array that stands for a tensor's positions, not its numbers."""
+Ghost = np.ndarray[Any, np.dtype[np.uint8]] | SizedView
+"""An array that stands for a tensor's positions, not its numbers; a view where sizes are extents."""
 
 VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
 """Ops that move nothing."""
@@ -43,11 +45,35 @@ class Strides:
 
 def ghost(shape: tuple[int, ...]) -> Ghost:
     """A tensor of this shape, its numbers in order."""
-    return np.empty(shape, np.uint8)
+    return SizedView.whole(shape) if any(isinstance(size, Extent) for size in shape) else np.empty(shape, np.uint8)
+
+
+def broadcast_to(view: Ghost, shape: tuple[int, ...]) -> Ghost:
+    """The view repeated along dimensions of one, and new ones before."""
+    if isinstance(view, SizedView) or any(isinstance(size, Extent) for size in shape):
+        return _sized(view).broadcast(shape)
+    return np.broadcast_to(view, shape)
+
+
+def part_of(view: Ghost, axis: int, first: int, count: int) -> Ghost:
+    """So many neighbours along a dimension, from one on."""
+    if isinstance(view, SizedView):
+        return view.part(axis, first, count)
+    return view[(slice(None),) * axis + (slice(first, first + count),)]
+
+
+def _sized(view: Ghost) -> SizedView:
+    """A whole tensor's array as a view."""
+    if isinstance(view, SizedView):
+        return view
+    return SizedView(view.shape, view.strides)
 
 
 def strides_in(view: Ghost, whole: Ghost) -> Strides:
     """Where the view's numbers stand in the whole."""
+    if isinstance(view, SizedView):
+        return Strides(view.offset, view.steps)  # type: ignore[arg-type]
+    assert not isinstance(whole, SizedView)
     start = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     return Strides(start, tuple([step if size > 1 else 0 for step, size in zip(view.strides, view.shape)]))
 
@@ -68,7 +94,7 @@ def undone(view: Ghost, path: Sequence[Node]) -> Ghost | None:
     for node in reversed(path):
         assert node.inputs[0] is not None
         if node.op == "Transpose":
-            view = view.transpose(np.argsort(_order(node, view.ndim)))
+            view = view.transpose(np.argsort(_order(node, view.ndim)).tolist())
         else:
             reshaped = _reshaped(view, shape_of(node.inputs[0]))
             if reshaped is None:
@@ -83,11 +109,10 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
     if node.op == "Transpose":
         return view.transpose(_order(node, view.ndim))
     if node.op == "Expand":
-        return np.broadcast_to(view, shape_of(value))
+        return broadcast_to(view, shape_of(value))
     if node.op == "Split":
         axis = node.attrs.get("axis", 0) % view.ndim
-        first = _start(node, value, axis)
-        return view[(slice(None),) * axis + (slice(first, first + shape_of(value)[axis]),)]
+        return part_of(view, axis, _start(node, value, axis), shape_of(value)[axis])
     if node.op == "Gather":
         return _gathered(view, node)
     if node.op == "Slice":
@@ -98,7 +123,7 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
 def _start(node: Node, part: NodeEntry, axis: int) -> int:
     """Where a part of a Split begins. There may be a thousand parts: their types are read, and no values are made of them."""
     before = [value_type.shape for value_type in node.output_types[: part.index] if isinstance(value_type, TensorType)]
-    return sum(int(shape[axis] or 0) for shape in before if shape is not None)
+    return sum((shape[axis] or 0) for shape in before if shape is not None)  # type: ignore[misc]
 
 
 def _order(node: Node, rank: int) -> tuple[int, ...]:
@@ -106,6 +131,10 @@ def _order(node: Node, rank: int) -> tuple[int, ...]:
 
 
 def _reshaped(view: Ghost, shape: tuple[int, ...]) -> Ghost | None:
+    if isinstance(view, SizedView):
+        return view.reshape(shape)
+    if any(isinstance(size, Extent) for size in shape):
+        return None
     reshaped = view.reshape(shape)
     return reshaped if reshaped.size and np.may_share_memory(reshaped, view) else None
 
@@ -114,7 +143,10 @@ def _gathered(view: Ghost, node: Node) -> Ghost | None:
     index = None if node.inputs[1] is None else node.inputs[1].node.value
     if index is None or index.ndim:
         return None
-    before = (slice(None),) * (node.attrs.get("axis", 0) % view.ndim)
+    axis = node.attrs.get("axis", 0) % view.ndim
+    if isinstance(view, SizedView):
+        return view.one(axis, view.shape[axis] + int(index) if index < 0 else int(index))
+    before = (slice(None),) * axis
     return view[(*before, int(index), ...)]  # With an ellipsis a single number is a view too, and not a copy of it.
 
 
@@ -124,6 +156,8 @@ def _sliced(view: Ghost, node: Node) -> Ghost | None:
         return None
     starts, ends, axes, steps = [*(None if v is None else v.tolist() for v in given), None, None][:4]
     assert starts is not None and ends is not None
+    if isinstance(view, SizedView):
+        return None
     taken = [slice(None)] * view.ndim
     for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts)):
         if step < 1:

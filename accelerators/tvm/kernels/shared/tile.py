@@ -13,8 +13,10 @@ from typing import ClassVar
 import attrs
 
 from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import is_multiple
 
 LATENCY = 4.0
 """Cycles until a product is there."""
@@ -104,4 +106,9 @@ def starts(size: int, step: int) -> list[int]:
 
 def start(piece: Value, step: int, size: int) -> Operand:
     """Where a piece begins."""
-    return minimum(piece * step, size - step) if size % step else piece * step
+    return piece * step if is_multiple(size, step) else minimum(piece * step, size - step)
+
+
+def pieces(size: int, step: int) -> Operand:
+    """How many pieces of `step` cover the size; the last overlaps the one before where they do not divide."""
+    return math.ceil(size / step) if isinstance(size, int) else (as_index(size) + (step - 1)) // step

@@ -1,0 +1,1 @@
+"""Sizes that are known only when a model is called: how they follow from one another, and subgraphs that are compiled for all."""

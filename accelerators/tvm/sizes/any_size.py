@@ -1,0 +1,108 @@
+"""A subgraph that is compiled once for all sizes, as it is called."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.interface.accelerator import AnySize, CompiledSubgraph
+from accelerators.process.forking import Guard
+from accelerators.tvm.sizes.extent import Extent, value_of
+from accelerators.tvm.sizes.sizing import Sized
+from graph.errors import PartitaError
+from graph.interpret import evaluate_node
+from graph.node import NodeEntry
+
+KEPT = 64
+"""The number of sizes whose values are kept that the host computes,"""
+
+KEPT_BYTES = 64 << 20
+"""and how much memory they take at most; those of the last size are kept however large they are."""
+
+MOST = 2**31
+"""Kernels count places in 32 bits."""
+
+Shapes = tuple[tuple[int, ...], ...]
+"""The sizes of all inputs."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Known:
+    """What is known of a size."""
+
+    lent: tuple[np.ndarray[Any, Any], ...] | None
+    """The host's values; None where the size is none that the kernels take."""
+
+    @property
+    def bytes(self) -> int:
+        """How much memory the values take."""
+        return sum(array.nbytes for array in self.lent or ())
+
+
+class SizedSubgraph(AnySize):
+    """The kernels for any size, and the values that the host computes for each."""
+
+    def __init__(self, sized: Sized, compiled: CompiledSubgraph) -> None:
+        self.compiled = compiled
+        self._sized = sized
+        self._guard = Guard()
+        self._known: OrderedDict[Shapes, _Known] = OrderedDict()
+        self._bytes = 0
+
+    def given(self, shapes: Shapes, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
+        with self._guard.lock:
+            known = self._known.get(shapes)
+            if known is None:
+                known = self._known[shapes] = _Known(self._lent(shapes))
+                self._bytes += known.bytes
+                while len(self._known) > KEPT or (self._bytes > KEPT_BYTES and len(self._known) > 1):
+                    self._bytes -= self._known.popitem(last=False)[1].bytes
+            else:
+                self._known.move_to_end(shapes)
+        return None if known.lent is None else [*inputs, *known.lent]
+
+    def _lent(self, shapes: Shapes) -> tuple[np.ndarray[Any, Any], ...] | None:
+        """The host's values for a size; None where it is none that the kernels take."""
+        sizes = self._symbols(shapes)
+        if sizes is None or 0 in sizes.values():
+            return None
+        sized = self._sized
+        if any(condition.at(sizes) < 0 for condition in sized.conditions):
+            return None
+        if any(count.at(sizes) >= MOST for count in sized.counts):
+            return None
+        try:
+            return self._computed(sizes)
+        except PartitaError:
+            return None  # Compiled for this size, the subgraph says what is wrong with it.
+
+    def _symbols(self, shapes: Shapes) -> dict[str, int] | None:
+        """Each symbol's value; None where the shapes contradict each other or the graph."""
+        sizes: dict[str, int] = {}
+        for stated, shape in zip(self._sized.inputs, shapes, strict=True):
+            if len(stated) != len(shape):
+                return None
+            for expected, size in zip(stated, shape, strict=True):
+                if isinstance(expected, Extent):
+                    if sizes.setdefault(str(expected), size) != size:
+                        return None
+                elif expected != size:
+                    return None
+        return sizes
+
+    def _computed(self, sizes: dict[str, int]) -> tuple[np.ndarray[Any, Any], ...]:
+        """What depends on sizes alone, op by op."""
+        sized, values = self._sized, dict[NodeEntry, Any]()
+        for node in sized.of_sizes:
+            if node[0] in sized.known:
+                numbers = np.array([value_of(size, sizes) for size in sized.known[node[0]]], np.int64)
+                values[node[0]] = numbers if node.op == "Shape" else numbers.reshape(())
+                continue
+            given = [None if e is None else e.node.value if e.node.value is not None else values[e] for e in node.inputs]
+            values.update(zip(node.outputs, evaluate_node(node, given, sized.opsets), strict=True))
+        return tuple([np.ascontiguousarray(values[entry]) for entry in sized.lent])

@@ -1,0 +1,207 @@
+"""A size as a polynomial of a graph's symbols: `12*s0*s1`, `s1+1`.
+
+An extent is its own text, so that it stands in a type as any symbol does, and two are equal where the polynomials are. What
+would have to know its value now is an error: a kernel that cannot do without has no form for any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from accelerators.errors import CompileError
+from graph.types import TensorType, Type
+
+Monomial = tuple[str, ...]
+"""The symbols that are multiplied, in order, each as often as its power says; none: the number one."""
+
+Terms = Mapping[Monomial, int]
+"""The coefficient of each monomial; none is zero."""
+
+
+class Extent(str):
+    """A size that is not known yet. Adding, subtracting and multiplying make others, or plain numbers where all symbols go."""
+
+    terms: Terms
+
+    def __new__(cls, terms: Terms) -> Extent:
+        extent = super().__new__(cls, _text(terms))
+        extent.terms = terms
+        return extent
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols that it is made of, in order."""
+        return tuple(sorted({symbol for monomial in self.terms for symbol in monomial}))
+
+    @property
+    def least(self) -> int | None:
+        """Its smallest value while no symbol is less than one; None where it falls as a symbol grows."""
+        grows = all(count > 0 for monomial, count in self.terms.items() if monomial)
+        return sum(self.terms.values()) if grows else None
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Its value, given each symbol's."""
+        total = 0
+        for monomial, count in self.terms.items():
+            for symbol in monomial:
+                count *= sizes[symbol]
+            total += count
+        return total
+
+    def __add__(self, other: object) -> Extent | int:  # type: ignore[override]
+        terms = _terms(other)
+        return NotImplemented if terms is None else _made([*self.terms.items(), *terms.items()])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Extent | int:
+        return _made((monomial, -count) for monomial, count in self.terms.items())
+
+    def __sub__(self, other: object) -> Extent | int:
+        terms = _terms(other)
+        return NotImplemented if terms is None else _made([*self.terms.items(), *((m, -count) for m, count in terms.items())])
+
+    def __rsub__(self, other: object) -> Extent | int:
+        terms = _terms(other)
+        return NotImplemented if terms is None else _made([*terms.items(), *((m, -count) for m, count in self.terms.items())])
+
+    def __mul__(self, other: object) -> Extent | int:  # type: ignore[override]
+        terms = _terms(other)
+        if terms is None:
+            return NotImplemented
+        return _made((tuple(sorted((*a, *b))), i * j) for a, i in self.terms.items() for b, j in terms.items())
+
+    __rmul__ = __mul__  # type: ignore[assignment]
+
+    def __floordiv__(self, other: object) -> Extent | int:
+        terms = _terms(other)
+        quotient = None if terms is None else self.divided(terms)
+        if terms is None:
+            return NotImplemented
+        if quotient is None:
+            raise self._asked(f"{self} // {other}")
+        return quotient
+
+    def __rfloordiv__(self, other: object) -> int:
+        raise self._asked(f"{other} // {self}")
+
+    def __truediv__(self, other: object) -> float:
+        raise self._asked(f"{self} / {other}")
+
+    __rtruediv__ = __truediv__
+
+    def __mod__(self, other: object) -> int:  # type: ignore[override]
+        if isinstance(other, int) and all(count % other == 0 for monomial, count in self.terms.items() if monomial):
+            return self.terms.get((), 0) % other
+        if isinstance(other, Extent) and self.divided(other.terms) is not None:
+            return 0
+        if not isinstance(other, (int, Extent)):
+            return NotImplemented
+        raise self._asked(f"{self} % {other}")
+
+    def __rmod__(self, other: object) -> int:
+        raise self._asked(f"{other} % {self}")
+
+    def divided(self, by: Terms) -> Extent | int | None:
+        """The quotient of the polynomials, where the divisor is a single term that divides; None elsewhere."""
+        if dict(by) == dict(self.terms):
+            return 1
+        if len(by) != 1:
+            return None
+        ((divisor, number),) = by.items()
+        quotient: list[tuple[Monomial, int]] = []
+        for monomial, count in self.terms.items():
+            left = list(monomial)
+            if count % number or any(divisor.count(symbol) > left.count(symbol) for symbol in divisor):
+                return None
+            for symbol in divisor:
+                left.remove(symbol)
+            quotient.append((tuple(left), count // number))
+        return _made(quotient)
+
+    def __lt__(self, other: object) -> bool:
+        raise self._asked(f"{self} < {other}")
+
+    def __le__(self, other: object) -> bool:
+        raise self._asked(f"{self} <= {other}")
+
+    def __gt__(self, other: object) -> bool:
+        raise self._asked(f"{self} > {other}")
+
+    def __ge__(self, other: object) -> bool:
+        raise self._asked(f"{self} >= {other}")
+
+    def __int__(self) -> int:
+        raise self._asked(f"int({self})")
+
+    __index__ = __int__
+
+    def _asked(self, what: str) -> CompileError:
+        return CompileError(f"no kernel for any size: {what} is known only when the model is called")
+
+
+LEAST = -(1 << 62)
+"""Less than any size: of an extent that falls as a symbol grows nothing is known."""
+
+Size = int | Extent
+"""A size, known or not. Kernels say `int` for it: an extent counts as a number there, and refuses what it cannot."""
+
+
+def symbol(name: str) -> Extent:
+    """The size that the symbol stands for."""
+    return Extent({(name,): 1})
+
+
+def sizes_of(known: Type | None) -> tuple[Size, ...] | None:
+    """The sizes of a tensor; None where one of them is neither a number nor an extent."""
+    shape = known.shape if isinstance(known, TensorType) else None
+    if shape is None or not all(isinstance(size, (int, Extent)) for size in shape):
+        return None
+    return shape  # type: ignore[return-value]
+
+
+def has_extents(known: Type | None) -> bool:
+    """Is one of the tensor's sizes an extent?"""
+    return isinstance(known, TensorType) and any(isinstance(size, Extent) for size in known.shape or ())
+
+
+def is_multiple(size: Size, of: int) -> bool:
+    """Is the size a multiple of a number, whatever the symbols are?"""
+    if isinstance(size, Extent):
+        return all(count % of == 0 for count in size.terms.values())
+    return size % of == 0
+
+
+def known_least(size: Size) -> int:
+    """A number that the size is never less than while no symbol is less than one."""
+    if isinstance(size, int):
+        return size
+    return LEAST if size.least is None else size.least
+
+
+def value_of(size: Size, sizes: Mapping[str, int]) -> int:
+    """The size, given each symbol's."""
+    return size.at(sizes) if isinstance(size, Extent) else size
+
+
+def _terms(value: object) -> Terms | None:
+    if isinstance(value, Extent):
+        return value.terms
+    return ({(): value} if value else {}) if isinstance(value, int) else None
+
+
+def _made(terms: Iterable[tuple[Monomial, int]]) -> Extent | int:
+    """The sum of the terms: a plain number where no symbol is left."""
+    summed: dict[Monomial, int] = {}
+    for monomial, count in terms:
+        summed[monomial] = summed.get(monomial, 0) + count
+    left = {monomial: count for monomial, count in summed.items() if count}
+    return Extent(left) if any(left) else left.get((), 0)
+
+
+def _text(terms: Terms) -> str:
+    """The polynomial in its one way to be written: by falling degree, then by name."""
+    parts = []
+    for monomial, count in sorted(terms.items(), key=lambda term: (-len(term[0]), term[0])):
+        factors = [*([str(count)] if count != 1 or not monomial else []), *monomial]
+        parts.append("*".join(factors))
+    return "+".join(parts).replace("+-", "-")

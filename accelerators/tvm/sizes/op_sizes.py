@@ -1,0 +1,262 @@
+"""The sizes of what each op makes, from those of what it reads, as extents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, Size
+from graph.node import Node
+
+if TYPE_CHECKING:
+    from accelerators.tvm.sizes.reading import Reading
+
+Sizes = tuple[Size, ...]
+
+Rule = Callable[["Reading", Node], Sequence[Sizes]]
+"""The sizes of a node's outputs."""
+
+TO_THE_END = 2**31 - 1
+"""A slice's end from which on it means the end of the dimension."""
+
+
+def sizes_made(reading: Reading, node: Node) -> Sequence[Sizes]:
+    """The sizes of the node's outputs; CompileError where no rule says them."""
+    rule = _RULES.get(str(node.op)) if not node.domain and not node.bodies else None
+    if rule is None:
+        raise CompileError(f"no rule says which sizes {node.domain}{'.' if node.domain else ''}{node.op} makes of any size")
+    return rule(reading, node)
+
+
+def broadcast(shapes: Sequence[Sizes]) -> Sizes:
+    """The shape that all of these are broadcast to; sizes that differ for all that is known are refused."""
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    whole = []
+    for sizes in zip(*aligned, strict=True):
+        others = {size for size in sizes if size != 1}
+        if len(others) > 1:
+            raise CompileError(f"sizes {' and '.join(sorted(map(str, others)))} are broadcast to one another")
+        whole.append(others.pop() if others else 1)
+    return tuple(whole)
+
+
+def _number_by_number(reading: Reading, node: Node) -> Sequence[Sizes]:
+    return (broadcast([reading.sizes(entry) for entry in node.reads]),)
+
+
+def _same(reading: Reading, node: Node) -> Sequence[Sizes]:
+    if any(node.output_names[1:]):
+        raise CompileError(f"{node.op} with several results has no rule for any size")
+    return (reading.sizes(node.inputs[0]),)
+
+
+def _matmul(reading: Reading, node: Node) -> Sequence[Sizes]:
+    left, right = (reading.sizes(entry) for entry in node.inputs)
+    if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
+        raise CompileError(f"matrices of {list(left)} and {list(right)} are not multiplied at any size")
+    return ((*broadcast([left[:-2], right[:-2]] if len(left) + len(right) > 4 else [(1,)])[: max(len(left), len(right)) - 2],
+             left[-2], right[-1]),)
+
+
+def _gemm(reading: Reading, node: Node) -> Sequence[Sizes]:
+    left, right = reading.sizes(node.inputs[0]), reading.sizes(node.inputs[1])
+    left = left[::-1] if node.attrs.get("transA", 0) else left
+    right = right[::-1] if node.attrs.get("transB", 0) else right
+    if left[1] != right[0]:
+        raise CompileError(f"matrices of {list(left)} and {list(right)} are not multiplied at any size")
+    return ((left[0], right[1]),)
+
+
+def _transpose(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes = reading.sizes(node.inputs[0])
+    return (tuple([sizes[d] for d in node.attrs.get("perm") or reversed(range(len(sizes)))]),)
+
+
+def _reshape(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes, target = reading.sizes(node.inputs[0]), reading.vector(node.inputs[1])
+    copies = not node.attrs.get("allowzero", 0)
+    wanted = [sizes[d] if size == 0 and copies else size for d, size in enumerate(target)]
+    if -1 in wanted:
+        others = math.prod(size for size in wanted if size != -1)
+        wanted[wanted.index(-1)] = math.prod(sizes) // others
+    if math.prod(wanted) != math.prod(sizes):
+        raise CompileError(f"{list(sizes)} is reshaped to {wanted}, which is not as many numbers at any size")
+    return (tuple(wanted),)
+
+
+def _flatten(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes = reading.sizes(node.inputs[0])
+    axis = int(node.attrs.get("axis", 1))
+    axis += len(sizes) if axis < 0 else 0
+    return ((math.prod(sizes[:axis]), math.prod(sizes[axis:])),)
+
+
+def _axes(reading: Reading, node: Node) -> list[int] | None:
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    axes = node.attrs.get("axes") if given is None else reading.numbers(given)
+    return None if axes is None else [int(axis) for axis in axes]
+
+
+def _squeeze(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes, axes = reading.sizes(node.inputs[0]), _axes(reading, node)
+    if axes is None and any(isinstance(size, Extent) for size in sizes):
+        raise CompileError("Squeeze names no dimensions, and one may be 1 or not")
+    chosen = {axis % len(sizes) for axis in axes} if axes is not None else {d for d, size in enumerate(sizes) if size == 1}
+    if any(sizes[d] != 1 for d in chosen):
+        raise CompileError(f"Squeeze of a dimension of {next(sizes[d] for d in chosen if sizes[d] != 1)}")
+    return (tuple([size for d, size in enumerate(sizes) if d not in chosen]),)
+
+
+def _unsqueeze(reading: Reading, node: Node) -> Sequence[Sizes]:
+    left, axes = list(reading.sizes(node.inputs[0])), _axes(reading, node) or []
+    rank = len(left) + len(axes)
+    chosen = {axis % rank for axis in axes}
+    return (tuple([1 if d in chosen else left.pop(0) for d in range(rank)]),)
+
+
+def _expand(reading: Reading, node: Node) -> Sequence[Sizes]:
+    return (broadcast([reading.sizes(node.inputs[0]), tuple(reading.vector(node.inputs[1]))]),)
+
+
+def _concat(reading: Reading, node: Node) -> Sequence[Sizes]:
+    shapes = [reading.sizes(entry) for entry in node.reads]
+    axis = int(node.attrs.get("axis", 1)) % len(shapes[0])
+    if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
+        raise CompileError(f"{' and '.join(str(list(shape)) for shape in shapes)} are not joined at any size")
+    return ((*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :]),)
+
+
+def _split(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes = reading.sizes(node.inputs[0])
+    axis, count = int(node.attrs.get("axis", 0)) % len(sizes), len(node.output_names)
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    parts = node.attrs.get("split") if given is None else reading.vector(given)
+    if parts is None:
+        parts = [sizes[axis] // count] * count
+    if sum(parts) != sizes[axis]:
+        raise CompileError(f"a dimension of {sizes[axis]} is not split into {count} at any size")
+    return [(*sizes[:axis], part, *sizes[axis + 1 :]) for part in parts]
+
+
+def _gather(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, indices = reading.sizes(node.inputs[0]), reading.sizes(node.inputs[1])
+    axis = int(node.attrs.get("axis", 0)) % len(data)
+    return ((*data[:axis], *indices, *data[axis + 1 :]),)
+
+
+def _gather_elements(reading: Reading, node: Node) -> Sequence[Sizes]:
+    return (reading.sizes(node.inputs[1]),)
+
+
+def _gather_rows(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, indices = reading.sizes(node.inputs[0]), reading.sizes(node.inputs[1])
+    count = indices[-1]
+    if isinstance(count, Extent):
+        raise CompileError("GatherND with indices of any length")
+    return ((*indices[:-1], *data[int(node.attrs.get("batch_dims", 0)) + count :]),)
+
+
+def _slice(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes = list(reading.sizes(node.inputs[0]))
+    given = [None if entry is None else reading.vector(entry) for entry in node.inputs[1:]]
+    starts, ends, axes, steps = [*given, None, None, None][:4]
+    if starts is None or ends is None:
+        raise CompileError("Slice with attributes has no rule for any size")
+    for start, end, axis, step in zip(starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=True):
+        d = int(axis) % len(sizes)
+        if all(isinstance(value, int) for value in (start, end, step, sizes[d])):
+            sizes[d] = len(range(*slice(start, end, step).indices(sizes[d])))
+        elif step != 1:
+            raise CompileError(f"a slice with steps of {step} of a dimension of {sizes[d]}")
+        else:
+            sizes[d] = _between(reading, start, end, sizes[d])
+    return (tuple(sizes),)
+
+
+def _between(reading: Reading, start: Size, end: Size, size: Size) -> Size:
+    """How many numbers a slice takes; that it begins and ends inside is assumed where it is not known."""
+    first = size + start if isinstance(start, int) and start < 0 else start
+    if isinstance(end, int):
+        last = size if end >= TO_THE_END else size + end if end < 0 else end
+    else:
+        last = end
+    for room in (first, last - first, size - last):
+        reading.assume(room)
+    return last - first
+
+
+def _range(reading: Reading, node: Node) -> Sequence[Sizes]:
+    start, limit, delta = (reading.vector(entry)[0] for entry in node.inputs)
+    if delta != 1:
+        raise CompileError(f"a range with steps of {delta}")
+    reading.assume(limit - start)
+    return ((limit - start,),)
+
+
+def _constant_of_shape(reading: Reading, node: Node) -> Sequence[Sizes]:
+    return (tuple(reading.vector(node.inputs[0])),)
+
+
+def _shape(reading: Reading, node: Node) -> Sequence[Sizes]:
+    rank = len(reading.sizes(node.inputs[0]))
+    return ((len(range(rank)[node.attrs.get("start", 0) : node.attrs.get("end", rank)]),),)
+
+
+def _size(reading: Reading, node: Node) -> Sequence[Sizes]:
+    return ((),)
+
+
+def _reduce(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes, axes = reading.sizes(node.inputs[0]), _axes(reading, node)
+    if axes is None or not axes:
+        axes = [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(len(sizes)))
+    chosen, keeps = {axis % len(sizes) for axis in axes}, node.attrs.get("keepdims", 1)
+    return (tuple([1 if d in chosen else size for d, size in enumerate(sizes) if keeps or d not in chosen]),)
+
+
+def _position(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes = reading.sizes(node.inputs[0])
+    axis, keeps = int(node.attrs.get("axis", 0)) % len(sizes), node.attrs.get("keepdims", 1)
+    return (tuple([1 if d == axis else size for d, size in enumerate(sizes) if keeps or d != axis]),)
+
+
+def inside(reading: Reading, node: Node) -> None:
+    """Constant indices lie inside of the dimensions that they count, which is assumed where it is not known."""
+    indices = node.inputs[1].node.value if node.op in _INDEXED and node.inputs[1] is not None else None
+    if indices is None or not indices.size:
+        return
+    data = reading.sizes(node.inputs[0])
+    if node.op == "GatherND":
+        first = int(node.attrs.get("batch_dims", 0))
+        columns = list(zip(indices.reshape(-1, indices.shape[-1]).T, data[first:], strict=False))
+    else:
+        columns = [(indices.reshape(-1), data[int(node.attrs.get("axis", 0)) % len(data)])]
+    for numbers, size in columns:
+        if isinstance(size, Extent):
+            reading.assume(size + min(int(numbers.min()), 0))
+            reading.assume(size - 1 - max(int(numbers.max()), 0))
+
+
+_INDEXED = frozenset("Gather GatherElements GatherND ScatterElements Scatter ScatterND".split())
+
+NUMBER_BY_NUMBER = frozenset(
+    """Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater
+    GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow
+    Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor""".split()
+)
+"""Ops that compute each number from those at the same position."""
+
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(NUMBER_BY_NUMBER, _number_by_number),
+    **dict.fromkeys("CumSum Identity LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
+    **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _position),
+    "Concat": _concat, "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Flatten": _flatten, "Gather": _gather,
+    "GatherElements": _gather_elements, "GatherND": _gather_rows, "Gemm": _gemm, "MatMul": _matmul, "Range": _range,
+    "Reshape": _reshape, "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
+    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+}
+

@@ -1,0 +1,108 @@
+"""What is known of a graph's values while its sizes are worked out, node by node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, Size, known_least
+from accelerators.tvm.sizes.op_sizes import Sizes, inside, sizes_made
+from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
+from graph.types import TensorType
+
+
+class Reading:
+    """The sizes of all values met so far, and the elements of those that are sizes themselves."""
+
+    def __init__(self) -> None:
+        self.conditions: dict[Extent, None] = {}
+        """What has to be no less than zero for all this to hold."""
+        self.of_sizes: set[Node] = set()
+        """The ops whose results depend on sizes, and beside them on constants alone."""
+        self._settled: set[Node] = set()
+        """These, and the ops that read nothing but constants."""
+        self._sizes: dict[NodeEntry, Sizes] = {}
+        self._vectors: dict[NodeEntry, Vector] = {}
+
+    def given(self, node: Node, sizes: Sizes) -> None:
+        """Note an input."""
+        self._sizes[node[0]] = sizes
+
+    def read(self, node: Node) -> None:
+        """Note the next constant or op; CompileError where its sizes cannot be said."""
+        if node.value is not None:
+            self._sizes[node[0]] = tuple(node.value.shape)
+            if node.value.dtype.kind in "iub" and node.value.ndim < 2 and node.value.size <= LONGEST:
+                self._vectors[node[0]] = _objects(node.value)
+            return
+        inside(self, node)
+        if self._is_settled(node):
+            self._settled.add(node)
+            if node.op in ("Shape", "Size") or any(entry.node in self.of_sizes for entry in (*node.reads, *node.captures)):
+                self.of_sizes.add(node)
+        shapes = sizes_made(self, node)
+        if len(shapes) != len(node.output_names):
+            raise CompileError(f"{node.op} makes {len(node.output_names)} results, and {len(shapes)} have known sizes")
+        self._sizes.update(zip(node.outputs, shapes, strict=True))
+        vector = vector_made(self, node) if len(node.output_names) == 1 and len(shapes[0]) < 2 else None
+        if vector is not None:
+            self._vectors[node[0]] = vector
+
+    def _is_settled(self, node: Node) -> bool:
+        """Does the node's result depend on nothing but sizes and constants?"""
+        if node.bodies or is_random(node) or node.subgraph is not None:
+            return False
+        return node.op in ("Shape", "Size") or all(
+            entry.node.value is not None or entry.node in self._settled for entry in (*node.reads, *node.captures)
+        )
+
+    def sizes(self, entry: NodeEntry | None) -> Sizes:
+        """The value's sizes."""
+        if entry is None or entry not in self._sizes:
+            raise CompileError("an op lacks an input whose size is needed")
+        return self._sizes[entry]
+
+    def known(self, entry: NodeEntry | None) -> Vector | None:
+        """The value's elements, as far as they are known; None where nothing is."""
+        return None if entry is None else self._vectors.get(entry)
+
+    def vector(self, entry: NodeEntry | None) -> Sequence[Size]:
+        """The value's elements, all of which are known."""
+        vector = self.known(entry)
+        if vector is None or any(item is None for item in vector.reshape(-1)):
+            raise CompileError(f"sizes depend on values: those of {entry.name!r}" if entry is not None else "sizes are missing")
+        return vector.reshape(-1).tolist()  # type: ignore[no-any-return]
+
+    def numbers(self, entry: NodeEntry) -> list[int]:
+        """The value's elements, all of which are plain numbers."""
+        return [number for number in self.vector(entry) if isinstance(number, int)]
+
+    def type_of(self, entry: NodeEntry) -> TensorType:
+        """The value's element type with its sizes."""
+        if not isinstance(entry.type, TensorType):
+            raise CompileError(f"the type of {entry.name!r} is unknown")
+        return TensorType(entry.type.dtype, self.sizes(entry))
+
+    def count(self, entry: NodeEntry) -> Size:
+        """How many numbers the value has."""
+        return math.prod(self.sizes(entry))
+
+    def assume(self, room: Size) -> None:
+        """Note that this is no less than zero."""
+        if isinstance(room, Extent):
+            if known_least(room) < 0:
+                self.conditions[room] = None
+        elif room < 0:
+            raise CompileError("a slice begins or ends outside of its dimension")
+
+
+def _objects(array: np.ndarray) -> Vector:  # type: ignore[type-arg]
+    """The numbers as Python's."""
+    vector = np.empty(array.shape, object)
+    vector.reshape(-1)[:] = array.reshape(-1).tolist()
+    return vector

@@ -1,0 +1,189 @@
+"""A graph with symbols, made ready to be compiled once for all sizes.
+
+Every value gets a type whose sizes are extents. What depends on sizes and constants alone is left to the host, which computes it
+once for each size: where such a value only says a size, as the second input of a Reshape, the op keeps its first input, and its
+output's type says the size; where its numbers are used, as positions and causal masks are, it becomes an input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, Size, has_extents, symbol
+from accelerators.tvm.sizes.reading import Reading
+from graph.build import variable
+from graph.graph import Graph
+from graph.names import unique
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+MOST_INPUTS = 64
+"""A graph with more values for the host than this is left to be compiled for each size."""
+
+SAID_BY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Expand Split".split())
+"""Ops whose result's type says all that their other inputs do."""
+
+RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze".split())
+
+
+@attrs.frozen(slots=True, eq=False)
+class Sized:
+    """A graph for any size, and what belongs to it."""
+
+    graph: Graph
+    """Its inputs are those of the graph that it was made from, then the host's values. Its types are of extents."""
+    inputs: tuple[tuple[Size, ...], ...]
+    """The sizes of the inputs."""
+    of_sizes: tuple[Node, ...]
+    """What the host computes, in order."""
+    lent: tuple[NodeEntry, ...]
+    """The host's values that are inputs of the graph."""
+    known: Mapping[NodeEntry, tuple[Size, ...]]
+    """The elements of vectors of sizes that the host's values begin with."""
+    opsets: Mapping[str, int]
+    """The versions of the ops."""
+    conditions: tuple[Extent, ...]
+    """What has to be no less than zero."""
+    counts: tuple[Extent, ...]
+    """How many numbers the values have."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of the inputs' sizes, in order."""
+        names = {name for sizes in self.inputs for size in sizes if isinstance(size, Extent) for name in size.symbols}
+        return tuple(sorted(names))
+
+
+def sized(graph: Graph) -> Sized:
+    """The graph for any size; CompileError where it has no such form. Linear."""
+    names: dict[object, Extent] = {}
+    inputs = _inputs(graph, names)
+    reading = Reading()
+    for node in graph.nodes:
+        if node.is_variable:
+            reading.given(node, inputs[graph.inputs.index(node)])
+        else:
+            reading.read(node)
+            _hold_to_types(node, reading, names)
+    return _Rewriting(graph, reading).run(tuple(inputs))
+
+
+def is_for_any_size(graph: Graph) -> bool:
+    """Has one of the graph's values an extent among its sizes?"""
+    return any(has_extents(known) for node in graph.nodes for known in node.output_types)
+
+
+def _hold_to_types(node: Node, reading: Reading, names: Mapping[object, Extent]) -> None:
+    """Refuse a graph that states other sizes than its ops make: it may be right for some sizes, and then each is looked at."""
+    for entry in node.outputs:
+        stated = entry.type.shape if isinstance(entry.type, TensorType) else None
+        if not entry.name or stated is None:
+            continue
+        worked_out = reading.sizes(entry)
+        wanted = [names.get(size) if isinstance(size, str) else size for size in stated]
+        if len(stated) != len(worked_out) or any(a is not None and a != b for a, b in zip(wanted, worked_out, strict=True)):
+            raise CompileError(f"{entry.name!r} is stated to be {entry.type}, and its op makes {list(worked_out)}")
+
+
+def _inputs(graph: Graph, names: dict[object, Extent]) -> list[tuple[Size, ...]]:
+    """The sizes of the inputs; a symbol gets the same short name in every graph, a size without a name one of its own. The
+    names are noted."""
+    inputs = []
+    for node in graph.inputs:
+        known = node[0].type
+        if not isinstance(known, TensorType) or known.shape is None:
+            raise CompileError(f"input {node.name!r} has any number of dimensions")
+        sizes: list[Size] = []
+        for d, size in enumerate(known.shape):
+            if isinstance(size, int):
+                sizes.append(size)
+            else:
+                key = (node.name, d) if size is None else size
+                sizes.append(names.setdefault(key, symbol(f"s{len(names)}")))
+        inputs.append(tuple(sizes))
+    return inputs
+
+
+class _Rewriting:
+    """Turns the graph into one for any size."""
+
+    def __init__(self, graph: Graph, reading: Reading) -> None:
+        self.graph = graph
+        self.reading = reading
+        self.lent: dict[NodeEntry, Node] = {}
+        """The input that stands for each value of the host."""
+        self.names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+
+    def run(self, inputs: tuple[tuple[Size, ...], ...]) -> Sized:
+        """The graph rewritten."""
+        reading = self.reading
+        for entry in self.graph.outputs:
+            if entry.node in reading.of_sizes:
+                raise CompileError(f"output {entry.name!r} depends on sizes alone")
+        rewriter = Rewriter(self.graph)
+        for node in self.graph.nodes:
+            self._visit(node, rewriter)
+        given = [rewriter.value(node[0]).node for node in self.graph.inputs]
+        whole = rewriter.finish(inputs=[*given, *self.lent.values()], nodes=())
+        lent = tuple(self.lent)
+        needed = _needed(self.graph, reading, lent)
+        known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
+        counts = dict.fromkeys(reading.count(entry) for node in self.graph.nodes for entry in node.outputs if entry.name)
+        extents = tuple([count for count in counts if isinstance(count, Extent)])
+        return Sized(whole, inputs, needed, lent, known, self.graph.opsets, tuple(reading.conditions), extents)
+
+    def _visit(self, node: Node, rewriter: Rewriter) -> None:
+        if node.is_op and node in self.reading.of_sizes:
+            return
+        rebuilt = rewriter.rebuilt(node) if not node.is_op else self._op(node, rewriter)
+        if rebuilt is None:
+            assert node.inputs[0] is not None
+            rewriter.replace(node[0], rewriter.value(node.inputs[0]))
+            return
+        types = tuple([self.reading.type_of(entry) if entry.name else None for entry in node.outputs])
+        rewriter.keep(node, rebuilt.evolve(output_types=types))
+
+    def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
+        """The op with the inputs that it keeps; None for one that changes nothing."""
+        reading, said = self.reading, node.op in SAID_BY_TYPE and not node.domain
+        if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
+            return None
+        if node.op == "Slice" and not node.domain and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
+            return None
+        given = node.inputs[:1] if said else node.inputs
+        inputs = tuple([None if entry is None else self._value(entry, rewriter) for entry in given])
+        if node.op in RESHAPES and not node.domain:
+            return node.evolve(inputs=inputs, op="Reshape", attrs={})
+        if any(entry is not None and entry.node in reading.of_sizes for entry in given[1:]) and node.op in _SAYING_SIZES:
+            raise CompileError(f"{node.op} reads where sizes say, for which there is no kernel for any size")
+        return node.evolve(inputs=inputs)
+
+    def _value(self, entry: NodeEntry, rewriter: Rewriter) -> NodeEntry:
+        if entry.node not in self.reading.of_sizes:
+            return rewriter.value(entry)
+        if entry not in self.lent:
+            if len(self.lent) == MOST_INPUTS:
+                raise CompileError(f"more than {MOST_INPUTS} values depend on sizes alone")
+            name = unique(f"{entry.name}_of_sizes", self.names)
+            self.names.add(name)
+            self.lent[entry] = variable(name, type=self.reading.type_of(entry))
+        return self.lent[entry][0]
+
+
+_SAYING_SIZES = frozenset("Slice Tile Pad Resize TopK OneHot Clip ReduceSum ReduceMean ReduceMax ReduceMin".split())
+"""Ops whose other inputs kernels have to know while they are written."""
+
+
+def _needed(graph: Graph, reading: Reading, lent: Sequence[NodeEntry]) -> tuple[Node, ...]:
+    """The ops that the host's values are computed by, in order."""
+    needed: set[Node] = set()
+    waiting = [entry.node for entry in lent]
+    while waiting:
+        node = waiting.pop()
+        if node not in needed and node.is_op:
+            needed.add(node)
+            waiting += [] if node.op in ("Shape", "Size") else [entry.node for entry in node.reads]
+    return tuple([node for node in graph.nodes if node in needed])

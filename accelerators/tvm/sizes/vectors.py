@@ -1,0 +1,172 @@
+"""Integer vectors whose elements are sizes: what shape arithmetic makes of them, as extents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, known_least
+from graph.node import Node
+
+if TYPE_CHECKING:
+    from accelerators.tvm.sizes.reading import Reading
+
+Vector = np.ndarray[Any, Any]
+"""An object array of at most one dimension: numbers, extents and truth values; None where an element is not known."""
+
+LONGEST = 64
+"""Vectors of more elements are not followed."""
+
+
+def vector_made(reading: Reading, node: Node) -> Vector | None:
+    """The elements of the node's output; None where no rule says them."""
+    rule = _RULES.get(str(node.op)) if not node.domain else None
+    return None if rule is None else rule(reading, node)
+
+
+def _given(reading: Reading, node: Node) -> list[Vector] | None:
+    vectors = [reading.known(entry) for entry in node.inputs if entry is not None]
+    return None if any(vector is None for vector in vectors) else [vector for vector in vectors if vector is not None]
+
+
+def _shape(reading: Reading, node: Node) -> Vector | None:
+    sizes = reading.sizes(node.inputs[0])
+    return _vector(sizes[node.attrs.get("start", 0) : node.attrs.get("end", len(sizes))])
+
+
+def _size(reading: Reading, node: Node) -> Vector | None:
+    return _scalar(math.prod(reading.sizes(node.inputs[0])))
+
+
+def _gather(reading: Reading, node: Node) -> Vector | None:
+    given = _given(reading, node)
+    if given is None or given[0].ndim != 1 or not _all_numbers(given[1]):
+        return None
+    taken = given[0][given[1].astype(np.int64)]
+    return taken if isinstance(taken, np.ndarray) else _scalar(taken)
+
+
+def _slice(reading: Reading, node: Node) -> Vector | None:
+    given = _given(reading, node)
+    if given is None or len(given) < 3 or given[0].ndim != 1 or not all(map(_all_numbers, given[1:])) or given[1].size != 1:
+        return None
+    start, end, *rest = (int(vector.reshape(-1)[0]) for vector in given[1:])
+    return given[0][start : end : rest[1] if len(rest) > 1 else 1]
+
+
+def _concat(reading: Reading, node: Node) -> Vector | None:
+    vectors = [reading.known(entry) for entry in node.reads]
+    if all(vector is None for vector in vectors):
+        return None
+    parts = []
+    for vector, entry in zip(vectors, node.reads, strict=True):
+        length = reading.sizes(entry)
+        if len(length) != 1 or not isinstance(length[0], int) or length[0] > LONGEST:
+            return None
+        parts.append(np.full(length, None, object) if vector is None else vector)
+    return np.concatenate(parts)
+
+
+def _moved(reading: Reading, node: Node) -> Vector | None:
+    """One that holds the same elements under another shape."""
+    vector = reading.known(node.inputs[0])
+    if vector is None:
+        return None
+    shape = reading.sizes(node[0])
+    numbers = tuple([size for size in shape if isinstance(size, int)])
+    return vector.reshape(numbers) if len(numbers) == len(shape) < 2 else None
+
+
+def _cast(reading: Reading, node: Node) -> Vector | None:
+    dtype = getattr(node[0].type, "dtype", "")
+    return reading.known(node.inputs[0]) if dtype in ("int64", "int32") else None
+
+
+def _joined(join: Callable[[Any, Any], Any]) -> Callable[[Reading, Node], Vector | None]:
+    def rule(reading: Reading, node: Node) -> Vector | None:
+        given = _given(reading, node)
+        if given is None or len(given) != 2:
+            return None
+        pairs = np.broadcast(*given)
+        values = [None if a is None or b is None else _or_none(join, a, b) for a, b in pairs]
+        return _vector(values).reshape(pairs.shape)
+
+    return rule
+
+
+def _or_none(join: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    try:
+        return join(a, b)
+    except CompileError:  # an extent that cannot say
+        return None
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a >= 0 and b > 0 else None
+    return a // b
+
+
+def _equal(a: Any, b: Any) -> bool | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    if isinstance(a, Extent) and isinstance(b, Extent):
+        return True if a == b else None
+    extent, number = (a, b) if isinstance(a, Extent) else (b, a)
+    return False if known_least(extent) > number else None
+
+
+def _where(reading: Reading, node: Node) -> Vector | None:
+    given = _given(reading, node)
+    if given is None:
+        return None
+    triples = np.broadcast(*given)
+    return _vector([None if test is None else yes if test else no for test, yes, no in triples]).reshape(triples.shape)
+
+
+def _constant_of_shape(reading: Reading, node: Node) -> Vector | None:
+    sizes, value = reading.sizes(node[0]), node.attrs.get("value")
+    if len(sizes) > 1 or not all(isinstance(size, int) and size <= LONGEST for size in sizes):
+        return None
+    if value is not None and value.dtype.kind not in "iu":
+        return None
+    filled = np.empty(sizes, object)
+    filled.fill(0 if value is None else int(value.reshape(-1)[0]))
+    return filled
+
+
+def _product(reading: Reading, node: Node) -> Vector | None:
+    vector = reading.known(node.inputs[0])
+    if vector is None or any(item is None for item in vector.reshape(-1)):
+        return None
+    shape = reading.sizes(node[0])
+    return _vector([math.prod(vector.reshape(-1).tolist())]).reshape(tuple([1] * len(shape)))
+
+
+def _vector(values: Any) -> Vector:
+    """The values as an object array of one dimension."""
+    listed = list(values)
+    vector = np.empty(len(listed), object)
+    vector[:] = listed
+    return vector
+
+
+def _scalar(value: Any) -> Vector:
+    """The value as an object array of no dimension."""
+    return _vector([value]).reshape(())
+
+
+def _all_numbers(vector: Vector) -> bool:
+    return all(isinstance(item, int) for item in vector.reshape(-1))
+
+
+_RULES: Mapping[str, Callable[[Reading, Node], Vector | None]] = {
+    "Shape": _shape, "Size": _size, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Cast": _cast, "Where": _where,
+    "Equal": _joined(_equal), "ConstantOfShape": _constant_of_shape, "ReduceProd": _product, "Div": _joined(_quotient),
+    "Add": _joined(lambda a, b: a + b), "Sub": _joined(lambda a, b: a - b), "Mul": _joined(lambda a, b: a * b),
+    **dict.fromkeys("Identity Reshape Squeeze Unsqueeze".split(), _moved),
+}

@@ -1,0 +1,107 @@
+"""Views of a tensor whose sizes are extents: where its numbers stand once ops have looked at them in another order.
+
+numpy does this for sizes that are known (`kernels/shared/strides.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, Size, Terms
+
+
+@attrs.frozen(slots=True)
+class SizedView:
+    """Sizes, and how far apart neighbours stand along each dimension."""
+
+    shape: tuple[Size, ...]
+    """The sizes."""
+    steps: tuple[Size, ...]
+    """The distance in the flat buffer between neighbours; 0 where all are one."""
+    offset: Size = 0
+    """Where the first number stands."""
+
+    @classmethod
+    def whole(cls, shape: Sequence[Size]) -> SizedView:
+        """A tensor of this shape, its numbers in order."""
+        return cls(tuple(shape), tuple([math.prod(shape[d + 1 :]) for d in range(len(shape))]))
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions there are."""
+        return len(self.shape)
+
+    def transpose(self, order: Sequence[int]) -> SizedView:
+        """The dimensions in this order."""
+        return SizedView(tuple([self.shape[d] for d in order]), tuple([self.steps[d] for d in order]), self.offset)
+
+    def broadcast(self, shape: Sequence[Size]) -> SizedView:
+        """The view repeated along dimensions of one, and new ones before."""
+        more = len(shape) - self.ndim
+        own = (1,) * more + self.shape
+        if any(size not in (1, wanted) for size, wanted in zip(own, shape, strict=True)):
+            raise CompileError(f"{list(self.shape)} is not broadcast to {list(shape)} at any size")
+        steps = (0,) * more + self.steps
+        return SizedView(tuple(shape), tuple([0 if size == 1 else step for size, step in zip(own, steps)]), self.offset)
+
+    def part(self, axis: int, first: Size, count: Size) -> SizedView:
+        """So many neighbours along a dimension, from one on."""
+        shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
+        return SizedView(shape, self.steps, self.offset + first * self.steps[axis])
+
+    def one(self, axis: int, index: Size) -> SizedView:
+        """The numbers at one place of a dimension, which goes."""
+        at = self.part(axis, index, 1)
+        return SizedView(at.shape[:axis] + at.shape[axis + 1 :], at.steps[:axis] + at.steps[axis + 1 :], at.offset)
+
+    def reshape(self, shape: Sequence[Size]) -> SizedView | None:
+        """The same numbers under another shape; None if that is no view, or not for every size.
+
+        Both shapes are cut into groups of as many numbers; inside of a group of several dimensions neighbours have to stand as in
+        a tensor of their own."""
+        steps: list[Size] = []
+        old, new, i = self.shape, list(shape), 0
+        j = 0
+        while i < len(old) or j < len(new):
+            left: list[int] = []
+            right: list[int] = []
+            while True:
+                have, want = math.prod(old[d] for d in left), math.prod(new[d] for d in right)
+                if have == want and (left or right):
+                    break
+                grows_left = _is_less(have, want) if left and right else not left
+                if (grows_left or j == len(new)) and i < len(old):
+                    left.append(i)
+                    i += 1
+                elif j < len(new):
+                    right.append(j)
+                    j += 1
+                else:
+                    return None
+            apart = self._apart(left)
+            if apart is None:
+                return None
+            steps += [apart * math.prod(new[k] for k in right[number + 1 :]) for number, _ in enumerate(right)]
+        return SizedView(tuple(shape), tuple(steps), self.offset)
+
+    def _apart(self, group: Sequence[int]) -> Size | None:
+        """How far apart neighbours of a group of dimensions stand; None if that differs."""
+        real = [d for d in group if self.shape[d] != 1]
+        for outer, inner in pairwise(real):
+            if self.steps[outer] != self.shape[inner] * self.steps[inner]:
+                return None
+        return self.steps[real[-1]] if real else 0
+
+
+def _is_less(a: Size, b: Size) -> bool:
+    """Is the one to grow, so that both may come to be the same? It is, where it divides the other."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    if isinstance(b, Extent):
+        divisor: Terms = a.terms if isinstance(a, Extent) else {(): a}
+        return b.divided(divisor) is not None
+    return False

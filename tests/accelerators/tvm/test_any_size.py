@@ -1,0 +1,276 @@
+"""Kernels for any size: compiled once, right at every size, and refused with a reason where there are none."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.building.specialized import SpecializedSubgraph
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
+from accelerators.tvm.sizes.views import SizedView
+
+BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
+EDGES = (1, 2, 3, 5, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 48, 57)
+"""Sizes about those of tiles and vectors, whatever the processor's."""
+
+random = np.random.default_rng(18)
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def specialized(model: Any) -> SpecializedSubgraph:
+    (unit,) = model.units
+    assert isinstance(unit.compiled, SpecializedSubgraph)
+    return unit.compiled
+
+
+def check(graph: pt.Graph, feeds: list[dict[str, np.ndarray[Any, Any]]], tolerance: float = 2e-5) -> Any:
+    """Right for each of these, against the reference, with one compilation."""
+    model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
+    assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+    for feed in feeds:
+        for a, b in zip(model(feed), reference(feed), strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max(initial=0.0))))
+    assert specialized(model).sizes == (), "no size was compiled by itself"
+    return model
+
+
+# -- extents ---------------------------------------------------------------------------------------------
+
+A, B = symbol("a"), symbol("b")
+
+
+def polynomials() -> st.SearchStrategy[Any]:
+    leaves = st.one_of(st.integers(-4, 9), st.sampled_from([A, B]))
+    return st.recursive(leaves, lambda inner: st.tuples(st.sampled_from("+-*"), inner, inner), max_leaves=6)
+
+
+def computed(tree: Any, sizes: dict[str, int] | None) -> Any:
+    if not isinstance(tree, tuple):
+        return value_of(tree, sizes) if sizes is not None else tree
+    operator, left, right = tree[0], computed(tree[1], sizes), computed(tree[2], sizes)
+    return left + right if operator == "+" else left - right if operator == "-" else left * right
+
+
+@given(polynomials(), polynomials(), st.integers(1, 50), st.integers(1, 50))
+def test_extents_are_polynomials(one: Any, other: Any, a: int, b: int) -> None:
+    sizes = {"a": a, "b": b}
+    first, second = computed(one, None), computed(other, None)
+    assert value_of(first, sizes) == computed(one, sizes)
+    assert known_least(first) <= value_of(first, sizes)
+    assert (first == second) == (first - second == 0), "equal where the difference is nothing"
+    for divisor in (2, 4, 12):
+        if is_multiple(first, divisor):
+            assert value_of(first, sizes) % divisor == 0
+            assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor
+
+
+@pytest.mark.parametrize("asked", [
+    lambda: A < 3, lambda: A >= 16, lambda: A // 16, lambda: A % 16,
+    lambda: int(A), lambda: A / 2, lambda: range(A), lambda: 5 // A,
+])
+def test_what_has_to_know_an_extent_is_an_error(asked: Callable[[], object]) -> None:
+    with pytest.raises(CompileError, match="is known only when the model is called"):
+        asked()
+
+
+JOINED = ((0, 1), (1, 2), (2, 3), (0, 1, 2), (1, 2, 3))
+"""Neighbouring dimensions that a reshape makes one."""
+
+
+@settings(deadline=None)
+@given(st.permutations([0, 1, 2, 3]), st.sampled_from(JOINED), st.integers(1, 5), st.integers(1, 5))
+def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], joined: tuple[int, ...], a: int, b: int) -> None:
+    """Where a reshape of a transpose is a view for every size, its steps are numpy's."""
+    sizes = {"a": a, "b": b}
+    shape = (A, 3, B, 4)
+    view = SizedView.whole(shape).transpose(order)
+    target = (*view.shape[: joined[0]], math.prod(view.shape[d] for d in joined), *view.shape[joined[-1] + 1 :])
+    reshaped = view.reshape(target)
+    whole = np.arange(a * 3 * b * 4).reshape(a, 3, b, 4)
+    wanted = whole.transpose(order).reshape([value_of(size, sizes) for size in target])
+    if reshaped is None:
+        return
+    at = np.zeros((), np.int64)
+    for d, (size, step) in enumerate(zip(reshaped.shape, reshaped.steps, strict=True)):
+        along = np.arange(value_of(size, sizes)) * value_of(step, sizes)
+        at = at + along.reshape([-1 if i == d else 1 for i in range(len(target))])
+    np.testing.assert_array_equal(whole.reshape(-1)[at], wanted)
+
+
+# -- kernels ---------------------------------------------------------------------------------------------
+
+
+def test_products_of_any_number_of_rows() -> None:
+    x = pt.variable("x", "float32", ("N", "M", 24))
+    product = pt.op("Add", pt.op("MatMul", x, pt.constant(numbers(24, 50))), pt.constant(numbers(50)))
+    second = pt.op("Relu", pt.op("MatMul", product, pt.constant(numbers(50, 17))))
+    sizes = [(1, 1), (2, 1), *((1, size) for size in EDGES), (3, 19)]
+    check(pt.Graph([second]), [{"x": numbers(n, m, 24)} for n, m in sizes])
+
+
+def attention(mask: bool) -> pt.Graph:
+    """Two heads over one value, as exporters write it, with its shapes worked out in the graph."""
+    x = pt.variable("x", "float32", ("N", "S", 32))
+    sizes = pt.op("Shape", x, end=2)
+    split = pt.op("Concat", sizes, pt.constant(np.array([2, 16])), axis=0)
+    parts = []
+    for _ in range(3):
+        projected = pt.op("MatMul", x, pt.constant(numbers(32, 32)))
+        parts.append(pt.op("Transpose", pt.op("Reshape", projected, split), perm=[0, 2, 1, 3]))
+    query, key, value = parts
+    scores = pt.op("Mul", pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 1, 3, 2])), pt.constant(np.float32(0.25)))
+    inputs = [x]
+    if mask:
+        given_mask = pt.variable("mask", "float32", ("N", 1, 1, "S"))
+        inputs.append(given_mask)
+        scores = pt.op("Add", scores, given_mask)
+    mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), value)
+    joined = pt.op("Concat", sizes, pt.constant(np.array([32])), axis=0)
+    return pt.Graph([pt.op("Reshape", pt.op("Transpose", mixed, perm=[0, 2, 1, 3]), joined)], inputs)
+
+
+def test_attention_of_any_length() -> None:
+    feeds = []
+    for n, s in [(1, 1), (2, 1), *((1, size) for size in EDGES), (3, 7), (2, 100)]:
+        mask = np.where(np.arange(s) < max(1, s - 2), 0, -1e9).astype(np.float32)
+        feeds.append({"x": numbers(n, s, 32), "mask": np.broadcast_to(mask, (n, 1, 1, s)).copy()})
+    model = check(attention(mask=True), feeds)
+    assert "attention" in [kernel.schedule for kernel in model.kernels()]
+
+
+def test_sizes_only_values_are_computed_by_the_host() -> None:
+    """A causal mask and positions depend on the length alone."""
+    ids = pt.variable("ids", "int64", ("N", "S"))
+    length = pt.op("Gather", pt.op("Shape", ids), pt.constant(np.array(1)))
+    positions = pt.op("Range", pt.constant(np.array(0)), length, pt.constant(np.array(1)))
+    words, places = (pt.constant(numbers(count, 16)) for count in (40, 64))
+    rows = pt.op("Add", pt.op("Gather", words, ids), pt.op("Gather", places, positions))
+    norm = pt.op("LayerNormalization", rows, pt.constant(numbers(16)), pt.constant(numbers(16)))
+    later = pt.op("LessOrEqual", positions, pt.op("Unsqueeze", positions, pt.constant(np.array([1]))))
+    scores = pt.op("MatMul", norm, pt.op("Transpose", norm, perm=[0, 2, 1]))
+    masked = pt.op("Where", later, scores, pt.constant(np.float32(-1e9)))
+    graph = pt.Graph([pt.op("MatMul", pt.op("Softmax", masked, axis=-1), norm)])
+    feeds = [{"ids": random.integers(0, 40, (n, s))} for n, s in [(1, 1), (2, 5), (1, 16), (3, 17), (1, 64)]]
+    model = check(graph, feeds)
+    with pytest.raises(pt.RunError):  # there are 64 positions; compiled for this size, the graph says so
+        model(random.integers(0, 40, (1, 65)))
+
+
+def test_moves_and_chains_of_any_size() -> None:
+    x, y = pt.variable("x", "float32", ("N", "M", 8)), pt.variable("y", "float32", ("N", "K", 8))
+    joined = pt.op("Concat", x, y, axis=1)
+    turned = pt.op("Transpose", joined, perm=[2, 0, 1])
+    graph = pt.Graph([pt.op("Tanh", pt.op("Mul", turned, pt.constant(np.float32(2.0)))), pt.op("Exp", pt.op("Neg", x))], [x, y])
+    check(graph, [{"x": numbers(n, m, 8), "y": numbers(n, k, 8)} for n, m, k in [(1, 1, 1), (2, 3, 4), (1, 17, 2), (5, 16, 33)]])
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 4), st.integers(1, 70))
+def test_attention_of_any_length_by_chance(n: int, s: int) -> None:
+    model, reference = chance()
+    feed = {"x": numbers(n, s, 32)}
+    (a,), (b,) = model(feed), reference(feed)
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * float(np.abs(b).max()))
+    assert specialized(model).sizes == ()
+
+
+def chance(kept: list[Any] = []) -> Any:  # noqa: B006  # compiled once for all examples
+    if not kept:
+        graph = attention(mask=False)
+        kept += [pt.compile(graph, "cpu"), pt.compile(graph, "reference")]
+    return kept
+
+
+def test_a_model_of_torch_at_several_lengths() -> None:
+    feeds = [
+        {"input_ids": random.integers(0, 20, (1, n)), "attention_mask": np.ones((1, n), np.int64)} for n in (2, 5, 1, 8)
+    ]
+    check(pt.load(BERT), feeds)
+
+
+# -- what a symbol does not bypass ---------------------------------------------------------------------------
+
+
+def test_an_index_outside_is_an_error_at_any_size() -> None:
+    x, at = pt.variable("x", "float32", ("N", 4)), pt.variable("at", "int64", ("K",))
+    model = pt.compile(pt.Graph([pt.op("Gather", x, at)], [x, at]), "cpu")
+    assert "compiled once for any size" in " ".join(model.report.notes)
+    data = numbers(3, 4)
+    np.testing.assert_array_equal(model(data, np.array([2, -3]))[0], data[[2, -3]])
+    for wrong in (3, -4):
+        with pytest.raises(pt.RunError, match="an index is outside of a dimension"):
+            model(data, np.array([0, wrong]))
+
+
+def test_a_constant_index_that_is_outside_for_some_sizes() -> None:
+    x = pt.variable("x", "float32", ("N", 4))
+    model = pt.compile(pt.Graph([pt.op("Gather", x, pt.constant(np.array([5])))]), "cpu")
+    data = numbers(8, 4)
+    np.testing.assert_array_equal(model(data)[0], data[5:6])
+    with warnings.catch_warnings(), pytest.raises(pt.RunError):
+        warnings.simplefilter("ignore")
+        model(data[:5])
+
+
+def test_sizes_that_contradict_each_other_are_an_error() -> None:
+    x, y = pt.variable("x", "float32", ("N", 4)), pt.variable("y", "float32", ("N", 4))
+    model = pt.compile(pt.Graph([pt.op("Add", x, y)], [x, y]), "cpu")
+    assert model(numbers(2, 4), numbers(2, 4))[0].shape == (2, 4)
+    with pytest.raises(pt.PartitaError, match="'N' would be both 2 and 3|N"):
+        model(numbers(2, 4), numbers(3, 4))
+
+
+def test_a_graph_that_states_other_sizes_is_compiled_for_each() -> None:
+    x = pt.variable("x", "float32", ("N", 4))
+    stated = pt.op("Relu", x, name="y").evolve(output_types=(pt.TensorType("float32", (3, 4)),))
+    model = pt.compile(pt.Graph([stated]), "cpu")
+    assert "compiled for each size: 'y' is stated to be float32[3, 4], and its op makes" in " ".join(model.report.notes)
+    assert model(numbers(3, 4))[0].shape == (3, 4)
+    with pytest.raises(pt.PartitaError, match=r"\[3, 4\]"):
+        model(numbers(2, 4))
+
+
+def test_what_has_no_rule_is_compiled_for_each_size() -> None:
+    x = pt.variable("x", "float32", ("N", 3, 8, 8))
+    graph = pt.Graph([pt.op("Conv", x, pt.constant(numbers(4, 3, 3, 3)))])
+    model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
+    assert "compiled for each size: no rule says which sizes Conv makes of any size" in " ".join(model.report.notes)
+    for n in (1, 2):
+        image = numbers(n, 3, 8, 8)
+        np.testing.assert_allclose(model(image)[0], reference(image)[0], rtol=1e-4, atol=1e-4)
+    assert len(specialized(model).sizes) == 2
+
+
+@pytest.mark.parametrize("config", [{"ANY_SIZE": False}, {"PRECISION": "bf16"}])
+def test_settings_by_which_each_size_is_compiled(config: dict[str, Any]) -> None:
+    x = pt.variable("x", "float32", ("N", 24))
+    graph = pt.Graph([pt.op("MatMul", x, pt.constant(numbers(24, 32)))])
+    model = pt.compile(graph, "cpu", config=config)
+    data = numbers(3, 24)
+    np.testing.assert_allclose(model(data)[0], pt.compile(graph, "reference")(data)[0], rtol=0.1, atol=0.2)
+    assert specialized(model).any_size is None and len(specialized(model).sizes) == 1
+
+
+def test_a_size_of_nothing_is_compiled_by_itself() -> None:
+    x = pt.variable("x", "float32", ("N", 24))
+    model = pt.compile(pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(numbers(24, 32))))]), "cpu")
+    assert model(numbers(0, 24))[0].shape == (0, 32)
+    assert model(numbers(2, 24))[0].shape == (2, 32)
+
+
+def test_extents_are_their_text() -> None:
+    assert str(A * B * 12 + 1) == "12*a*b+1" and isinstance(A + B, Extent) and isinstance(A - A, int)
