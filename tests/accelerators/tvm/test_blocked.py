@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from accelerators.tvm.kernels.shared.window import Window
+from accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, normals, schedules
 
 pytest.importorskip("tvm")
@@ -146,3 +149,11 @@ def test_a_window_as_wide_as_the_image(channels: int, stride: int) -> None:
     weight = pt.constant(normal(9, channels, 3, 6))
     y = pt.op("Relu", pt.op("Conv", x, weight, pt.constant(normal(9)), strides=[stride, 1], dilations=[2, 1]))
     check(pt.Graph([y], inputs=[x]), [normal(2, channels, 19, 6)], LIMIT)
+
+
+@pytest.mark.parametrize(("ins", "outs", "size"), [(128, 512, 28), (512, 128, 28), (1024, 256, 14), (64, 24, 30)])
+def test_a_tile_of_neighbouring_pixels_leaves_registers_for_what_is_read_ahead(ins: int, outs: int, size: int) -> None:
+    window = Window((size, size), (size, size), (1, 1), (1, 1), (1, 1), (0, 0)).flat()
+    shape = Shape(window=window, batch=1, channels=ins, outs=outs, groups=1, plain=False, shuffled=False)
+    bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
+    assert bands.pixels <= 8 and bands.pixels * bands.vectors >= 16

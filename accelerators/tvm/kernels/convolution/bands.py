@@ -27,6 +27,10 @@ KEPT = 160 * 1024
 ADDRESSES = 8
 """Pixels of a tile that are no neighbours: each keeps its address in a register of its own."""
 
+AHEAD = 8
+"""The most pixels of a tile that stand one after another in memory, and that several vectors meet. LLVM knows where all of them
+are, and spreads more of them ahead of their products than there are registers."""
+
 
 @attrs.frozen(slots=True)
 class Shape(Convolved):
@@ -112,10 +116,17 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
     choices = [
         (pixels, vectors)
         for vectors in range(1, min(blocks, machine.registers) + 1)
-        for pixels in range(1, ADDRESSES + 1 if shape.window.out[1] > 1 else machine.registers)
+        for pixels in range(1, _most_pixels(shape.window, vectors, machine) + 1)
         if pixels * vectors + vectors + 2 <= machine.registers and pixels <= whole
     ]
     return choose("tile", choices, cost)
+
+
+def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
+    """The most pixels of a tile of so many vectors."""
+    if window.out[1] > 1:
+        return ADDRESSES
+    return machine.registers - 1 if vectors == 1 else AHEAD
 
 
 def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
