@@ -15,6 +15,8 @@ from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.lazy import lazy
 from graph.node import Node
+from graph.protos import DTYPE_NAMES
+from graph.readers.onnx.tensors import BITS
 from graph.rewrite import Rewriter
 from graph.types import Array
 
@@ -113,8 +115,8 @@ def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
     aside = Aside()
     model = Writing(plain, drop_control=True, aside=aside).model
     complete_outputs(plain, model)
-    weights = {t.name: aside.arrays[_offset(t)] for t in model.graph.initializer if t.data_location == _EXTERNAL}
     _embed_elsewhere(model, aside)
+    weights = {t.name: aside.arrays[_offset(t)] for t in model.graph.initializer if t.data_location == _EXTERNAL}
     ops = tuple(node for node in inlined.nodes if node.is_op)
     return EngineModel(model, weights, tuple(n.output_names[0] for n in plain.inputs), plain.output_names, ops)
 
@@ -165,10 +167,12 @@ def _plainly_named(graph: Graph) -> Graph:
 
 
 def _embed_elsewhere(model: Any, aside: Aside) -> None:
-    """Large tensors in attributes and bodies go into the model: engines look for external ones among the initializers only."""
+    """Large tensors in attributes and bodies go into the model: engines look for external ones among the initializers only. So do
+    those whose elements share bytes, because an array of bytes has another shape than such a tensor."""
     from onnx.external_data_helper import _get_all_tensors
 
-    outside = [tensor for tensor in model.graph.initializer if tensor.data_location == _EXTERNAL]
+    whole = [tensor for tensor in model.graph.initializer if DTYPE_NAMES.get(tensor.data_type) not in BITS]
+    outside = [tensor for tensor in whole if tensor.data_location == _EXTERNAL]
     for tensor in outside:
         tensor.data_location = 0
     for tensor in _get_all_tensors(model):

@@ -123,6 +123,17 @@ def test_int4_goes_in_and_out() -> None:
     assert run("onnxruntime", back, np.array([-8, 7, 3], np.int32))[0].astype(int).tolist() == [-8, 7, 3]
 
 
+def test_large_weights_of_half_bytes() -> None:
+    random = np.random.default_rng(0)
+    stored = random.integers(-8, 8, (64, 96)).astype(ml_dtypes.int4)
+    scales = random.uniform(0.01, 0.02, (2, 96)).astype("float32")
+    weight = pt.op("DequantizeLinear", pt.constant(stored), pt.constant(scales), axis=0, block_size=32)
+    g = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (3, 64)), weight)])
+    x = random.standard_normal((3, 64)).astype("float32")
+    wanted = x @ (stored.astype("float32") * np.repeat(scales, 32, axis=0))
+    assert np.abs(run("onnxruntime", g, x)[0] - wanted).max() < 1e-4
+
+
 def test_strings_and_sequences() -> None:
     words = np.array(["a", "ü"], object)
     g = pt.Graph([pt.op("Identity", pt.variable("s", "string", (2,)))])
