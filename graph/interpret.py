@@ -9,6 +9,7 @@ import numpy as np
 
 from graph.errors import GraphError, PartitaError
 from graph.graph import Graph
+from graph.microsoft import body_of, is_known, types_of
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
 from graph.types import TensorType
@@ -67,6 +68,8 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
         defaults = {name: spec.default for name, spec in mine.spec.attributes.items()}
         results = mine.numpy(*inputs, **{**defaults, **node.attrs})
         return _several(results, count)
+    if is_known(node):
+        return tuple(interpret(body_of(node, types_of(inputs), inputs), [value for value in inputs if value is not None]))
     from graph.numerics import evaluate
 
     attributes = {

@@ -10,6 +10,7 @@ import numpy as np
 from graph.build import variable
 from graph.errors import PartitaError, TypeMismatch, did_you_mean
 from graph.graph import Graph
+from graph.microsoft import NoBody, body_of, is_known, result_types
 from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
@@ -71,6 +72,18 @@ def with_missing_types(g: Graph) -> Graph:
     outputs = (pair for node in g.nodes for pair in zip(node.output_types, node.output_names))
     known = all(value_type is not None for value_type, name in outputs if name)
     return g if known else infer(g, strict=False)
+
+
+def _by_body(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
+    """The output types of an op of onnxruntime's, which follow from its body in ONNX's ops."""
+    values = [None if entry is None else as_constant(entry) for entry in node.inputs]
+    known = result_types(node, inputs, values)
+    if known is not None:
+        return known
+    body = body_of(node, inputs, values)
+    typed = _Inference(False, False, body.opsets).run(body)
+    typed = map_types(typed, dict.fromkeys(generated(typed, inputs)))
+    return [entry.type for entry in typed.outputs]
 
 
 def _with_shapes(g: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
@@ -247,6 +260,7 @@ class _Inference:
             or is_miscounted(node)
             or is_uncounted(node)
             or custom_op(node.op, node.domain) is not None
+            or is_known(node)
         )
 
     def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
@@ -263,10 +277,11 @@ class _Inference:
             if is_uncounted(node):
                 return attention_types(node, inputs)
             mine = custom_op(node.op, node.domain)
-            assert mine is not None
-            return mine.infer(inputs, node.attrs, len(node.output_names))
+            return _by_body(node, inputs) if mine is None else mine.infer(inputs, node.attrs, len(node.output_names))
         except DeclaredMismatch:
             raise
+        except NoBody:
+            return ()
         except TypeMismatch as error:
             if not self.strict:
                 return ()

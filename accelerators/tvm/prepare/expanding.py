@@ -12,6 +12,7 @@ from accelerators.tvm.prepare.single import alone
 from graph.build import CALL_DOMAIN
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.microsoft import NoBody, body_of, is_known, needed_opset
 from graph.node import Node
 from graph.numerics.evaluate import defaults
 from graph.ops import is_random
@@ -24,6 +25,8 @@ EXPANDED = "Expanded"
 
 def has_function(node: Node, graph: Graph) -> bool:
     """Does ONNX define the op by a body, or do we?"""
+    if is_known(node):
+        return True
     if node.is_call or node.domain not in ("", "ai.onnx.ml") or node.bodies or is_random(node):
         return False
     if has_own_parts(node):
@@ -36,15 +39,28 @@ def expanded(node: Node, graph: Graph) -> Node | None:
     """A call of the op's body that replaces the node; None if there is no body for this opset and these inputs."""
     if not all(node.output_names):
         return None
-    body = own_parts(node, graph)
+    body = _microsoft_body(node, graph) if is_known(node) else own_parts(node, graph)
     read = [] if body is None else [variable.name for variable in body.inputs]
-    if body is None:
+    if body is None and not is_known(node):
         body, read = _onnx_body(node, graph)
     if body is None:
         return None
     by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
     inputs = tuple(by_name[name] for name in read)
     return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node))
+
+
+def _microsoft_body(node: Node, graph: Graph) -> Graph | None:
+    """The body of an op of onnxruntime's, if the graph's opset has all ops that it needs."""
+    version = graph.opsets.get("", 1)
+    if needed_opset(node) > version:
+        return None
+    values = [None if entry is None else entry.node.value for entry in node.inputs]
+    try:
+        body = body_of(node, [None if entry is None else entry.type for entry in node.inputs], values, version)
+    except NoBody:
+        return None
+    return body.evolve(opsets=graph.opsets)
 
 
 def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:

@@ -1,0 +1,113 @@
+"""The ops of onnxruntime's domain that are known here: what each means in ONNX's ops, and since which opset these are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from graph.errors import did_you_mean
+from graph.graph import Graph
+from graph.microsoft import blocks, fused, linear
+from graph.microsoft.writing import NoBody, Values, Writing
+from graph.node import Node
+from graph.types import Type
+
+DOMAIN = "com.microsoft"
+"""onnxruntime's own domain."""
+
+
+@attrs.frozen(slots=True)
+class Meaning:
+    """One op."""
+
+    body: Callable[[Writing], Graph]
+    """Writes its body."""
+    since: int
+    """The opset whose ops the body is written in, at least."""
+    attributes: frozenset[str]
+    """The attributes that it knows."""
+    types: Callable[[Writing], Sequence[Type]] | None = None
+    """The types of its results, where the body is too large to be written for them alone."""
+
+
+def _known(
+    body: Callable[[Writing], Graph], since: int, attributes: str = "", types: Callable[[Writing], Sequence[Type]] | None = None
+) -> Meaning:
+    return Meaning(body, since, frozenset(attributes.split()), types)
+
+
+_POOL = "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads strides"
+_CONV = "activation activation_params auto_pad dilations group kernel_shape pads strides"
+_GEMM = "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"
+_TURNED = "alpha transA transB transBatchA transBatchB"
+_NBITS = "K N bits block_size accuracy_level weight_prepacked"
+
+_MEANINGS = {
+    "QuantizeLinear": _known(linear.quantize, 21, "axis"),
+    "DequantizeLinear": _known(linear.dequantize, 21, "axis"),
+    "QLinearAdd": _known(linear.binary, 13),
+    "QLinearMul": _known(linear.binary, 13),
+    "QLinearConcat": _known(linear.concat, 13, "axis"),
+    "QLinearSigmoid": _known(linear.sigmoid, 13),
+    "QLinearLeakyRelu": _known(linear.leaky_relu, 13, "alpha"),
+    "QLinearSoftmax": _known(linear.softmax, 13, "axis opset"),
+    "QLinearAveragePool": _known(linear.average_pool, 13, _POOL),
+    "QLinearGlobalAveragePool": _known(linear.global_average_pool, 13, "channels_last"),
+    "QLinearReduceMean": _known(linear.reduce_mean, 13, "axes keepdims"),
+    "QLinearWhere": _known(linear.where, 13),
+    "QGemm": _known(linear.gemm, 13, "alpha transA transB"),
+    "MatMulIntegerToFloat": _known(linear.matmul_to_float, 13),
+    "DynamicQuantizeMatMul": _known(linear.dynamic_matmul, 13),
+    "MatMulNBits": _known(blocks.matmul, 21, _NBITS, blocks.matmul_types),
+    "GatherBlockQuantized": _known(blocks.gather, 21, "bits block_size gather_axis quantize_axis"),
+    "FusedMatMul": _known(fused.matmul, 13, _TURNED),
+    "TransposeMatMul": _known(fused.matmul, 13, _TURNED),
+    "FusedGemm": _known(fused.gemm, 13, _GEMM),
+    "FusedConv": _known(fused.conv, 13, _CONV),
+    "Gelu": _known(fused.gelu, 13),
+    "BiasGelu": _known(fused.gelu, 13),
+    "FastGelu": _known(fused.fast_gelu, 13),
+    "QuickGelu": _known(fused.quick_gelu, 13, "alpha"),
+    "SkipLayerNormalization": _known(fused.skip_layer_norm, 17, "epsilon"),
+    "SkipSimplifiedLayerNormalization": _known(fused.simplified_skip_layer_norm, 18, "epsilon"),
+    "EmbedLayerNormalization": _known(fused.embed_layer_norm, 17, "epsilon mask_index_type"),
+}
+
+
+def is_known(node: Node) -> bool:
+    """Is it an op of onnxruntime's whose meaning is known?"""
+    return node.domain == DOMAIN and node.subgraph is None and node.op in _MEANINGS
+
+
+def needed_opset(node: Node) -> int:
+    """The opset that the node's body is written in, at least."""
+    return _MEANINGS[str(node.op)].since
+
+
+def why_unknown(node: Node) -> str | None:
+    """Why nothing is known of an op of onnxruntime's; None where it is known."""
+    if node.domain != DOMAIN:
+        return None
+    if node.op not in _MEANINGS:
+        hint = did_you_mean(str(node.op), _MEANINGS)
+        return f"{DOMAIN}.{node.op} is an op of onnxruntime's own that is not known here" + (f": {hint}" if hint else "")
+    unknown = sorted(set(node.attrs) - _MEANINGS[node.op].attributes)
+    return f"the attribute {unknown[0]!r} of {DOMAIN}.{node.op} is not known here" if unknown else None
+
+
+def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int = 0) -> Graph:
+    """The op's body for inputs of these types, whose values are given where they are known; `NoBody` says why there is none.
+
+    It is written in that opset, or in the first that has all ops that it needs."""
+    reason = why_unknown(node)
+    if reason is not None:
+        raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
+    meaning = _MEANINGS[str(node.op)]
+    return meaning.body(Writing(node, types, values, max(opset, meaning.since)))
+
+
+def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Sequence[Type] | None:
+    """The types of the op's results for inputs of these types, if they are known without its body."""
+    rule = _MEANINGS[str(node.op)].types
+    return None if rule is None else rule(Writing(node, types, values, needed_opset(node)))

@@ -1,0 +1,179 @@
+"""Nodes of onnxruntime's own ops with inputs that are typical of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+Array = np.ndarray[Any, Any]
+
+
+@attrs.frozen(eq=False)
+class Case:
+    """One node. Inputs are arrays; of a tuple the array is a constant; None is absent."""
+
+    op: str
+    inputs: Sequence[Array | tuple[Array] | None]
+    attributes: Mapping[str, Any] = attrs.field(factory=dict)
+    outputs: int = 1
+    opset: int = 17
+    schedule: str = ""
+    """A kernel that `cpu` has to run it with."""
+
+    def model(self) -> onnx.ModelProto:
+        """The node as a model of its own."""
+        inits, inputs, names = [], [], []
+        for i, given in enumerate(self.inputs):
+            names.append("" if given is None else f"i{i}")
+            if isinstance(given, tuple):
+                inits.append(numpy_helper.from_array(given[0], f"i{i}"))
+            elif given is not None:
+                inputs.append(helper.make_tensor_value_info(f"i{i}", helper.np_dtype_to_tensor_dtype(given.dtype), given.shape))
+        results = [helper.make_value_info(f"o{i}", onnx.TypeProto()) for i in range(self.outputs)]
+        node = helper.make_node(
+            self.op, names, [r.name for r in results], name="node", domain="com.microsoft", **dict(self.attributes)
+        )
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(helper.make_graph([node], "case", inputs, results, inits), opset_imports=opsets, ir_version=10)
+
+    @property
+    def feeds(self) -> dict[str, Array]:
+        """The inputs that are no constants."""
+        return {f"i{i}": given for i, given in enumerate(self.inputs) if isinstance(given, np.ndarray)}
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def _bytes(*shape: int) -> Array:
+    return RANDOM.integers(0, 256, shape).astype(np.uint8)
+
+
+def _signed(*shape: int) -> Array:
+    return RANDOM.integers(-127, 128, shape).astype(np.int8)
+
+
+def _numbers(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def _scales(*shape: int) -> tuple[Array]:
+    return (RANDOM.uniform(0.01, 0.02, shape).astype(np.float32),)
+
+
+def _scale(value: float) -> tuple[Array]:
+    return (np.array(value, np.float32),)
+
+
+def _point(value: int, dtype: Any = np.uint8) -> tuple[Array]:
+    return (np.array(value, dtype),)
+
+
+def _read(dtype: Any = np.uint8) -> tuple[tuple[Array], tuple[Array]]:
+    """A scale and a zero point of what is read."""
+    return _scale(0.103), _point(20, dtype)
+
+
+def _written(dtype: Any = np.uint8) -> tuple[tuple[Array], tuple[Array]]:
+    return _scale(0.147), _point(90, dtype)
+
+
+def _unary(op: str, *written: tuple[Array], shape: tuple[int, ...] = (2, 30), schedule: str = "", **attributes: Any) -> Case:
+    return Case(op, [_bytes(*shape), *_read(), *(written or _written())], attributes, schedule=schedule)
+
+
+_PART, _SIGNED = (_scale(1 / 256), _point(0)), (_scale(0.9), _point(-3, np.int8))
+_CHOICE = RANDOM.random((2, 5)) > 0.5
+
+LINEAR = [
+    Case("QLinearAdd", [_bytes(2, 3, 4), *_read(), _bytes(1, 3, 4), *_written(), _scale(0.211), _point(7)]),
+    Case("QLinearMul", [_signed(2, 4), *_read(np.int8), _signed(2, 4), *_written(np.int8), *_SIGNED], opset=11),
+    Case("QLinearConcat", [*_written(), _bytes(2, 3, 4), *_read(), _bytes(2, 5, 4), *_written()], {"axis": 1}),
+    _unary("QLinearSigmoid", *_PART, schedule="lookup"),
+    _unary("QLinearLeakyRelu", alpha=0.2),
+    _unary("QLinearSoftmax", *_PART, schedule="rows", axis=-1, opset=13),
+    _unary("QLinearAveragePool", shape=(1, 3, 8, 8), kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
+    _unary("QLinearAveragePool", shape=(1, 8, 8, 3), kernel_shape=[3, 3], channels_last=1),
+    _unary("QLinearGlobalAveragePool", shape=(1, 3, 8, 8)),
+    _unary("QLinearGlobalAveragePool", shape=(1, 8, 8, 3), channels_last=1),
+    Case("QLinearWhere", [_CHOICE, _bytes(2, 5), *_read(), _bytes(2, 5), *_written(), _scale(0.211), _point(7)]),
+]
+"""Ops on integers."""
+
+_BIAS = (RANDOM.integers(-1000, 1000, 8).astype(np.int32),)
+_LEFT, _RIGHT = (_bytes(4, 16), _scale(0.02), _point(128)), (_signed(16, 8),)
+
+PRODUCTS = [
+    Case("QGemm", [*_LEFT, _RIGHT, _scale(0.01), _point(0, np.int8), _BIAS, *_written()], schedule="quantized product"),
+    Case("QGemm", [*_LEFT, (_RIGHT[0].T.copy(),), _scales(8), (np.zeros(8, np.int8),), _BIAS, *_written()], {"transB": 1},
+         schedule="quantized product"),
+    Case("QGemm", [*_LEFT, _RIGHT, _scale(0.01), _point(0, np.int8), _BIAS], {"alpha": 1.0}, schedule="quantized product"),
+    Case("DynamicQuantizeMatMul", [_numbers(4, 16), _RIGHT, _scale(0.01), _point(0, np.int8), (_numbers(8),)],
+         schedule="quantized product"),
+    Case("DynamicQuantizeMatMul", [_numbers(3, 4, 16), _RIGHT, _scales(8), (np.zeros(8, np.int8),)],
+         schedule="quantized product"),
+    Case("MatMulIntegerToFloat", [_LEFT[0], _RIGHT, *_LEFT[1:2], _scale(0.01), _LEFT[2], _point(0, np.int8), (_numbers(8),)],
+         schedule="quantized product"),
+]
+"""Products of integers."""
+
+
+def _blocked(sizes: tuple[int, int, int, int], *more: Any, rows: int = 3, opset: int = 17, schedule: str = "") -> Case:
+    """A product by weights of so many bits, of this depth, so many columns, in blocks of that size."""
+    bits, depth, columns, block = sizes
+    blocks = -(-depth // block)
+    stored = _bytes(columns, blocks, block * bits // 8)
+    attributes = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+    inputs = [_numbers(rows, depth), (stored,), _scales(columns * blocks), *more]
+    return Case("MatMulNBits", inputs, attributes, opset=opset, schedule=schedule)
+
+
+def _points(bits: int, blocks: int, columns: int) -> tuple[Array]:
+    return (_bytes(columns * -(-blocks * bits // 8)),)
+
+
+BLOCKED = [
+    _blocked((4, 64, 16, 32), schedule="packed product"),
+    _blocked((4, 64, 16, 32), _points(4, 2, 16), schedule="packed product"),
+    _blocked((4, 70, 5, 32), _points(4, 3, 5), rows=1, opset=21, schedule="packed product"),
+    _blocked((4, 40, 6, 16), (RANDOM.uniform(3, 12, 18).astype(np.float32),)),
+    _blocked((4, 64, 6, 16), None, (RANDOM.integers(0, 4, 64).astype(np.int32),)),
+    _blocked((4, 64, 16, 32), None, None, (_numbers(16),), schedule="packed product"),
+    _blocked((8, 64, 16, 32), schedule="packed product"),
+    _blocked((8, 70, 5, 32), _points(8, 3, 5), rows=1, opset=21, schedule="packed product"),
+]
+"""Weights in blocks."""
+
+_IDS, _SEGMENTS = RANDOM.integers(0, 20, (2, 5)).astype(np.int32), RANDOM.integers(0, 2, (2, 5)).astype(np.int32)
+_TABLES = [(_numbers(*shape),) for shape in ((20, 8), (16, 8), (2, 8), (8,), (8,))]
+_MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+_CONV = [_numbers(1, 3, 8, 8), (_numbers(4, 3, 3, 3),), (_numbers(4),)]
+_SKIPPED = [_numbers(2, 3, 8), _numbers(2, 3, 8), (_numbers(8),)]
+
+FUSED = [
+    Case("FusedMatMul", [_numbers(2, 3, 16), _numbers(2, 16, 5)], {"alpha": 0.5}),
+    Case("FusedMatMul", [_numbers(2, 16, 3), _numbers(2, 5, 16)], {"transA": 1, "transB": 1}),
+    Case("FusedMatMul", [_numbers(3, 2, 16), _numbers(5, 2, 16)], {"transBatchA": 1, "transBatchB": 1, "transB": 1}),
+    Case("FusedConv", _CONV, {"kernel_shape": [3, 3], "activation": "Relu"}, schedule="blocked convolution"),
+    Case("FusedConv", [*_CONV, _numbers(1, 4, 6, 6)], {"activation": "Clip", "activation_params": [0.0, 1.0]}),
+    Case("FusedConv", _CONV, {"activation": "HardSigmoid", "activation_params": [0.2, 0.4]}),
+    Case("FusedGemm", [_numbers(3, 8), (_numbers(8, 4),), (_numbers(4),)], {"activation": "LeakyRelu", "activation_alpha": 0.3},
+         schedule="gemm"),
+    Case("Gelu", [_numbers(3, 8)]),
+    Case("BiasGelu", [_numbers(3, 8), (_numbers(8),)]),
+    Case("FastGelu", [_numbers(3, 8)]),
+    Case("FastGelu", [_numbers(3, 8), (_numbers(8),)]),
+    Case("QuickGelu", [_numbers(3, 8)], {"alpha": 1.5}),
+    Case("SkipLayerNormalization", [*_SKIPPED, (_numbers(8),), (_numbers(8),)], {"epsilon": 1e-5}, opset=11, schedule="rows"),
+    Case("SkipSimplifiedLayerNormalization", _SKIPPED, {"epsilon": 1e-5}, schedule="rows"),
+    Case("EmbedLayerNormalization", [_IDS, _SEGMENTS, *_TABLES], {"epsilon": 1e-5}, 2),
+    Case("EmbedLayerNormalization", [_IDS, _SEGMENTS, *_TABLES, _MASK], {"epsilon": 1e-5}, 3),
+]
+"""What onnxruntime's optimizer fuses."""
+
+ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED]

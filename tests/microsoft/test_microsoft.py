@@ -1,0 +1,121 @@
+"""onnxruntime's own ops on `reference` and `cpu`, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import partita as pt
+from graph.microsoft.table import _MEANINGS
+from tests.microsoft.nodes import ALL, RANDOM, Case
+
+Array = np.ndarray[Any, Any]
+
+
+def _theirs(model: onnx.ModelProto, feeds: dict[str, Array]) -> Sequence[Array]:
+    """onnxruntime's results, the graph run as it stands."""
+    runtime = pytest.importorskip("onnxruntime")
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def _agree(results: Sequence[Array], wanted: Sequence[Array]) -> None:
+    """Integers by one step at most, since either may multiply by two scales or by their product; numbers by rounding."""
+    for result, want in zip(results, wanted, strict=True):
+        assert (result.dtype, result.shape) == (want.dtype, want.shape)
+        a, b = result.astype(np.float64), want.astype(np.float64)
+        limit = 1 if want.dtype.kind in "iu" else 2e-6 * max(1.0, np.abs(b).max())
+        assert np.abs(a - b).max() <= limit
+        assert want.dtype.kind not in "iu" or (a != b).mean() <= 0.05
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.op}-{case.opset}")
+def test_reference_computes_what_onnxruntime_computes(case: Case):
+    graph = pt.load(case.model())
+    _agree(list(pt.compile(graph, "reference")(case.feeds)), _theirs(case.model(), case.feeds))
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.op}-{case.opset}")
+def test_cpu_computes_it_by_kernels_of_onnx_s_ops(case: Case):
+    model = pt.compile(pt.load(case.model()), "cpu")
+    _agree(list(model(case.feeds)), _theirs(case.model(), case.feeds))
+    schedules = [kernel.schedule for kernel in model.kernels()]
+    assert not case.schedule or case.schedule in schedules
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.op}-{case.opset}")
+def test_types_are_inferred(case: Case):
+    graph = pt.apply_pass(pt.load(case.model()), "InferShape")
+    results = list(pt.compile(graph, "reference")(case.feeds))
+    for entry, result in zip(graph.outputs, results, strict=True):
+        assert entry.type is not None
+        assert (entry.type.dtype, entry.type.shape) == (result.dtype.name, result.shape)
+
+
+def test_every_op_is_tried():
+    here = {"QLinearReduceMean", "TransposeMatMul", "GatherBlockQuantized", "QuantizeLinear", "DequantizeLinear"}
+    assert {case.op for case in ALL} | here == set(_MEANINGS)
+
+
+def test_a_mean_of_integers_which_onnxruntime_does_not_run():
+    image = RANDOM.integers(0, 256, (1, 3, 4, 4)).astype(np.uint8)
+    scaling = (np.array(0.1, np.float32),), (np.array(20, np.uint8),)
+    case = Case("QLinearReduceMean", [image, *scaling, *scaling], {"axes": [2, 3]})
+    for device in ("reference", "cpu"):
+        (result,) = pt.compile(pt.load(case.model()), device)(case.feeds)
+        assert np.abs(result.reshape(3) - image.astype(np.float64).mean((0, 2, 3))).max() <= 0.5001
+
+
+def test_16_bit_activations_as_the_quantizer_writes_them_below_opset_21():
+    numbers = RANDOM.standard_normal((2, 8)).astype(np.float32)
+    scaling = (np.array(1e-4, np.float32),), (np.array(30000, np.uint16),)
+    quantized = Case("QuantizeLinear", [numbers, *scaling])
+    (integers,) = pt.compile(pt.load(quantized.model()), "reference")(quantized.feeds)
+    _agree([integers], _theirs(quantized.model(), quantized.feeds))
+    back = Case("DequantizeLinear", [integers, *scaling])
+    for device in ("reference", "cpu"):
+        _agree(list(pt.compile(pt.load(back.model()), device)(back.feeds)), _theirs(back.model(), back.feeds))
+
+
+def test_rows_of_a_table_in_blocks():
+    table = (RANDOM.integers(0, 256, (20, 32)).astype(np.uint8),)
+    rows, scales = RANDOM.integers(0, 20, (2, 3)), (RANDOM.uniform(0.01, 0.02, (20, 2)).astype(np.float32),)
+    sizes = {"block_size": 32, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
+    case = Case("GatherBlockQuantized", [table, rows, scales], sizes, opset=21)
+    for device in ("reference", "cpu"):
+        _agree(list(pt.compile(pt.load(case.model()), device)(case.feeds)), _theirs(case.model(), case.feeds))
+
+
+def test_an_op_of_that_domain_that_is_not_known_says_so():
+    case = Case("MurmurHash3", [np.array([1, 2], np.int32)])
+    with pytest.raises(pt.PartitaError, match=r"com.microsoft.MurmurHash3 is an op of onnxruntime's own that is not known here"):
+        pt.compile(pt.load(case.model()), "reference")
+
+
+def test_an_attribute_that_is_not_known_is_not_passed_over():
+    case = Case("Gelu", [RANDOM.standard_normal((2, 2)).astype(np.float32)], {"sharpness": 2.0})
+    with pytest.raises(pt.PartitaError, match=r"the attribute 'sharpness' of com.microsoft.Gelu is not known here"):
+        pt.compile(pt.load(case.model()), "reference")
+
+
+def test_weights_of_other_widths_are_refused_by_name():
+    weights = (np.ones((4, 1, 8), np.uint8),), (np.ones(4, np.float32),)
+    case = Case("MatMulNBits", [np.ones((1, 32), np.float32), *weights], {"K": 32, "N": 4, "bits": 2, "block_size": 32})
+    with pytest.raises(pt.PartitaError, match="its weights have 2 bits, and 4 and 8 are known"):
+        pt.compile(pt.load(case.model()), "reference")(case.feeds)
+
+
+def test_a_user_s_own_op_of_that_name_wins():
+    case = Case("QuickGelu", [np.ones((2, 2), np.float32)])
+    pt.register_op("QuickGelu", "com.microsoft", attributes={"alpha": 1.0}, numpy=lambda x, alpha: x + 1)
+    try:
+        (result,) = pt.compile(pt.load(case.model()), "reference")(case.feeds)
+        assert (result == 2).all()
+    finally:
+        pt.unregister_op("QuickGelu", "com.microsoft")
