@@ -21,7 +21,9 @@ def everywhere(g: Graph, change: Callable[[Graph], Graph]) -> Graph:
     def into_bodies(node: Node, rewriter: Rewriter) -> None:
         rewriter.keep(node, map_bodies(rewriter.rebuilt(node), once))
 
-    return once(g)
+    changed = once(g)
+    done.clear()  # The two functions hold each other, and with them what they know, until the collector comes by.
+    return changed
 
 
 def has_bodies(g: Graph) -> bool:

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from graph.graph import Graph
+from graph.new_array import new_array
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import Array, TensorType
@@ -118,7 +119,6 @@ def scaled_convolution(
 ) -> tuple[Array, Array] | None:
     """Output channels are axis 0 of a convolution's weights; of a transposed one axis 1, within each group."""
     groups = op.attrs.get("group", 1)
-    wide = weight.astype(np.float64)
     if op.op == "Conv":
         channels = weight.shape[0]
         factors = scale
@@ -129,9 +129,8 @@ def scaled_convolution(
         factors = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
     if scale.size != channels or (bias is not None and bias.size != channels):
         return None
-    scaled = wide * factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))
     moved = shift if bias is None else bias * scale + shift
-    return scaled.astype(weight.dtype), moved.astype(weight.dtype)
+    return _scaled(weight, factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))), moved.astype(weight.dtype)
 
 
 def _gemm(
@@ -146,9 +145,16 @@ def _gemm(
         return None
     if bias is not None and bias.ndim and bias.shape[-1] not in (1, scale.size):
         return None
-    scaled = weight.astype(np.float64) * (scale[:, None] if transposed else scale)
     moved = shift if bias is None else op.attrs.get("beta", 1.0) * bias.astype(np.float64) * scale + shift
-    return scaled.astype(weight.dtype), moved.astype(weight.dtype)
+    return _scaled(weight, scale[:, None] if transposed else scale), moved.astype(weight.dtype)
+
+
+def _scaled(weight: Array, factors: Array) -> Array:
+    """The products in float64, rounded once to the weight's type, without a copy in float64 of the whole."""
+    scaled = new_array(weight.shape, weight.dtype)
+    with np.errstate(all="ignore"):
+        np.multiply(weight, factors, out=scaled, dtype=np.float64, casting="same_kind")
+    return scaled
 
 
 def _folded(op: Node, fold: _Fold, namer: Namer) -> Node:

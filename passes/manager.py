@@ -185,7 +185,7 @@ def _with_true_attributes(
     views = {
         k: v
         for k, v in result.attrs.items()
-        if isinstance(v, TypeView) and k not in stale and v.graph is not result
+        if isinstance(v, TypeView) and k not in stale and not v.is_of(result)
     }
     if not stale and not views:
         return result, ()

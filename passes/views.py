@@ -7,29 +7,38 @@ from typing import Any
 
 from graph.errors import GraphError, did_you_mean
 from graph.graph import Graph
-from graph.node import NodeEntry
+from graph.node import Node, NodeEntry
 from graph.types import Dim, SparseTensorType, TensorType, Type
 
 
 class TypeView(Mapping[str, Any]):
-    """One aspect of the types of a graph's values, by value name or by entry; None where it is unknown."""
+    """One aspect of the types of a graph's values, by value name or by entry; None where it is unknown.
 
-    __slots__ = ("aspect", "graph", "_of", "_by_name")
+    The graph holds its views, and they hold its nodes, not the graph: so it is freed, with its weights, when its last user
+    drops it."""
 
-    def __init__(self, aspect: str, of: Callable[[Type | None], Any], graph: Graph) -> None:
+    __slots__ = ("aspect", "name", "nodes", "_of", "_by_name")
+
+    def __init__(self, aspect: str, of: Callable[[Type | None], Any], name: str, nodes: tuple[Node, ...]) -> None:
         self.aspect = aspect
         """What is shown: "shape" or "dtype"."""
-        self.graph = graph
-        """The graph whose values these are."""
+        self.name = name
+        """The name of the graph whose values these are."""
+        self.nodes = nodes
+        """Its nodes."""
         self._of = of
         self._by_name: dict[str, NodeEntry] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TypeView, (self.aspect, self._of, self.graph)
+        return TypeView, (self.aspect, self._of, self.name, self.nodes)
+
+    def is_of(self, graph: Graph) -> bool:
+        """Does it show the values of this graph?"""
+        return self.nodes is graph.nodes and self.name == graph.name
 
     def seen_on(self, graph: Graph) -> TypeView:
         """The same view of another graph."""
-        return TypeView(self.aspect, self._of, graph)
+        return TypeView(self.aspect, self._of, graph.name, graph.nodes)
 
     def __getitem__(self, key: str | NodeEntry) -> Any:
         if isinstance(key, NodeEntry):
@@ -37,7 +46,7 @@ class TypeView(Mapping[str, Any]):
         entry = self._names().get(key)
         if entry is None:
             hint = did_you_mean(str(key), self._names())
-            raise GraphError(f"there is no value {key!r}", where=f"graph {self.graph.name!r}", remedy=hint)
+            raise GraphError(f"there is no value {key!r}", where=f"graph {self.name!r}", remedy=hint)
         return self._of(entry.type)
 
     def __contains__(self, key: object) -> bool:
@@ -50,12 +59,12 @@ class TypeView(Mapping[str, Any]):
         return len(self._names())
 
     def __repr__(self) -> str:
-        return f"<{self.aspect} of the {len(self)} values of {self.graph.name!r}>"
+        return f"<{self.aspect} of the {len(self)} values of {self.name!r}>"
 
     def _names(self) -> dict[str, NodeEntry]:
         if self._by_name is None:
             values = (
-                (name, node, i) for node in self.graph.nodes for i, name in enumerate(node.output_names)
+                (name, node, i) for node in self.nodes for i, name in enumerate(node.output_names)
             )
             self._by_name = {name: NodeEntry(node, i) for name, node, i in values if name}
         return self._by_name
@@ -63,12 +72,12 @@ class TypeView(Mapping[str, Any]):
 
 def shape_view(graph: Graph) -> TypeView:
     """The shapes of the graph's values."""
-    return TypeView("shape", _shape, graph)
+    return TypeView("shape", _shape, graph.name, graph.nodes)
 
 
 def dtype_view(graph: Graph) -> TypeView:
     """The element types of the graph's values."""
-    return TypeView("dtype", _dtype, graph)
+    return TypeView("dtype", _dtype, graph.name, graph.nodes)
 
 
 def _shape(known: Type | None) -> tuple[Dim, ...] | None:

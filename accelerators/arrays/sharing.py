@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from accelerators.arrays.layout import aligned_empty, laid_out
 from accelerators.process.forking import Guard
+from graph.new_array import LARGE, new_array
 from graph.types import Array
 
 ALIGNMENT = 64
@@ -81,7 +83,8 @@ def _copied(array: Array) -> Array:
 
 def new_weight(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array to fill, in memory that `held_once` need not copy: each page that is touched first costs as much as copying it."""
-    return aligned_empty(shape, dtype, ALIGNMENT)
+    size = math.prod(shape) * dtype.itemsize
+    return new_array(shape, dtype) if size >= LARGE else aligned_empty(shape, dtype, ALIGNMENT)
 
 
 def array_digest(array: Array) -> str:

@@ -13,13 +13,18 @@ from graph.graph import Graph
 
 def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
     """The subgraph, ready to run; what a device returns that is none, or has another border, is an error."""
-    shown = accelerator.configured(config).transform(with_own_nodes(graph))
-    if not isinstance(shown, Graph) or _border(shown) != _border(graph):
-        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
-    compiled = accelerator.compile(shown, config)
+    compiled = accelerator.compile(_transformed(accelerator, graph, config), config)
     if not isinstance(compiled, CompiledSubgraph):
         raise AcceleratorError(f"its compile returned {type(compiled).__name__}, not a CompiledSubgraph")
     return compiled
+
+
+def _transformed(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> Graph:
+    """What the device makes of the subgraph. The device alone holds it, and may drop its weights."""
+    shown = accelerator.configured(config).transform(with_own_nodes(graph))
+    if not isinstance(shown, Graph) or _border(shown) != _border(graph):
+        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
+    return shown
 
 
 def _border(graph: Graph) -> tuple[int, int]:

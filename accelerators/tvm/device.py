@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
-import attrs
-
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
 from accelerators.interface.keys import Key, callback
@@ -18,6 +16,7 @@ from accelerators.tvm import extensions
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.bodies.indices import check_indices
+from accelerators.tvm.bodies.lifting import Lifted, lift_weights
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.linking import MISSING, NEEDED, can_link
 from accelerators.tvm.code.workers import Workers
@@ -114,10 +113,9 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        laid_out = self.configured(config).laid_out(graph, machine)
-        fused = fuse(laid_out, machine.is_gpu)
-        calls = [node for node in fused.nodes if node.is_call]
-        bodies = {node: make_body(node.subgraph) for node in calls if node.subgraph is not None}
+        lifted, notes = self._lifted(graph, config, machine)
+        del graph  # Its weights are freed as they are packed.
+        bodies = lifted.bodies
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
         isolation = Isolation(machine, config["ISOLATE_SECONDS"]) if config["ISOLATE"] else None
         tuned = findings(config, machine)
@@ -134,16 +132,21 @@ class TvmAccelerator(Accelerator):
             for node, body in bodies.items():
                 with _blamed_on(node, machine):
                     built[node] = body, running[node].result()
-        assembled = self.put_together(fused, built, machine)
+        assembled = self.put_together(lifted, built, machine)
         launches, origins = _launches(assembled, built)
         compiled = self.compiled_class(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
-        compiled.notes = tuple(laid_out.attrs.get(NOTES, ()))
+        compiled.notes = notes
         compiled.check_code()
         return compiled
 
-    def put_together(self, graph: Graph, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+    def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
         """The kernels of a graph's calls as one executable."""
-        return assemble(graph, built, machine)
+        return assemble(lifted, built, machine)
+
+    def _lifted(self, graph: Graph, config: Mapping[str, Any], machine: Machine) -> tuple[Lifted, tuple[str, ...]]:
+        """The graph laid out and fused, its weights apart, and what the report tells of it."""
+        laid_out = self.configured(config).laid_out(graph, machine)
+        return lift_weights(fuse(laid_out, machine.is_gpu)), tuple(laid_out.attrs.get(NOTES, ()))
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with activations and weights as the machine's kernels want them."""
@@ -217,7 +220,7 @@ class TvmAccelerator(Accelerator):
 def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) -> tuple[list[Launch], list[Origin]]:
     """What is known of each launch, and what its kernel was made from."""
     calls = {node.name: node for node in built}
-    bodies = {node.name: attrs.evolve(body, weights=()) for node, (body, _) in built.items()}
+    bodies = {node.name: body for node, (body, _) in built.items()}
     launches, origins = [], []
     for step in assembled.steps:
         body, lowered = bodies[step.call], built[calls[step.call]][1].lowered

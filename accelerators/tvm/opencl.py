@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.lifting import Lifted
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.launched import CompiledOpenCl
@@ -56,9 +57,9 @@ class OpenClAccelerator(TvmAccelerator):
                 return f"{entry.name!r} is {dtype}, and {self.driver.name} lacks {extension}"
         return None
 
-    def put_together(self, graph: Graph, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+    def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
         """The kernels as a list of launches."""
-        return assemble_steps(graph, built, machine)
+        return assemble_steps(lifted, built, machine)
 
     def why_no_export(self) -> str | None:
         """There is always a way: the source travels."""

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 
 from graph.graph import Graph
-from graph.microsoft.writing import Array, NoBody, Writing
+from graph.microsoft.writing import NoBody, Writing
 from graph.node import NodeEntry
-from graph.types import TensorType, Type
+from graph.types import Array, TensorType, Type
 
 INTEGERS = {(4, False): ml_dtypes.uint4, (4, True): ml_dtypes.int4, (8, False): np.uint8, (8, True): np.int8}
 """The element types by bits, and by whether they are signed."""

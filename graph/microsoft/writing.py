@@ -11,9 +11,7 @@ from graph.build import constant, op, variable
 from graph.errors import GraphError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from graph.types import TensorType, Type, dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, Any]
+from graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
 
 Values = Sequence[Any]
 """For each input of a node its array, where it is known; else None."""

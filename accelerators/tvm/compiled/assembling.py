@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -12,10 +12,13 @@ import numpy as np
 
 from accelerators.arrays.sharing import held_once, is_fixed
 from accelerators.errors import NotSupported
-from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.body import Body, element_of
+from accelerators.tvm.bodies.lifting import Lifted
+from accelerators.tvm.bodies.stored import as_stored
 from accelerators.tvm.code.building import Built, compile_kernels, object_files
 from accelerators.tvm.code.codegen import object_code
 from accelerators.tvm.code.linking import link, load
+from accelerators.tvm.kernels.shared.draft import GradualPack
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.lower.lowering import nameless, size_expression, tensor_type
 from accelerators.tvm.machine.library import compiling, part, tvm
@@ -64,11 +67,11 @@ class Assembled:
     """TVM's functions that compute sizes from those of the inputs, by name; they are linked as kernels are."""
 
 
-def assemble(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+def assemble(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
     """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
-    weights = packed_weights(bodies)
+    pack_weights(lifted.weights, bodies)
     with compiling.lock, quiet(), refused("assembly"):
-        assembled = Assembly(graph, bodies, weights, machine).run()
+        assembled = Assembly(lifted.graph, bodies, lifted.weights, machine).run()
     return _linked(assembled, {id(built): built for _, built in bodies.values()}.values(), machine)
 
 
@@ -116,9 +119,9 @@ class Assembly:
         relax, graph = part("relax"), self.graph
         params = [relax.Var(plain_name(n.output_names[0]), _type(n[0])) for n in graph.inputs]
         results: dict[NodeEntry, int] = {}
-        for node in graph.nodes:
-            if node.value is not None:
-                self.values[node[0]] = node.value
+        for entry in [*graph.outputs, *(entry for node in graph.nodes if node.is_op for entry in node.reads)]:
+            if entry.node.value is not None:
+                self.values[entry] = as_stored(entry.node.value, element_of(entry))
         self.values.update(zip((node[0] for node in graph.inputs), params, strict=True))
         with self.builder.function("main"):
             with self.builder.dataflow():
@@ -272,23 +275,35 @@ class _Evaluating:
         return expr
 
 
-def packed_weights(bodies: Mapping[Node, tuple[Body, Built]]) -> dict[Node, list[Array]]:
-    """The weights of each body as its kernel wants them, several packed at a time.
+def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tuple[Body, Built]]) -> None:
+    """Replace the weights of each body by what its kernel wants, several at a time.
 
-    Packed weights are put into their final memory at once, so that there is never a second copy of more than a few.
+    Packed weights are put into their final memory at once, and the array that each was made of is freed then if nobody else holds
+    it: there is never a second copy of more than a few.
     """
     with ThreadPoolExecutor(usable_cores()) as pool:
-        packing: dict[Node, list[Any]] = {node: list(body.weights) for node, (body, _) in bodies.items()}
-        for node, (body, built) in bodies.items():
-            for i, pack in built.lowered.packs.items():
-                packing[node][i - body.values] = pool.submit(_packed, body.weights[i - body.values], pack)
-        return {node: [w.result() if isinstance(w, Future) else w for w in weights] for node, weights in packing.items()}
+        packing = [
+            pool.submit(_pack, weights[node], i, element_of(read[0]), built.lowered.packs.get(body.values + i))
+            for node, (body, built) in bodies.items()
+            for i, read in enumerate(body.graph.inputs[body.values :])
+        ]
+        for done in packing:
+            done.result()
 
 
-def _packed(array: Array, pack: Any) -> Array:
+def _pack(arrays: list[Array], position: int, dtype: str, pack: Any) -> None:
+    """Replace one array of the list."""
+    stored = arrays[position] if isinstance(pack, GradualPack) else as_stored(arrays[position], dtype)
+    if pack is not None:
+        arrays[position] = _packed(stored, pack, stored is not arrays[position])
+    elif stored is not arrays[position]:
+        arrays[position] = held_once(stored, is_ours=True)
+
+
+def _packed(array: Array, pack: Any, is_ours: bool) -> Array:
     packed = np.asarray(pack(array), order="C")
     if np.may_share_memory(packed, array):
-        return packed if is_fixed(packed) else held_once(packed)
+        return packed if is_fixed(packed) else held_once(packed, is_ours=is_ours)
     return held_once(packed, is_ours=True)
 
 

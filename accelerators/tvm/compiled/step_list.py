@@ -10,13 +10,13 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.lifting import Lifted
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.launches import Launch, Memory, Number
-from accelerators.tvm.compiled.assembling import Assembled, Assembly, packed_weights
+from accelerators.tvm.compiled.assembling import Assembled, Assembly, pack_weights
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
-from graph.graph import Graph
 from graph.node import Node
 
 
@@ -58,11 +58,11 @@ class StepList:
     steps: tuple[Step, ...]
 
 
-def assemble_steps(graph: Graph, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
     """The partitioned graph as a list of launches. Linear."""
-    weights = packed_weights(bodies)
+    pack_weights(lifted.weights, bodies)
     with compiling.lock, quiet(), refused("assembly"):
-        return _StepAssembly(graph, bodies, weights, machine).run()
+        return _StepAssembly(lifted.graph, bodies, lifted.weights, machine).run()
 
 
 class _StepAssembly(Assembly):

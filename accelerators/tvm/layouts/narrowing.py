@@ -13,12 +13,14 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
+from accelerators.tvm.bodies.stored import LATER, as_stored
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.machine.special import Used
 from graph.build import constant
 from graph.graph import Graph
+from graph.new_array import has_own_memory
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.pauses import collector_paused
 from graph.rewrite import Rewriter
@@ -196,7 +198,7 @@ class _Narrowing:
         """Does a constant stay in float32? A bias does, and a number that would change."""
         if node.domain == DOMAIN:
             return slot > 1 or node.op not in PRODUCTS
-        if np.array_equal(array, array.astype(numpy_dtype(self.dtype)).astype(np.float32)) and array.size == 1:
+        if array.size == 1 and np.array_equal(array, array.astype(numpy_dtype(self.dtype)).astype(np.float32)):
             return False
         if node.op == "Pow":
             return False
@@ -205,9 +207,9 @@ class _Narrowing:
     def _constant(self, entry: NodeEntry, array: Array) -> NodeEntry:
         """A constant in the narrow type, once for all who read it."""
         if entry not in self.constants:
-            limit = float(np.finfo(np.float16).max)
-            held = np.where(np.isfinite(array), np.clip(array, -limit, limit), array) if self.dtype == "float16" else array
-            node = constant(held.astype(numpy_dtype(self.dtype)), self.namer(f"{entry.name}_{self.dtype}"))
+            declared = TensorType(self.dtype, array.shape)
+            held = array if array.nbytes >= LATER and not has_own_memory(array) else as_stored(array, self.dtype)
+            node = constant(held, self.namer(f"{entry.name}_{self.dtype}")).evolve(output_types=(declared,))
             self.constants[entry] = self.rewriter.keep(node)[0]
         return self.constants[entry]
 

@@ -93,7 +93,7 @@ def whole_product(walk: Walk, node: Node) -> bool | None:
         return None
     walk.sides.need_plain(source)
     read, name = walk.sides.unsigned(source, False), node.name
-    outs, columns = weight.shape[1], weight.astype(np.int64).sum(0)
+    outs, columns = weight.shape[1], weight.sum(0, dtype=np.int64)
     known = 0 if points[0] is None else None if points[0].node.value is None else int(points[0].node.value.item())
     moved = 128 if isinstance(source.type, TensorType) and source.type.dtype == "int8" else 0
     beginning = -((known or 0) + moved) * columns
@@ -162,11 +162,10 @@ def sums_of(
     The scales and the bias are those of the outputs, which the weight has so many times."""
     factor = np.multiply(scaling.scale, scales, dtype=np.float64)
     whole = _whole_bias(bias, factor, len(weight) // times)
-    products = weight.astype(np.int64)
-    beginning = -scaling.unsigned_point * products.sum((1, 2, 3))
+    beginning = -scaling.unsigned_point * weight.sum((1, 2, 3), dtype=np.int64)
     beginning = beginning if whole is None else beginning + (np.tile(whole, times) if whole.size > 1 else whole)
     factor = np.tile(factor.reshape(-1), times) if factor.size > 1 else factor
-    most = np.abs(beginning) + BYTE * np.abs(products).sum((1, 2, 3))
+    most = np.abs(beginning) + BYTE * np.abs(weight, dtype=np.int16).sum((1, 2, 3), dtype=np.int64)
     if not is_lossless(scaling.scale, scales, factor) or not weight.size or most.max() > LARGEST_SUM:
         return None
     return beginning.astype(np.int32), factor.astype(np.float32), bias if whole is None else None

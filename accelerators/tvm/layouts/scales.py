@@ -110,5 +110,7 @@ def around_zero(array: Array, point: Array) -> Array | None:
     """The distances to the zero point, if they fit signed bytes."""
     if not array.size:
         return None
+    if array.dtype == np.int8 and not point.any():
+        return array
     centred = array.astype(np.int16) - point
     return centred.astype(np.int8) if centred.min() >= -128 and centred.max() <= 127 else None

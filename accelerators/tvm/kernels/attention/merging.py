@@ -11,15 +11,17 @@ import numpy as np
 
 from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.body import element_of
+from accelerators.tvm.bodies.stored import as_stored
 from accelerators.tvm.kernels.attention.pattern import Attention
 from accelerators.tvm.kernels.attention.selector import attentions
 from accelerators.tvm.kernels.shared.operands import Readers, readers_of
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.build import constant, op
 from graph.graph import Graph
+from graph.new_array import new_array
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
-from graph.types import Array, TensorType
+from graph.types import Array, TensorType, numpy_dtype
 from passes.constants import Namer
 
 
@@ -113,7 +115,7 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> No
     widths = [part.weight.shape[1] for part in group]
     whole = TensorType(element_of(group[0].result), (*shape[:-1], sum(widths)))
     given = rewriter.value(group[0].given)
-    weight = constant(np.concatenate([part.weight for part in group], axis=1), namer(f"{first.name}_weights"))
+    weight = _side_by_side(group, namer(f"{first.name}_weights"))
     value = (namer(f"{first.name}_product"),)
     product = op("MatMul", given, weight, name=first.name, output_names=value).evolve(output_types=(whole,))
     result = _named(product, [part.nodes[0] for part in group])
@@ -129,6 +131,17 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> No
     names = tuple(part.result.name for part in group)
     split = op("Split", result, sizes, name=namer(f"{first.name}_parts"), output_names=names, axis=-1)
     return _named(split.evolve(output_types=types), [part.nodes[-1] for part in group])
+
+
+def _side_by_side(group: Sequence[Projection], name: str) -> Node:
+    """The parts' matrices as one constant, of the type that is declared for them."""
+    entry = group[0].nodes[0].inputs[1]
+    assert entry is not None
+    dtype, widths = element_of(entry), [part.weight.shape[1] for part in group]
+    whole = new_array((len(group[0].weight), sum(widths)), numpy_dtype(dtype))
+    for part, columns in zip(group, np.split(whole, np.cumsum(widths)[:-1], axis=1), strict=True):
+        columns[...] = as_stored(part.weight, dtype)
+    return constant(whole, name)
 
 
 def _named(node: Node, origins: Sequence[Node]) -> Node:

@@ -16,6 +16,7 @@ import numpy as np
 from accelerators.arrays.sharing import new_weight
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of
+from accelerators.tvm.bodies.stored import as_stored
 from accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -28,7 +29,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.instructions import (
@@ -49,7 +50,7 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry
-from graph.types import Array
+from graph.types import Array, numpy_dtype
 
 MANY = 840
 """So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
@@ -105,13 +106,13 @@ class Product:
         kernel, inputs, outputs = problem.kernel("gemm", shapes, [whole] * len(problem.outputs))
         return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
 
-    def pack(self, array: Array, tile: PanelTile, instruction: Instruction) -> Array:
-        """The constant matrix in panels [panel, depth, column], as the instruction takes them."""
+    def pack(self, array: Array, tile: PanelTile, instruction: Instruction, dtype: str) -> Array:
+        """The constant matrix in panels [panel, depth, column], as the instruction takes them, in this element type."""
         matrix = self.matrix(array)
         shape = (tile.across(self.columns), self.packed_depth(instruction), tile.width)
-        panels = new_weight(shape, array.dtype)
+        panels = new_weight(shape, numpy_dtype(dtype))
         for panel, at in zip(panels, tile.starts(self.columns), strict=True):
-            instruction.group_into(panel, matrix[:, at : at + tile.width])
+            instruction.group_into(panel, as_stored(matrix[:, at : at + tile.width], dtype))
         return self.scaled(panels)
 
     def packed_depth(self, instruction: Instruction) -> int:
@@ -136,7 +137,13 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     instruction = DOT_BFLOAT16 if unit is not None else instruction_for(match.dtype, machine)
     writing = match.kernel(body, tile.across(match.columns) * match.packed_depth(instruction) * tile.width)
     _write(match, writing, tile, instruction, unit, machine)
-    return writing.problem.draft(writing.kernel, "gemm", {match.right: lambda array: match.pack(array, tile, instruction)})
+    return writing.problem.draft(writing.kernel, "gemm", {match.right: _packing(match, body, tile, instruction)})
+
+
+def _packing(match: Product, body: Body, tile: PanelTile, instruction: Instruction) -> GradualPack:
+    """Lays the constant matrix out in the element type that the body states for it."""
+    dtype = element_of(body.graph.inputs[match.right][0])
+    return GradualPack(lambda array: match.pack(array, tile, instruction, dtype))
 
 
 def _any_rows(match: Product, body: Body, machine: Machine) -> Draft | None:
@@ -160,7 +167,7 @@ def _any_rows(match: Product, body: Body, machine: Machine) -> Draft | None:
     for other in tiles:
         with kernel.when(height[0].equals(other.rows)):
             _write(match, writing, other, FMA, None, machine)
-    return writing.problem.draft(kernel, "gemm", {match.right: lambda array: match.pack(array, tile, FMA)})
+    return writing.problem.draft(kernel, "gemm", {match.right: _packing(match, body, tile, FMA)})
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -11,6 +11,17 @@ from accelerators.tvm.kernels.language import Kernel
 from graph.types import Array
 
 
+@attrs.frozen(slots=True)
+class GradualPack:
+    """A layout that takes numbers in any type and converts them part by part: the whole is never converted before."""
+
+    pack: Callable[[Array], Array]
+
+    def __call__(self, array: Array) -> Array:
+        """The array laid out."""
+        return self.pack(array)
+
+
 @attrs.frozen(slots=True, eq=False)
 class Draft:
     """A kernel that was drafted."""

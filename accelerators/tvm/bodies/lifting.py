@@ -1,0 +1,56 @@
+"""The weights of second-level calls, taken out of the graph so that each can be freed once it is packed."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.body import Body, make_body
+from graph.build import variable
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+
+LARGE = 1 << 16
+"""Constants of so many bytes are taken out of a call's body."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Lifted:
+    """A graph of calls without their weights."""
+
+    graph: Graph
+    """The graph; in its calls' bodies a variable stands for each large constant."""
+    bodies: dict[Node, Body]
+    """The body of each call."""
+    weights: dict[Node, list[np.ndarray]]
+    """The weights of each body, which nothing else here holds: whoever replaces one frees it."""
+
+
+def lift_weights(fused: Graph) -> Lifted:
+    """The graph that `fuse` made and its bodies, with the weights apart. Linear.
+
+    The report of the partition stays behind: it holds the graph as it was before."""
+    bodies: dict[Node, Body] = {}
+    weights: dict[Node, list[np.ndarray]] = {}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if node.subgraph is None:
+            rewriter.keep(node)
+            return
+        body = make_body(node.subgraph)
+        call = rewriter.keep(node, rewriter.rebuilt(node, subgraph=_without_large(node.subgraph)))
+        bodies[call], weights[call] = attrs.evolve(body, weights=()), list(body.weights)
+
+    return Lifted(rewrite(fused.evolve(attrs={}), visit), bodies, weights)
+
+
+def _without_large(graph: Graph) -> Graph:
+    """The body, reading variables in place of its large constants."""
+    rewriter, lifted = Rewriter(graph), list[Node]()
+    for node in graph.nodes:
+        if node.value is not None and node.value.nbytes >= LARGE:
+            lifted.append(rewriter.keep(node, variable(node.name, type=node.output_types[0])))
+        else:
+            rewriter.keep(node)
+    return rewriter.finish(inputs=[*graph.inputs, *lifted])
