@@ -247,6 +247,8 @@ class OnnxRuntimeAccelerator(Accelerator):
             options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
             # Threads that spin after a run take the processor from the next subgraph's: up to twenty times slower.
             options.add_session_config_entry("session.force_spinning_stop", "1")
+            # Where weights alone are quantized, activations stay numbers: by default they are rounded to bytes.
+            options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
             if profile is not None:
                 options.enable_profiling = True
                 options.profile_file_prefix = profile
