@@ -49,6 +49,7 @@ def capsule(
     trusted = Trusted(against)
     if isinstance(source, Fault):
         kept = _of_fault(source)
+        tolerance = source.tolerance if tolerance is None else tolerance
     else:
         kept = _of_model(source, subgraph, devices, inputs, trusted, config, seed)
     kept = attrs.evolve(kept, tolerance=_tolerance(kept, tolerance))

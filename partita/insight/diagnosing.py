@@ -187,6 +187,7 @@ class _Task:
             tuple(expected),
             subgraph.device,
             subgraph.config,
+            self.tolerance,
         )
         return fault, _inside(trials)
 

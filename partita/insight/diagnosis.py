@@ -77,6 +77,8 @@ class Fault:
     """The device itself."""
     config: Mapping[str, Any]
     """The device's configuration."""
+    tolerance: float | None = None
+    """The error that was allowed; None: that of the element types."""
 
     def __str__(self) -> str:
         listed = ", ".join(f"{name} ({op})" for name, op in zip(self.nodes[:MANY], self.ops, strict=False))

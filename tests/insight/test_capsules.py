@@ -69,6 +69,14 @@ def test_a_plugin_file_defines_the_device(vendor: str, tmp_path: Path) -> None:
     assert "it fails: ModuleNotFoundError" in rerun(folder)[1]
 
 
+def test_a_fault_that_is_only_wrong_by_a_smaller_tolerance_stays_wrong(tmp_path: Path) -> None:
+    with device_of(lambda node, inputs: [np.maximum(inputs[0], 0) * np.float32(1.0005)], "Relu") as device:
+        diagnosis = pt.diagnose(convolutions(), device, tolerance=1e-4)
+        assert pt.diagnose(convolutions(), device).ok
+    data = json.loads((pt.capsule(diagnosis.fault, tmp_path / "relu") / "capsule.json").read_text())
+    assert data["tolerance"] == 1e-4
+
+
 def test_an_engine_needs_no_partita(tmp_path: Path) -> None:
     engine = pytest.importorskip("onnxruntime")
     graph = convolutions()
