@@ -70,7 +70,7 @@ def test_a_plugin_file_defines_the_device(vendor: str, tmp_path: Path) -> None:
 
 
 def test_a_fault_that_is_only_wrong_by_a_smaller_tolerance_stays_wrong(tmp_path: Path) -> None:
-    with device_of(lambda node, inputs: [np.maximum(inputs[0], 0) * np.float32(1.0005)], "Relu") as device:
+    with device_of(lambda node, inputs: [np.maximum(inputs[0], 0) * np.float32(1.0002)], "Relu") as device:
         diagnosis = pt.diagnose(convolutions(), device, tolerance=1e-4)
         assert pt.diagnose(convolutions(), device).ok
     data = json.loads((pt.capsule(diagnosis.fault, tmp_path / "relu") / "capsule.json").read_text())
