@@ -33,7 +33,7 @@ from accelerators.process.ending import at_a_device
 from accelerators.running.compiled_model import CompiledModel
 from graph.build import op, variable
 from graph.errors import PartitaError, did_you_mean
-from graph.graph import Graph
+from graph.graph import Graph, require_graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
 from graph.types import Array, TensorType
@@ -88,7 +88,8 @@ def choose_precision(
     |a - b| over the largest |b| of an output, against float32 on the same device; it is measured with the whole plan applied.
     `win` is "time" or "memory" (bytes of weights); `lock` gives ops, by names or patterns of names, their precision;
     `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
-    _check(tolerance, precisions, calibration, win)
+    require_graph(graph)
+    _check(tolerance, precisions, calibration, win, most)
     batches = _batches(graph, inputs)
     typed = infer(with_channel_scales(graph), {name: array.shape for name, array in batches[0].items()}, strict=False)
     locked = _locked(typed, lock or {})
@@ -390,6 +391,9 @@ def _batches(graph: Graph, inputs: Any) -> list[Given]:
 
 def _locked(graph: Graph, lock: Mapping[str, str]) -> dict[str, str]:
     """The precision of each op that a name or a pattern gives one."""
+    if not isinstance(lock, Mapping):
+        cause = f"it gives precisions by the names of ops, not {lock!r:.80}"
+        raise AcceleratorError(cause, where="choose_precision, option lock", remedy='Write {"conv1": "float32"}')
     locked: dict[str, str] = {}
     names = [node.name for node in lowerable(graph)]
     for pattern, precision in lock.items():
@@ -412,8 +416,13 @@ def _matching(pattern: str, names: Sequence[str]) -> list[str]:
         raise AcceleratorError(f"{pattern!r} is no pattern: {error}", where=where, remedy=remedy) from error
 
 
-def _check(tolerance: float, precisions: Sequence[str], calibration: str, win: str) -> None:
-    if not tolerance >= 0:
+def _check(tolerance: float, precisions: Sequence[str], calibration: str, win: str, most: int) -> None:
+    if not isinstance(most, int) or most < 1:
+        raise AcceleratorError(f"most is {most!r}", where="choose_precision", remedy="Give a whole number from 1 on")
+    if isinstance(precisions, str) or not isinstance(precisions, Sequence):
+        cause = f"precisions are a list of names, not {precisions!r:.80}"
+        raise AcceleratorError(cause, where="choose_precision", remedy='Write ["int8"]')
+    if not isinstance(tolerance, (int, float)) or not tolerance >= 0:
         raise AcceleratorError(f"tolerance is {tolerance!r}", where="choose_precision", remedy="Give a number from 0 on")
     offered = {"precisions": (precisions, PRECISIONS), "calibration": ([calibration], METHODS), "win": ([win], tuple(UNITS))}
     for option, (given, known) in offered.items():

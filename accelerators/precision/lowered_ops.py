@@ -149,6 +149,12 @@ class _Lowering:
             if self.precisions.get(node.name) == "int8" and node.inputs[0] is not None:
                 path = moved_from(node.inputs[0])
                 known = [self.ranges[entry.name] for entry in path if entry.name in self.ranges]
+                if not known:
+                    raise PassError(
+                        f"nothing says between which numbers {path[-1].name!r} lies, which it reads as integers",
+                        where=f"node {node.name!r}",
+                        remedy="Apply the plan as choose_precision made it",
+                    )
                 wanted.update(dict.fromkeys(path, Integers.of(known[-1])))
         return wanted
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from accelerators.errors import AcceleratorError
 from accelerators.precision.calibration import Range
-from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowered, with_channel_scales
+from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, lowered, with_channel_scales
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.words import counted
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """The version of the JSON form."""
+
+FAR = 1e37
+"""The ranges of values end here: float32 has to hold their length."""
 
 
 @attrs.frozen(slots=True)
@@ -141,6 +144,11 @@ class PrecisionPlan(MutableMapping[str, str]):
         missing = [name for name in self if name not in typed]
         if missing:
             raise AcceleratorError(f"the plan names {missing[0]!r}, which the graph has not", where=f"graph {graph.name!r}")
+        able = {node.name for node in lowerable(typed)}
+        wrong = [name for name, precision in self.items() if precision != KEPT and name not in able]
+        if wrong:
+            cause = f"the plan lowers {wrong[0]!r}, which is no product with constant float32 weights"
+            raise AcceleratorError(cause, where=f"graph {graph.name!r}")
         return infer(lowered(typed, self, self.ranges), strict=False)
 
     def to_json(self) -> str:
@@ -164,10 +172,10 @@ class PrecisionPlan(MutableMapping[str, str]):
             content = json.loads(text)
             if content["partita_precision"] != VERSION:
                 raise ValueError(f"its version is {content['partita_precision']}, not {VERSION}")
-            rows = {row["node"]: PrecisionRow(**row) for row in content["ops"]}
+            rows = {str(row["node"]): _row(row) for row in content["ops"]}
             for row in rows.values():
                 check_precision(row.precision, f"plan[{row.node!r}]")
-            ranges = {str(name): (float(low), float(high)) for name, (low, high) in content["ranges"].items()}
+            ranges = {str(name): _range(*map(float, bounds)) for name, bounds in content["ranges"].items()}
             error = None if content["error"] is None else float(content["error"])
             return cls(
                 str(content["graph"]), str(content["fingerprint"]), rows, ranges, float(content["tolerance"]), error,
@@ -206,6 +214,19 @@ class PrecisionPlan(MutableMapping[str, str]):
 
     def __repr__(self) -> str:
         return f"<PrecisionPlan of {self._title()}>"
+
+
+def _row(content: Mapping[str, Any]) -> PrecisionRow:
+    """One op of a plan that was read; ValueError, TypeError or AttributeError for what is none."""
+    errors, gains = ({str(name): float(n) for name, n in content[key].items()} for key in ("errors", "gains"))
+    words = {key: str(content[key]) for key in ("node", "op", "precision", "reason")}
+    return PrecisionRow(**words, errors=errors, gains=gains, locked=bool(content["locked"]))
+
+
+def _range(low: float, high: float) -> Range:
+    if not -FAR <= low <= high <= FAR:
+        raise ValueError(f"no numbers lie between {low} and {high}")
+    return low, high
 
 
 def amount(gain: float, unit: str) -> str:

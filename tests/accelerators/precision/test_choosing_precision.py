@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +14,9 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.arrays.distance import distance
 from accelerators.precision.calibration import calibrated
+from accelerators.precision.precision_plan import PrecisionRow
 from graph.types import Array
+from partition.fingerprint import fingerprint
 from tests.graphs.small_models import Weights, convolutions, inputs_of, sensitive, transformer
 
 
@@ -195,6 +201,50 @@ def test_a_plan_is_for_one_graph() -> None:
         plan["frist"]
     with pytest.raises(pt.PartitaError, match="this is no precision plan"):
         pt.PrecisionPlan.from_json("{}")
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda plan: plan["ops"][0].update(node="x"), "the plan lowers 'x', which is no product with constant float32 weights"),
+        (lambda plan: plan["ops"][0].update(errors=3), "this is no precision plan"),
+        (lambda plan: plan["ops"][0].update(gains={"int8": "much"}), "this is no precision plan"),
+        (lambda plan: plan["ops"][0].update(precision=["int8"]), r"there is no precision \"\['int8'\]\""),
+        (lambda plan: plan.update(ranges={}), "nothing says between which numbers 'x' lies, which it reads as integers"),
+        (lambda plan: plan["ranges"].update(x=[5, -5]), r"no numbers lie between 5\.0 and -5\.0"),
+        (lambda plan: plan["ranges"].update(x=[float("nan"), 1]), r"no numbers lie between nan and 1\.0"),
+        (lambda plan: plan["ranges"].update(x=[-1e300, 1]), r"no numbers lie between -1e\+300 and 1\.0"),
+        (lambda plan: plan["ranges"].update(x=[1]), "this is no precision plan"),
+    ],
+)
+def test_a_plan_of_a_stranger_is_one_error(change: Callable[[Any], None], cause: str) -> None:
+    x, weight = pt.variable("x", "float32", (2, 8)), pt.constant(np.ones((8, 8), np.float32), name="w")
+    graph = pt.Graph([pt.op("MatMul", x, weight, name="mm")], [x], "net")
+    row = PrecisionRow("mm", "MatMul", "int8", "by hand", {"int8": 0.0}, {"int8": 1.0})
+    plan = pt.PrecisionPlan("net", fingerprint(graph), {"mm": row}, {"x": (0.0, 1.0)}, 0.01, 0.0, "bytes")
+    assert pt.PrecisionPlan.from_json(plan.to_json()).apply(graph)["mm"].op == "MatMul"
+    content = json.loads(plan.to_json())
+    change(content)
+    with pytest.raises(pt.PartitaError, match=cause):
+        pt.PrecisionPlan.from_json(json.dumps(content)).apply(graph)
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "cause"),
+    [
+        (3, {}, "a Graph is expected, not int"),
+        (None, {"tolerance": "a"}, "tolerance is 'a'"),
+        (None, {"tolerance": None}, "tolerance is None"),
+        (None, {"precisions": 3}, "precisions are a list of names, not 3"),
+        (None, {"precisions": "int8"}, "precisions are a list of names, not 'int8'"),
+        (None, {"lock": "mm"}, "it gives precisions by the names of ops, not 'mm'"),
+        (None, {"most": "a"}, "most is 'a'"),
+        (None, {"most": 0}, "most is 0"),
+    ],
+)
+def test_options_that_make_no_sense(graph: Any, options: dict[str, Any], cause: str) -> None:
+    with pytest.raises(pt.PartitaError, match=cause):
+        pt.choose_precision(graph or convolutions(), inputs_of(convolutions()), device="reference", **options)
 
 
 @pytest.mark.parametrize(("method", "most"), [("minmax", 100.0), ("percentile", 6.0), ("entropy", 60.0)])
