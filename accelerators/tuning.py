@@ -10,6 +10,7 @@ import attrs
 
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.building.units import Unit
+from accelerators.errors import AcceleratorError
 from accelerators.interface.accelerator import TunedKernel
 from accelerators.process.ending import at_a_device
 from accelerators.running.compiled_model import CompiledModel
@@ -48,6 +49,10 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
     of others with the same kernels; the model itself stays as it is. It can be interrupted from the keyboard: the
     results until then are kept. With `progress` each kernel is shown on stderr. Let nothing else run meanwhile.
     """
+    if not isinstance(model, CompiledModel):
+        raise AcceleratorError(f"a compiled model is tuned, not {type(model).__name__}", where="tune", remedy="Give what compile returned")
+    if not isinstance(budget_s, (int, float)) or not budget_s >= 0:
+        raise AcceleratorError(f"budget_s is {budget_s!r:.80}", where="tune", remedy="Give a number of seconds from 0 on")
     start = time.monotonic()
     kernels: list[TunedKernel] = []
 

@@ -57,7 +57,8 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
     wanted = node.output_types[0]
     if not isinstance(wanted, TensorType) or wanted.shape is None:
         return None
-    if count * max(count, int(wanted.shape[axis] or 0)) > LARGEST:
+    size = wanted.shape[axis]
+    if count * max(count, size if isinstance(size, int) else 0) > LARGEST:
         return None
     unit = np.eye(count)
     if axis not in chosen:

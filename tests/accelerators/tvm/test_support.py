@@ -115,3 +115,13 @@ def test_the_parts_of_a_split_are_found_in_one_step_each(monkeypatch: pytest.Mon
     pieces = find_pieces(make_body(pt.apply_pass(pt.Graph(list(split.outputs), [x]), "InferShape")))
     assert pieces is not None and [piece.first for piece in pieces] == [3 * i for i in range(300)]
     assert len(asked) < 5 * 300
+
+
+def test_sizes_that_a_file_states_by_symbols() -> None:
+    text = """opset 12
+graph net(x: float32[1, 3, 5, 2], sizes: int64[4]) -> (y) {
+  none = const float32[0] []
+  y = Resize(x, none, none, sizes) {mode="cubic"} : float32[a, b, c, d]
+}"""
+    said = pt.query(pt.parse(text), "HETERO:cpu,reference").why("y")
+    assert "the sizes of 'y' depend on values: those of 'sizes'" in said

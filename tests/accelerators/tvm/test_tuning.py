@@ -139,6 +139,15 @@ def test_devices_without_choices_do_nothing() -> None:
     assert pt.tune(pt.compile(model(), "reference"), 1, progress=False).kernels == ()
 
 
+@pytest.mark.parametrize("budget", ["x", None, -1, float("nan")])
+def test_a_time_that_is_none(budget: Any) -> None:
+    compiled = pt.compile(model(), "reference")
+    with pytest.raises(pt.AcceleratorError, match=rf"tune: budget_s is {budget!r}"):
+        pt.tune(compiled, budget)
+    with pytest.raises(pt.AcceleratorError, match="tune: a compiled model is tuned, not int"):
+        pt.tune(3)  # type: ignore[arg-type]
+
+
 def test_several_writers_lose_nothing(folder: Path) -> None:
     machine, config = host_machine(1), {"CACHE_DIR": str(folder)}
     with ThreadPoolExecutor(8) as pool:
