@@ -50,7 +50,8 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
     results until then are kept. With `progress` each kernel is shown on stderr. Let nothing else run meanwhile.
     """
     if not isinstance(model, CompiledModel):
-        raise AcceleratorError(f"a compiled model is tuned, not {type(model).__name__}", where="tune", remedy="Give what compile returned")
+        cause = f"a compiled model is tuned, not {type(model).__name__}"
+        raise AcceleratorError(cause, where="tune", remedy="Give what compile returned")
     if not isinstance(budget_s, (int, float)) or not budget_s >= 0:
         raise AcceleratorError(f"budget_s is {budget_s!r:.80}", where="tune", remedy="Give a number of seconds from 0 on")
     start = time.monotonic()
