@@ -229,6 +229,8 @@ def _unique(node: Node) -> str | None:
 
 
 def _qlinear_conv(node: Node) -> str | None:
+    if node.inputs[0] is not None and node.inputs[0].node.value is not None:
+        return "openvino's QLinearConv of a constant image gives other numbers"
     scale = node.inputs[4].type if node.inputs[4] is not None else None
     whole = isinstance(scale, TensorType) and scale.shape in ((), (1,))
     return None if whole else "openvino takes the scales of QLinearConv's weights by input channel"

@@ -290,6 +290,17 @@ def a_loop(turns: int | None, go: bool | None, scans: bool) -> pt.Graph:
     return pt.apply_pass(pt.Graph(list(node.outputs)), "InferShape")
 
 
+def test_a_quantized_convolution_of_a_constant_image_is_refused() -> None:
+    image, kernel = np.arange(120, dtype=np.uint8).reshape(1, 2, 12, 5), pt.constant(np.ones((2, 2, 3, 1), np.int8))
+    scales = [pt.constant(np.float32(n)) for n in (0.1, 0.05, 0.5)]
+    points = [pt.constant(n) for n in (np.uint8(3), np.int8(0))]
+    bias = pt.variable("b", "int32", (2,))
+    for data, refused in ((pt.constant(image), True), (pt.variable("x", "uint8", image.shape), False)):
+        node = pt.op("QLinearConv", data, scales[0], points[0], kernel, scales[1], points[1], scales[2], points[0], bias, name="n")
+        said = answer("openvino", pt.apply_pass(pt.Graph([node]), "InferShape"))
+        assert said == "openvino's QLinearConv of a constant image gives other numbers" if refused else said is True
+
+
 def test_constants_of_which_nothing_is_left_do_not_end_the_process() -> None:
     x = pt.variable("x", "float32", (3, 4))
     kept = pt.op("Compress", x, pt.constant(np.zeros(3, bool)), axis=0, name="n")
