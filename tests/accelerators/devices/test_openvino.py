@@ -296,7 +296,8 @@ def test_a_quantized_convolution_of_a_constant_image_is_refused() -> None:
     points = [pt.constant(n) for n in (np.uint8(3), np.int8(0))]
     bias = pt.variable("b", "int32", (2,))
     for data, refused in ((pt.constant(image), True), (pt.variable("x", "uint8", image.shape), False)):
-        node = pt.op("QLinearConv", data, scales[0], points[0], kernel, scales[1], points[1], scales[2], points[0], bias)
+        given = [data, scales[0], points[0], kernel, scales[1], points[1], scales[2], points[0], bias]
+        node = pt.op("QLinearConv", *given, name="n")
         said = answer("openvino", pt.apply_pass(pt.Graph([node]), "InferShape"))
         assert said == "openvino's QLinearConv of a constant image gives other numbers" if refused else said is True
 
