@@ -147,6 +147,16 @@ def test_dropout_in_training_draws_torchs_numbers() -> None:
     assert same(result, module(x))
 
 
+def test_attention_without_dropout_is_no_random_op(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.0)
+
+    caplog.set_level(logging.INFO, "partita.torch")
+    x = torch.randn(1, 2, 5, 8)
+    assert same(compiled(function)(x), function(x))
+    assert "torch runs" not in messages(caplog) and "is cut" not in messages(caplog)
+
+
 def test_gradients_are_torchs_and_a_warning_says_so() -> None:
     module = mlp()
     with torch.enable_grad(), pytest.warns(UserWarning, match=r"it needs gradients.*torch\.no_grad"):

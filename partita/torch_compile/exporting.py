@@ -126,9 +126,16 @@ def _program(
     if written:
         raise NotExported(f"the graph writes to {written[0]}, and a graph of ONNX's writes to nothing that it is given")
     for node in program.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not _drops_nothing(node):
             raise NotExported(f"{node.target} makes random numbers, which are torch's own")
     return program
+
+
+def _drops_nothing(node: torch.fx.Node) -> bool:
+    """Is it attention without dropout? Only with it attention draws random numbers."""
+    if "scaled_dot_product_attention" not in str(node.target):
+        return False
+    return not node.kwargs.get("dropout_p", node.args[4] if len(node.args) > 4 else 0.0)
 
 
 def _result_types(program: torch.export.ExportedProgram) -> list[torch.dtype]:
