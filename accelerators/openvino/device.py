@@ -20,6 +20,7 @@ from accelerators.interface.keys import Key, count, mapping, one_of, text
 from accelerators.interface.query import Support
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.openvino import hazards
+from accelerators.openvino.comparisons import turned
 from accelerators.openvino.package import import_openvino
 from accelerators.openvino.reasons import reason
 from accelerators.openvino.small_integers import SmallIntegers
@@ -89,7 +90,7 @@ class OpenVinoAccelerator(Accelerator):
         from accelerators.openvino.requests import CompiledRequests
 
         properties = self._properties(config)
-        model = engine_model(graph, {})
+        model = engine_model(turned(graph), {})
         try:
             compiled = self._core.compile_model(self._read(model), config["DEVICE_ID"], properties)
         except RuntimeError as error:
@@ -110,7 +111,7 @@ class OpenVinoAccelerator(Accelerator):
                 where=f"device 'openvino', subgraph {graph.name!r}",
                 remedy="Compile the model again",
             ) from None
-        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(graph, {})
+        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(turned(graph), {})
         return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], data)
 
     def _shared(self, data: bytes | memoryview) -> Any:
@@ -180,7 +181,7 @@ class OpenVinoAccelerator(Accelerator):
         device = self._config["DEVICE_ID"]
         properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
         try:
-            model = self._core.read_model(engine_model(alone, {}).complete())
+            model = self._core.read_model(engine_model(turned(alone), {}).complete())
             with self._guard.lock:
                 self._core.compile_model(model, device, properties)
         except RuntimeError as error:

@@ -111,9 +111,18 @@ def _over_nothing(node: Node) -> str | None:
 
 
 def _mod(node: Node) -> str | None:
-    data_type = node.inputs[0].type if node.inputs[0] is not None else None
-    floats = isinstance(data_type, TensorType) and data_type.dtype.startswith("float")
-    return "openvino's Mod of large floats overflows" if floats else None
+    return "openvino's Mod of large floats overflows" if _floats(node) else None
+
+
+def _floats(node: Node) -> bool:
+    data_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    return isinstance(data_type, TensorType) and data_type.dtype.startswith("float")
+
+
+def _cast(node: Node) -> str | None:
+    result_type = node.output_types[0]
+    to_bool = isinstance(result_type, TensorType) and result_type.dtype == "bool"
+    return f"openvino's {node.op} makes False of NaN, which is not zero and so True" if to_bool and _floats(node) else None
 
 
 def _max_pool(node: Node) -> str | None:
@@ -222,10 +231,7 @@ def _unique(node: Node) -> str | None:
     positions = any(node.output_names[i] for i in (1, 3) if i < len(node.output_names))
     if "axis" in node.attrs and positions:
         return "openvino's Unique along an axis returns other positions and counts"
-    data_type = node.inputs[0].type if node.inputs[0] is not None else None
-    if not node.attrs.get("sorted", 1) and isinstance(data_type, TensorType) and "float" in data_type.dtype:
-        return "openvino's Unique returns floats in another order where they are not to be sorted"
-    return None
+    return "openvino's Unique sorts floats wrongly where one is NaN, and in its own way for sorted=0" if _floats(node) else None
 
 
 def _qlinear_conv(node: Node) -> str | None:
@@ -347,6 +353,8 @@ _HAZARDS: Mapping[str, Hazard] = {
     "AveragePool": _max_pool,
     "Abs": _abs,
     "BitShift": _bit_shift,
+    "Cast": _cast,
+    "CastLike": _cast,
     "Compress": _compress,
     "Conv": _convolution,
     "ConvTranspose": lambda node: _convolution(node) or _conv_transpose(node),

@@ -345,7 +345,10 @@ def test_what_else_it_computes_otherwise() -> None:
     cases = {
         "by input channel": pt.op("QLinearConv", image, *scales, weights, *by_channel, *scales, name="n"),
         "adds a small number to the length": pt.op("LpNormalization", x, name="n"),
-        "floats in another order": pt.op("Unique", x, sorted=0, name="n"),
+        "sorts floats wrongly": pt.op("Unique", flat, name="n"),
+        "in its own way for sorted=0": pt.op("Unique", x, sorted=0, name="n"),
+        "makes False of NaN": pt.op("Cast", x, to=9, name="n"),
+        "CastLike makes False of NaN": pt.op("CastLike", x, pt.constant(np.array(True)), name="n"),
         "pads with zeros": pt.op("Pad", flat, amounts, point, name="n"),
         "without dimensions": pt.op("Expand", point, none, name="n"),
         "along the other dimensions": pt.op("GatherElements", x, indices, axis=1, name="n"),
@@ -361,8 +364,45 @@ def test_what_else_it_computes_otherwise() -> None:
         graph = pt.apply_pass(pt.Graph(list(node.outputs)), "InferShape")
         assert reason in str(answer("openvino", graph))
     padded = pt.op("Pad", flat, amounts, pt.constant(np.float32(2)), name="n")
-    for node in (padded, pt.op("GatherElements", x, indices, axis=0, name="n")):
+    whole = [pt.op("Unique", bytes_, name="n"), pt.op("Cast", bytes_, to=9, name="n"), pt.op("Cast", x, to=10, name="n")]
+    for node in (padded, pt.op("GatherElements", x, indices, axis=0, name="n"), *whole):
         assert answer("openvino", pt.apply_pass(pt.Graph([node]), "InferShape")) is True
+
+
+UNEVEN = np.array([np.nan, 1, np.nan, np.inf, -np.inf, 2, 0, 3] * 3, np.float32)
+OTHER = np.array([1, np.nan, np.nan, np.nan, np.nan, 2, 1, -3] * 3, np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("op", ["Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"])
+def test_nothing_is_larger_than_nan(op: str, dtype: str) -> None:
+    names = [pt.variable(name, dtype, ("N",)) for name in "xy"]
+    first = pt.op(op, *names, name="n")
+    last = pt.op(op, pt.op("Neg", names[0]), pt.constant(np.ones((), dtype)), name="m")
+    g = pt.Graph([first, last], inputs=names)
+    arrays = UNEVEN.astype(dtype), OTHER.astype(dtype)
+    assert accelerator("openvino").query(g)["n"] is True
+    for mine, want in zip(run("openvino", g, *arrays), run("reference", g, *arrays), strict=True):
+        np.testing.assert_array_equal(mine, want)
+
+
+def test_nothing_is_larger_than_nan_in_a_body() -> None:
+    x, formal = pt.variable("x", "float32", (24,)), pt.variable("f", "float32", (24,))
+    number, go = pt.variable("i", "int64", ()), pt.variable("c", "bool", ())
+    larger = pt.op("Cast", pt.op("Greater", formal, pt.constant(np.float32(0))), to=1)
+    after = pt.op("Sub", larger, pt.constant(np.float32(0.5)))
+    body = pt.Graph([pt.op("Identity", go), after], [number, go, formal], name="body")
+    g = pt.Graph([pt.op("Loop", pt.constant(np.array(2)), None, x, body=body, name="n")])
+    assert answer("openvino", g) is True
+    (mine,), (want,) = run("openvino", g, UNEVEN), run("reference", g, UNEVEN)
+    np.testing.assert_array_equal(mine, want)
+
+
+def test_a_turned_comparison_is_profiled_by_its_name() -> None:
+    g = pt.Graph([pt.op("Greater", pt.variable("x", "float32", (24,)), pt.constant(np.float32(1)), name="larger")])
+    body = compiled("openvino", g, PERF_COUNT=True)
+    np.testing.assert_array_equal(body.run([UNEVEN])[0], UNEVEN > 1)
+    assert "larger" in {row.node for row in body.profile_rows()}
 
 
 def test_a_loop_that_may_have_no_turn() -> None:
