@@ -86,6 +86,50 @@ def test_a_failure_is_cut_down_to_the_nodes_that_fail() -> None:
     np.testing.assert_allclose(interpret(small.graph, small.feeds)[1], np.exp([1, 0, 0]), rtol=1e-6)
 
 
+def called_relu() -> Case:
+    """A call of a function of three ops."""
+    formal, x = pt.variable("f", "float32", (3,)), pt.variable("x", "float32", (3,))
+    last = formal
+    for op in "Neg Relu Abs".split():
+        last = pt.op(op, last, name=op.lower())
+    called = pt.call(pt.Graph([last], [formal], name="function"), x, name="call")
+    return Case(pt.Graph([called], name="g"), [np.array([1, np.nan, 2], "float32")])
+
+
+@pytest.mark.parametrize("at_fault", ["Relu", "Abs"])
+def test_a_function_is_cut_down_before_a_reason_is_looked_for(at_fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding("openvino", "differs", "1 of 3 numbers differ")
+
+    def ask(seed: int, settings: object, keep: set[str], inlined: bool) -> tuple[list[Finding], int]:
+        return ([finding] if keep & {"call", at_fault.lower()} else []), 1
+
+    monkeypatch.setattr("tests.fuzz.models.__main__.generate", lambda seed: called_relu())
+    campaign = Campaign(["openvino"])
+    monkeypatch.setattr(campaign, "_ask", ask)
+    campaign._judge(1, Finding("openvino", "differs", "at first"))
+    campaign.close()
+    assert (len(campaign.tally.known), len(campaign.tally.unknown)) == ((1, 0) if at_fault == "Relu" else (0, 1))
+
+
+def test_what_differs_through_its_call_alone_stays_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding("openvino", "differs", "1 of 3 numbers differ")
+    monkeypatch.setattr("tests.fuzz.models.__main__.generate", lambda seed: called_relu())
+    campaign = Campaign(["openvino"])
+    monkeypatch.setattr(campaign, "_ask", lambda seed, settings, keep, inlined: ([] if inlined else [finding], 1))
+    campaign._judge(1, finding)
+    campaign.close()
+    assert campaign.tally.unknown == [(1, finding)]
+
+
+@pytest.mark.parametrize("op", ["Greater", "GreaterOrEqual", "Unique"])
+def test_no_reason_covers_a_nan_that_openvino_compares_or_sorts(op: str) -> None:
+    """Comparisons are turned for it, and a Unique of floats is refused."""
+    x = pt.variable("x", "float32", (3,))
+    graph = pt.Graph([pt.op(op, x, name="n") if op == "Unique" else pt.op(op, x, pt.constant(np.float32(1)), name="n")], name="g")
+    finding = Finding("openvino", "differs", "n: 1 of 3 numbers differ: at [1] True instead of False")
+    assert reason_of(Case(graph, [np.array([1, np.nan, 2], "float32")]), finding) is None
+
+
 def test_what_is_integer_or_moved_has_to_be_exact() -> None:
     x = pt.variable("x", "float32", (2,))
     graph = pt.Graph([pt.op("Neg", x), pt.op("Cast", pt.op("Abs", x), to=7), pt.op("Exp", x)], name="g")

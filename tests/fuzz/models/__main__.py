@@ -19,7 +19,7 @@ from tests.fuzz.models.builder import Case
 from tests.fuzz.models.check import SETTINGS, Finding
 from tests.fuzz.models.generate import generate
 from tests.fuzz.models.reasons import reason_of
-from tests.fuzz.models.reduce import cut, reduced, shown
+from tests.fuzz.models.reduce import cut, flat, reduced, shown
 
 SECONDS = 60.0
 """A model that takes longer in all its settings hangs."""
@@ -65,9 +65,12 @@ class Campaign:
         """End the child."""
         self.child.close()
 
-    def _ask(self, seed: int, settings: Sequence[str], keep: Set[str] | None) -> tuple[list[Finding], int]:
+    def _ask(
+        self, seed: int, settings: Sequence[str], keep: Set[str] | None, inlined: bool = False
+    ) -> tuple[list[Finding], int]:
         """What was found, and in how many settings the model was run."""
-        question = {"seed": seed, "settings": list(settings), "keep": None if keep is None else sorted(keep)}
+        kept = None if keep is None else sorted(keep)
+        question = {"seed": seed, "settings": list(settings), "keep": kept, "flat": inlined}
         answer = self.child.ask(question, self.seconds)
         if answer.last is not None:
             if keep is None:
@@ -80,25 +83,35 @@ class Campaign:
     def _judge(self, seed: int, finding: Finding) -> None:
         """Cut the model down, and look for a reason."""
         whole = generate(seed)
-        last = finding
-
-        def fails(names: Set[str]) -> bool:
-            nonlocal last
-            result, _ = self._ask(seed, [finding.setting], names)
-            same = [
-                other for other in result if (other.setting, other.what) == (finding.setting, finding.what)
-            ]
-            last = same[0] if same else last
-            return bool(same)
-
-        kept = reduced(whole, fails)
-        case = cut(whole, kept) or whole
+        case, last = self._cut_down(whole, seed, finding, inlined=False)
+        if any(node.is_call for node in case.graph.nodes):
+            inlined, shown_by = self._cut_down(flat(whole), seed, finding, inlined=True)
+            if shown_by is not finding:
+                case, last = inlined, shown_by
         reason = reason_of(case, last)
         if reason is not None:
             self.tally.known[reason] += 1
             return
         self.tally.unknown.append((seed, last))
         self._print(seed, last, case)
+
+    def _cut_down(self, whole: Case, seed: int, finding: Finding, inlined: bool) -> tuple[Case, Finding]:
+        """The few ops that show the difference, and how they show it; all of them and the finding itself where they do not."""
+        last = finding
+
+        def fails(names: Set[str]) -> bool:
+            nonlocal last
+            result, _ = self._ask(seed, [finding.setting], names, inlined)
+            same = [
+                other for other in result if (other.setting, other.what) == (finding.setting, finding.what)
+            ]
+            last = same[0] if same else last
+            return bool(same)
+
+        if inlined and not fails({node.name for node in whole.graph.nodes if node.is_op}):
+            return whole, finding
+        kept = reduced(whole, fails)
+        return cut(whole, kept) or whole, last
 
     def _print(self, seed: int, finding: Finding, case: Case) -> None:
         print(

@@ -1,7 +1,8 @@
 """The process that models are tried in: python -m tests.fuzz.models.child
 
-Reads requests as lines of JSON (a seed, settings, perhaps the names of the ops that are kept) and answers each with a line for
-every setting before it begins and one with what was found. If it crashes or hangs, whoever asked knows where."""
+Reads requests as lines of JSON (a seed, settings, whether functions are inlined, perhaps the names of the ops that are kept) and
+answers each with a line for every setting before it begins and one with what was found. If it crashes or hangs, whoever asked
+knows where."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import attrs
 
 from tests.fuzz.models.check import Finding, check, wanted_of
 from tests.fuzz.models.generate import generate
-from tests.fuzz.models.reduce import cut
+from tests.fuzz.models.reduce import cut, flat
 
 
 def main() -> None:
@@ -36,6 +37,8 @@ def main() -> None:
 def _findings(request: dict[str, Any], tell: Any, refused: list[str]) -> list[Finding]:
     tell({"setting": "generate"})
     case = generate(request["seed"], refused)
+    if request.get("flat"):
+        case = flat(case)
     if request.get("keep") is not None:
         small = cut(case, set(request["keep"]))
         if small is None:

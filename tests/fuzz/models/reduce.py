@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
+from graph.inline import inline_calls
 from graph.node import Node, NodeEntry
 from graph.types import dtype_name
 from tests.fuzz.models.builder import Case
@@ -60,6 +61,11 @@ def cut(case: Case, names: Set[str]) -> Case | None:
         return None
     graph = pt.Graph(outputs, name="fuzz", opsets=case.graph.opsets)
     return Case(graph, [feeds[node] for node in graph.inputs])
+
+
+def flat(case: Case) -> Case:
+    """The model with what it calls in the place of the calls, so that a function can be cut down too."""
+    return Case(inline_calls(case.graph), case.feeds)
 
 
 def _outer(entry: NodeEntry, value: Any) -> Node | None:
