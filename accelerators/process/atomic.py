@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from accelerators.errors import AcceleratorError
-from graph.aside import open_aside
+from graph.aside import no_file, open_aside
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -60,8 +60,7 @@ def _target(path: str | os.PathLike[str]) -> Path:
     name = os.fsdecode(path)
     why = "it has no name" if not name else "there is a zero in its name" if "\0" in name else None
     target = Path(name if why else os.path.realpath(name))
-    if why is None and target.exists() and not target.is_file():
-        why = "it is a directory" if target.is_dir() else "it is no file but a device or a pipe"
+    why = why or no_file(target)
     if why is not None:
         where = repr(name) if "\0" in name else name
         raise AcceleratorError(f"the file cannot be written: {why}", where=where, remedy="Name a file")

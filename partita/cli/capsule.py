@@ -15,7 +15,7 @@ from partita.cli.screen import Screen
 
 EXAMPLE = """\
   partita capsule model.onnx --subgraph 3 --devices HETERO:cpu,reference --input x.npy -o capsule
-  partita capsule model.onnx --subgraph cpu_0 --anonymous -o capsule && python capsule/run.py
+  partita capsule model.onnx --subgraph cpu_0 --anonymous -o capsule
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx.checker
 import pytest
@@ -14,7 +16,7 @@ from graph.readers import load
 from graph.text import parse
 from graph.types import numpy_dtype
 from graph.verify import verify
-from graph.writers.onnx import to_model
+from graph.writers.onnx import save, to_model
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, run_reference, same
 
 
@@ -260,3 +262,12 @@ def test_bodies_that_nest_too_deep_for_a_file():
         to_model(nested(32, branch))
     with pytest.raises(WriteError, match=r"calls nest too deep\n  InlineFunctions"):
         to_model(nested(400, call))
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for external in (False, True):
+        with pytest.raises(WriteError, match="it is no file but a device or a pipe"):
+            save(load(model(LINE)), pipe, external=external)
+    assert pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]

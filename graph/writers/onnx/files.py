@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from graph.aside import open_aside
+from graph.aside import no_file, open_aside
 from graph.errors import WriteError
 from graph.graph import Graph, require_graph
 from graph.pauses import collector_paused
@@ -35,8 +35,8 @@ def save(
     require_graph(graph)
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.path.isdir(folder):
-        cause = "it is a directory" if os.path.isdir(path) else f"there is no folder {folder!r}"
+    cause = no_file(path) or (None if os.path.isdir(folder) else f"there is no folder {folder!r}")
+    if cause is not None:
         raise WriteError(cause, where=path)
     aside = external if external is not None else constant_bytes(graph) > EXTERNAL_ABOVE
     try:

@@ -71,7 +71,7 @@ def test_the_devices_for_whoever_names_none(alpha, beta):
         ({"HETERO_DUMP_GRAPH_DOT": 3}, pt.BadConfig, "HETERO_DUMP_GRAPH_DOT cannot be 3\n  Give a folder, True or False"),
         ({"TARGET_FALLBACK": "alhpa"}, pt.UnknownDevice, "there is no device 'alhpa'\n  Did you mean 'alpha'"),
         ({"TARGET_FALLBACK": "reference.4"}, pt.BadConfig, "DEVICE_ID cannot be '4'\n  It can be 0"),
-        ({"STRCT": 1}, pt.UnknownKey, "no configuration key 'STRCT'\n  Did you mean 'STRICT', 'START'? It has HETERO_"),
+        ({"STRCT": 1}, pt.UnknownKey, "no configuration key 'STRCT'\n  Did you mean 'STRICT', 'START'? It has CAPSULES, HETERO_"),
     ],
 )
 def test_what_it_cannot_be_told(alpha, values, error, message):
