@@ -34,7 +34,7 @@ class TypeView(Mapping[str, Any]):
 
     def is_of(self, graph: Graph) -> bool:
         """Does it show the values of this graph?"""
-        return self.nodes is graph.nodes and self.name == graph.name
+        return self.nodes == graph.nodes and self.name == graph.name
 
     def seen_on(self, graph: Graph) -> TypeView:
         """The same view of another graph."""

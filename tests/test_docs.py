@@ -8,6 +8,7 @@ A page that begins with `<!-- needs: torch -->` runs where that package is.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import doctest
 import io
@@ -19,7 +20,9 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import attrs
@@ -63,8 +66,18 @@ class Example:
                 status = main([*shlex.split(self.code.replace("\\\n", " "))[1:], "--quiet"])
                 assert status == 0 or "error:" in stream.getvalue(), f"{self.code} ended with {status}"
             else:
-                exec(compile("\n" * self.line + self.code, str(page), "exec"), names)  # noqa: S102  that is what the test is for
+                _execute(compile("\n" * self.line + self.code, str(page), "exec"), names)
         return re.sub(r"[ \t]+$", "", stream.getvalue(), flags=re.MULTILINE)
+
+
+def _execute(code: CodeType, names: dict[str, object]) -> None:
+    """Run the code as a program would. A browser's driver, which other tests start, leaves an event loop running in this thread:
+    then it runs in another."""
+    if asyncio._get_running_loop() is None:
+        exec(code, names)  # noqa: S102  that is what the test is for
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(exec, code, names).result()
 
 
 def examples(text: str) -> Iterator[Example]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from accelerators.errors import InputError
+from accelerators.process.forking import Guard
 from accelerators.running.outputs import Outputs
 from accelerators.sessions.decoder import Decoder
 from accelerators.sessions.state import State, read_state, write_state
@@ -35,7 +35,7 @@ class Session:
         self._longest = decoder.room if longest is None or decoder.room is not None else longest
         self._chunks = tuple(chunks)
         self._state = State({}) if state is None else state
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._names = {name: i for i, name in enumerate(decoder.output_names)}
         self._where = f"session of model {decoder.roles.graph.name!r}"
 
@@ -53,7 +53,7 @@ class Session:
         """The outputs, caches apart, for the new tokens: given by position, as one dictionary, or by keyword.
 
         A call that fails leaves the conversation as it was."""
-        with self._lock:
+        with self._lock.lock:
             arrays = self._arrays(args, named)
             batch, rows = self._counts(arrays)
             self._check_length(rows)
@@ -72,12 +72,12 @@ class Session:
 
     def reset(self) -> None:
         """Forget what was said."""
-        with self._lock:
+        with self._lock.lock:
             self._state = State({})
 
     def fork(self, rows: Sequence[int] | None = None) -> Session:
         """Another conversation that goes on from here, of these sequences in this order if any are named, as beams do."""
-        with self._lock:
+        with self._lock.lock:
             batch = self._state.batch
             if rows is not None and (batch is None or not rows or not all(0 <= row < batch for row in rows)):
                 cause = f"rows {list(rows)} are not among the {batch or 0} sequences of the conversation"
@@ -87,7 +87,7 @@ class Session:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was said, as keys and values, to a file that `load` reads."""
-        with self._lock:
+        with self._lock.lock:
             write_state(path, self._state, self._decoder.axes)
 
     def load(self, path: str | os.PathLike[str]) -> Session:
@@ -98,7 +98,7 @@ class Session:
         }
         state = read_state(path, wanted)
         self._check_stored(state, path)
-        with self._lock:
+        with self._lock.lock:
             self._state = state
         return self
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import RunError
+from accelerators.process.forking import Guard
 from graph.logs import logger
 from partita.mapping.frames import read_frame, write_frame
 
@@ -26,7 +27,7 @@ class Worker:
     def __init__(self, path: str) -> None:
         self._path = path
         self._process: subprocess.Popen[bytes] | None = None
-        self._ending = threading.Lock()
+        self._ending = Guard()
         self._is_over = False
 
     @property
@@ -65,7 +66,7 @@ class Worker:
         self._end()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        with self._ending:
+        with self._ending.lock:
             if self._is_over:
                 raise RunError("the work was given up", where="map_batches")
             if self._process is None:
@@ -74,7 +75,7 @@ class Worker:
             return self._process
 
     def _end(self) -> int | None:
-        with self._ending:
+        with self._ending.lock:
             process, self._process = self._process, None
         if process is None:
             return None

@@ -5,7 +5,6 @@ compiles anew."""
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import attrs
 import numpy as np
 
 from accelerators.compiling import compile as compiled
+from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.exporting import Exported, NotExported, export_graph
@@ -56,7 +56,7 @@ class GraphCall:
         self._config = config
         self._dynamic = self._captured.is_dynamic
         self._has_one_result = self._captured.has_one_result
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._ready: OrderedDict[Any, Ready] = OrderedDict()
 
     def __call__(self, *inputs: Any) -> Any:
@@ -73,7 +73,7 @@ class GraphCall:
 
     def _for(self, inputs: Sequence[Any]) -> Ready:
         """The model for such inputs."""
-        with self._lock:
+        with self._lock.lock:
             key = self._captured.kind(inputs, self._dynamic)
             ready = self._ready.get(key)
             if ready is None or ready.versions != _versions(ready.exported, inputs):

@@ -327,7 +327,7 @@ def test_settings(partita: Command, model: str) -> None:
 def test_a_setting_that_nobody_has(partita: Command, model: str) -> None:
     done = partita(f"run {model} --devices reference --config FOO=1")
     assert done.err.splitlines()[-2] == "error: reference: no such setting as 'FOO'"
-    assert "There are CACHE_DIR, DEVICE_ID, HETERO_DUMP_GRAPH_DOT" in done.err
+    assert "There are CACHE_DIR, CAPSULES, DEVICE_ID, HETERO_DUMP_GRAPH_DOT" in done.err
 
 
 def test_a_setting_goes_to_the_devices_that_have_it() -> None:

@@ -84,7 +84,7 @@ def test_types_reports_and_calls_come_along(way) -> None:
     assert str(result) == str(g)
     assert (result.attrs["mine"], result.metadata) == ({"a": (1, 2)}, {"author": "me"})
     assert result.attrs["shape"]["exp2"] == SHAPE
-    assert result.attrs["shape"].graph is result
+    assert result.attrs["shape"].is_of(result)
     assert str(result.attrs["partition_report"]) == str(g.attrs["partition_report"])
     assert str(apply_pass(result, "InlineSubgraphs")) == str(apply_pass(g, "InlineSubgraphs"))
 

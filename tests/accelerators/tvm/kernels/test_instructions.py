@@ -34,15 +34,15 @@ def sums(add: Any, machine: Machine, total: Any, left: Any, right: Any) -> Any:
     """What an instruction adds to 16 sums, of pairs of bfloat16 as int32."""
     kernel = Kernel("k")
     a, b = kernel.input("a", int32, left.shape), kernel.input("b", int32, right.shape)
-    y = kernel.output("y", float32, total.shape)
     start = kernel.input("start", float32, total.shape)
+    y = kernel.output("y", float32, total.shape)
     with kernel.loop(len(left), "row") as row:
         y[row, 0] = add(start.vector(16, row, 0), a[row], b.vector(16, row, 0))
     function = generate({"k": emit(kernel)}, machine.target)
     result = np.zeros_like(total)
-    tensors = [tvm.runtime.tensor(array) for array in (left, right, result, total)]
+    tensors = [tvm.runtime.tensor(array) for array in (left, right, total, result)]
     function["k"](*tensors)
-    return tensors[2].numpy()
+    return tensors[3].numpy()
 
 
 def wild(random: np.random.Generator, *shape: int) -> Any:
