@@ -54,7 +54,7 @@ def _spelled(array: Array, name: str) -> list[str] | None:
         return [str(int(item)) for item in flat]
     if name.startswith("complex"):
         items = [f"({item.real!r}, {item.imag!r})" for item in flat.tolist()]
-        numbers: list[Any] = flat.tolist()
+        numbers: list[Any] = [complex(float(repr(item.real)), float(repr(item.imag))) for item in flat.tolist()]
     else:
         items = [str(item) if name in ("float16", "float32") else repr(float(item)) for item in flat]
         numbers = list(map(float, items))

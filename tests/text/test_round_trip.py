@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from graph import Graph
+from graph.build import constant, op
 from graph.text import parse, print_graph
 from tests.graphs.printed import graphs
 from tests.text.same import difference
@@ -34,3 +36,10 @@ def test_arrays_written_in_full_need_nothing_else(graph: Graph) -> None:
 @given(graphs())
 def test_arrays_by_reference_are_found_in_a_graph(graph: Graph) -> None:
     assert difference(graph, parse(print_graph(graph, big=-1), constants=graph)) is None
+
+
+def test_the_sign_of_a_complex_nan_stays() -> None:
+    bits = np.array([0, 0xFFC00000, 0x7FC00000, 0xFFC00001], "uint32")
+    graph = Graph([op("Identity", constant(bits.view("complex64"), name="k"), name="a")])
+    back = parse(print_graph(graph, big=None))
+    assert back["k"].value.tobytes() == bits.tobytes()
