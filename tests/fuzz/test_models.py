@@ -209,6 +209,17 @@ def test_the_scale_of_errors_of_a_rounding_is_that_of_zeros() -> None:
     assert reason_of(quantized_window(0.25), finding) is None, "no error of a rounding is as large"
 
 
+def test_the_quotient_of_an_error_of_a_rounding_may_be_infinite() -> None:
+    def quotient(least: float) -> Case:
+        window = pt.op("HannWindow", pt.constant(np.array(5, "int64")), periodic=0, output_datatype=11)
+        shifted = pt.op("Add", window, pt.constant(np.float64(least)))
+        return Case(pt.Graph([pt.op("Reciprocal", shifted if least else window, output_names=["y"])], name="g"), [])
+
+    finding = Finding("onnxruntime", "differs", f"y of Reciprocal: 1 of 5 numbers differ: at [4] inf instead of 7e+31, {SPECIAL}")
+    assert "its quotients are infinite there" in str(reason_of(quotient(0), finding))
+    assert reason_of(quotient(0.25), finding) is None, "no error of a rounding is as large"
+
+
 def test_what_differs_on_finite_numbers_is_not_called_special() -> None:
     wanted = Expected(np.array([1, np.nan], "float32"), np.zeros(2))
     assert SPECIAL in str(difference(np.array([1, 2], "float32"), wanted))

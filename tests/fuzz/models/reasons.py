@@ -144,6 +144,16 @@ def normalizes_zeros(case: Case, finding: Finding) -> bool:
     return any(not np.all(np.any(value, axis=axis)) for value, axis in inputs)
 
 
+def divides_by_errors(case: Case, finding: Finding) -> bool:
+    """Is it a quotient whose divisor is zero somewhere, or the error of a rounding that may be zero?"""
+    nodes = [node for node in case.graph.nodes if node.op in ("Reciprocal", "Div")]
+    named = [node.inputs[-1] for node in nodes if finding.detail.startswith(f"{node.output_names[0]} of ")]
+    if not named:
+        return False
+    plain, rounded = (run(case.graph, case.feeds, n) for n in (None, Noise(np.random.default_rng(1), 1.0, zeros=True)))
+    return any(np.any((plain[entry] == 0) != (rounded[entry] == 0)) for entry in named)
+
+
 REASONS: tuple[Reason, ...] = (
     Reason(
         "openvino scattered", "*", has_denormal,
@@ -219,6 +229,11 @@ REASONS: tuple[Reason, ...] = (
         "onnxruntime openvino cpu scattered", "LpNormalization", normalizes_zeros,
         "numbers that are nothing but the errors of a rounding (of a Fourier transform, say) may all be zero on one side alone,"
         " and LpNormalization makes numbers of the size of one of them",
+    ),
+    Reason(
+        "onnxruntime openvino cpu scattered", "Reciprocal Div", divides_by_errors,
+        "a number that is nothing but the error of a rounding (the last one of a HannWindow) may be zero on one side alone, and"
+        " its quotients are infinite there",
     ),
     Reason(
         "cpu scattered", "ConvTranspose", is_special,
