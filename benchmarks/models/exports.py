@@ -6,6 +6,7 @@ compared from ranges. `style="op"` writes ONNX's own Attention, which takes past
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import attrs
@@ -66,7 +67,7 @@ def llama(sizes: Sizes) -> pt.Graph:
     return Llama(sizes).graph("llama")
 
 
-class _Decoder:
+class _Decoder(ABC):
     """What both have in common: the caches, and attention."""
 
     def __init__(self, sizes: Sizes) -> None:
@@ -100,8 +101,9 @@ class _Decoder:
         graph = pt.Graph(outputs, self.inputs, name, opsets={"": 24 if self.sizes.style == "op" else 21}, output_names=names)
         return pt.apply_pass(graph, "InferShape", strict=False)
 
+    @abstractmethod
     def scores(self) -> Value:
-        raise NotImplementedError
+        """The scores of the next word at each position."""
 
     def noise(self, name: str, shape: Sequence[int], scale: float, around: float = 0.0) -> pt.Node:
         array = self.random.standard_normal(tuple(shape), np.float32) * np.float32(scale) + np.float32(around)
@@ -158,9 +160,9 @@ class _Decoder:
         zero, one = pt.constant(np.int64(0)), pt.constant(np.int64(1))
         return pt.op("Unsqueeze", pt.op("Range", zero, scalar(self.total), one), numbers(0))
 
+    @abstractmethod
     def masked(self, scores: Value) -> Value:
         """The scores with what may not be seen made small."""
-        raise NotImplementedError
 
 
 class _Gpt2(_Decoder):
