@@ -111,6 +111,21 @@ def test_search_finds_what_is_hidden(opened: Opened) -> None:
     assert page.locator(".found").inner_text() == "nothing found"
 
 
+def test_a_key_counts_at_once_after_the_list_of_keys_is_closed(opened: Opened) -> None:
+    """The closed list has the focus until the page is drawn again."""
+    page = opened(small())
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    begun = page.evaluate(
+        """() => {
+            document.querySelector("dialog").close();
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true, cancelable: true }));
+            return document.activeElement.tagName;
+        }"""
+    )
+    assert begun == "INPUT"
+
+
 def test_the_keyboard_alone_is_enough(opened: Opened) -> None:
     page = opened(small())
     page.keyboard.press("?")

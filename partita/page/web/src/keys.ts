@@ -9,7 +9,7 @@ export function listen(commands: Command[]): void {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement;
-    if (target.closest("input, dialog")) return;
+    if (target.closest("input, dialog[open]")) return;
     const ours = target.closest("button, summary, a, .panel-body");
     if (ours && (["Enter", " "].includes(event.key) || event.key.startsWith("Arrow"))) return;
     const command = byKey.get(event.key);
