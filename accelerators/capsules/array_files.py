@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from accelerators.errors import NotSupported
 
 
-def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Write the arrays; any name will do. Text becomes fixed-width text."""
-    with zipfile.ZipFile(path, "w") as archive:
+def write_arrays(target: str | os.PathLike[str] | BinaryIO, arrays: Mapping[str, Any]) -> None:
+    """Write the arrays to a path or an open file; any name will do. Text becomes fixed-width text."""
+    with zipfile.ZipFile(target, "w") as archive:
         for name, value in arrays.items():
             if not isinstance(value, (np.ndarray, np.generic)):
                 cause = f"a {type(value).__name__} cannot be kept in a file of arrays"

@@ -23,6 +23,9 @@ from graph.writers import save
 SHIPPED = ("onnxruntime", "openvino")
 """The devices whose engine is a package of its own, under the device's name."""
 
+FILES = ("capsule.json", "model.onnx", "inputs.npz", "expected.npz", "run.py", "requirements.txt")
+"""The names of a capsule's files."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Capsule:
@@ -47,10 +50,12 @@ class Capsule:
 
 
 def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
-    """Write the folder, which must not hold a capsule yet. `python run.py` in it runs the subgraph again."""
+    """Write the folder, which must hold none of a capsule's files yet. `python run.py` in it runs the subgraph again."""
     target = Path(folder)
-    if (target / "capsule.json").exists():
-        raise AcceleratorError("there is a capsule already", where=str(target), remedy="Name another folder")
+    present = next((name for name in FILES if (target / name).exists()), None)
+    if present is not None:
+        cause = "there is a capsule already" if present == FILES[0] else f"there is a file {present!r} already"
+        raise AcceleratorError(cause, where=str(target), remedy="Name another folder")
     try:
         target.mkdir(parents=True, exist_ok=True)
         save(capsule.graph, str(target / "model.onnx"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -52,7 +51,7 @@ class Recorder:
         self._elapsed = self._spent = self._latest = 0.0
         self._values: dict[tuple[str, int], RecordedValue] = {}
         self._samples: list[Sample] = []
-        self._waiting: queue.Queue[list[_Taken]] = queue.Queue(1)
+        self._waiting: list[_Taken] | None = None
         self._thread: threading.Thread | None = None
 
     def run(
@@ -86,35 +85,45 @@ class Recorder:
             for key, value in seen.items():
                 self._values[key] = _joined(self._values.get(key), value)
             if taken:
-                with suppress(queue.Full):  # The sample before is not computed yet: this one is passed over.
-                    self._waiting.put_nowait(taken)
-                    self._started()
+                self._compare(taken)
             self._latest = seconds + perf_counter() - start
             self._spent += self._latest
 
-    def _started(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._compute, name="partita-recorder", daemon=True)
-            self._thread.start()
+    def _compare(self, taken: list[_Taken]) -> None:
+        """Have a sample computed by a thread that ends when none waits. If one waits already, this one is passed over."""
+        if self._waiting is None:
+            self._waiting = taken
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._compute, name="partita-recorder", daemon=True)
+                self._thread.start()
 
     def _compute(self) -> None:
-        """Compute the samples in numpy, whenever nothing else wants the processor."""
+        """Compute the samples that wait in numpy, whenever nothing else wants the processor."""
         with suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         while True:
-            for taken in self._waiting.get():
-                sample = taken.compared()
-                with self._lock:
-                    self._samples.append(sample)
-                if not sample.ok and self.capsules is not None:
-                    reason = f"error {sample.error:.1e} in call {sample.call}"
-                    unit = taken.unit
-                    keep_failure(self.capsules, unit.name, unit.body, unit.device, unit.config, reason, taken.inputs)
-            self._waiting.task_done()
+            with self._lock:
+                waiting, self._waiting = self._waiting, None
+                if waiting is None:
+                    self._thread = None
+                    return
+            for taken in waiting:
+                self._hold_against_numpy(taken)
+
+    def _hold_against_numpy(self, taken: _Taken) -> None:
+        sample, unit = taken.compared(), taken.unit
+        with self._lock:
+            self._samples.append(sample)
+        if not sample.ok and self.capsules is not None:
+            reason = f"error {sample.error:.1e} in call {sample.call}"
+            keep_failure(self.capsules, unit.name, unit.body, unit.device, unit.config, reason, taken.inputs)
 
     def recorded(self) -> Recorded:
         """What was seen up to now. Samples that are being computed are waited for."""
-        self._waiting.join()
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
         with self._lock:
             share = self._spent / self._elapsed if self._elapsed else 0.0
             return Recorded(self.mode, self._calls, self._looked, share, tuple(self._values.values()), tuple(self._samples))

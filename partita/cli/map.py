@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import partita as pt
+from accelerators.capsules.array_files import write_arrays
 from accelerators.process.atomic import replacing
 from graph.errors import ReadError, WriteError
 from graph.words import counted
@@ -55,6 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the model on each file, and write what comes of it."""
     files, folder = _files(Path(arguments.folder)), Path(arguments.output)
+    if folder.exists() and folder.samefile(arguments.folder):
+        raise WriteError("results would overwrite the inputs", where=str(folder), remedy="Name another folder for --output")
     config = precise(config_of(arguments.config, arguments.devices), arguments.devices, arguments.precision)
     _, model = load_model(arguments, screen, config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     results = pt.map_batches(inputs(), model, executor=executor, workers=arguments.workers)
     for number, (file, outputs) in enumerate(zip(files, results, strict=True), 1):
         with replacing(folder / f"{file.stem}.npz") as target:
-            np.savez(target, **dict[str, Any](outputs))
+            write_arrays(target, outputs)
         if time.monotonic() - said > EVERY:
             said = time.monotonic()
             screen.say(f"{number} of {len(files)}, {number / (said - started):.0f} in a second")

@@ -12,7 +12,7 @@ import partita as pt
 from partita.cli import exits
 from partita.cli.arguments import add_count, add_inputs, add_model
 from partita.cli.inputs import read_inputs
-from partita.cli.models import load_graph
+from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
 from partita.insight.failing import read_fails
 from partita.insight.reducing import MOST
@@ -38,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Reduce the model, show what is left, and write it."""
+    target = Path(arguments.output or "", "model.onnx")
+    if arguments.output and target.exists():
+        writable(str(target), arguments.model)
     graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
     given = read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)
     screen.say("trying parts of the model")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import shlex
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,10 @@ MODEL, INPUTS = "{model}", "{inputs}"
 """What stands for the two files in a command."""
 
 SECONDS = 600.0
-"""How long a command may run; one that runs longer fails in another way than a status says."""
+"""How long a command may run."""
+
+HUNG = -1000
+"""The status of one that runs longer, which no process ends with."""
 
 
 class Command:
@@ -44,16 +50,24 @@ class Command:
         return status == self.status != 0
 
     def _status(self, words: list[str]) -> int:
+        """How it ends. It is a group of processes by itself, and none of them stays behind."""
+        quiet = subprocess.DEVNULL
         try:
-            return subprocess.run(words, capture_output=True, timeout=SECONDS, check=False).returncode
+            process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
         except OSError as error:
             raise AcceleratorError(
                 f"the command cannot be run: {error.strerror or error}",
                 where=f"--fails {shlex.join(words[:1])}",
                 remedy="Name a program, or a function as FILE.py:NAME",
             ) from error
+        try:
+            return process.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            return -1
+            return HUNG
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _filled(word: str, files: Mapping[str, str]) -> str:

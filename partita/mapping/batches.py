@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from accelerators.errors import BadConfig, InputError
 from accelerators.importing import import_model
 from accelerators.running.compiled_model import CompiledModel
+from accelerators.running.inputs import InputChecker
 from partita.mapping.on_ray import ray_results
 from partita.mapping.processes import Crew
 
@@ -41,7 +42,7 @@ def map_batches(
     """
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
-    count = workers or len(os.sched_getaffinity(0))
+    count = len(os.sched_getaffinity(0)) if workers is None else workers
     if count < 1 or (ahead is not None and ahead < 1):
         raise BadConfig("workers and ahead are numbers above zero", where="map_batches")
     return _results(iter(dataset), model, executor, count, ahead or 2 * count, progress or (lambda number: None))
@@ -59,8 +60,8 @@ def _results(
         else:
             path = Path(model)
             own = import_model(path)
-        names = [node.name for node in own.graph.inputs]
-        inputs = (_by_name(item, names, number) for number, item in enumerate(items))
+        checker = InputChecker(own.graph)
+        inputs = (_by_name(item, checker, number) for number, item in enumerate(items))
         if executor == "processes":
             results: Iterator[dict[str, Array]] = Crew(str(path), count, ahead).results(inputs)
         elif executor == "ray":
@@ -73,11 +74,10 @@ def _results(
             yield result
 
 
-def _by_name(item: Any, names: list[str], number: int) -> dict[str, Array]:
-    """The arrays of one call by the names of the inputs."""
-    if isinstance(item, Mapping):
-        return {str(name): np.asarray(array) for name, array in item.items()}
-    arrays = list(item) if isinstance(item, (list, tuple)) else [item]
-    if len(arrays) != len(names):
-        raise InputError(f"it holds {len(arrays)} arrays, and the model has {len(names)} inputs", where=f"input {number}")
-    return dict(zip(names, map(np.asarray, arrays), strict=True))
+def _by_name(item: Any, checker: InputChecker, number: int) -> dict[str, Any]:
+    """The values of one call by the names of the inputs, checked as a call of the model checks them."""
+    try:
+        arrays = checker.arrays(item if isinstance(item, (list, tuple)) else (item,), {})
+    except InputError as error:
+        raise InputError(error.cause, where=f"input {number}, {error.where}", remedy=error.remedy) from error
+    return dict(zip((spec.name for spec in checker.specs), arrays, strict=True))

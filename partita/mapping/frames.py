@@ -1,4 +1,6 @@
-"""Arrays by name, and a few words about them, through a pipe: a line of JSON, and the bytes of the arrays after it."""
+"""Arrays by name, and a few words about them, through a pipe: a line of JSON, and the bytes of the arrays after it.
+
+Text is in the line itself. The two sides are processes of one machine, with one order of bytes."""
 
 from __future__ import annotations
 
@@ -8,18 +10,27 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from accelerators.errors import NotSupported
 from graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
 
 def write_frame(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write one frame; only numbers and truth values travel."""
+    """Write one frame; only arrays of numbers, truth values and text travel."""
+    for name, value in arrays.items():
+        if not isinstance(value, (np.ndarray, np.generic)):
+            cause = f"a {type(value).__name__} cannot be sent to another process"
+            raise NotSupported(cause, where=f"value {name!r}", remedy="Use executor='serial'")
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    shapes = [[name, array.dtype.name, list(np.shape(arrays[name]))] for name, array in plain.items()]
-    stream.write(json.dumps({**words, "arrays": shapes}).encode() + b"\n")
+    described = [
+        [name, array.dtype.name, list(np.shape(arrays[name])), array.reshape(-1).tolist() if array.dtype.hasobject else None]
+        for name, array in plain.items()
+    ]
+    stream.write(json.dumps({**words, "arrays": described}).encode() + b"\n")
     for array in plain.values():
-        stream.write(array.reshape(-1).view(np.uint8).data)
+        if not array.dtype.hasobject:
+            stream.write(array.reshape(-1).view(np.uint8).data)
     stream.flush()
 
 
@@ -30,7 +41,10 @@ def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], dict[str, Array]] | No
         return None
     words = json.loads(line)
     arrays = {}
-    for name, dtype, shape in words.pop("arrays"):
+    for name, dtype, shape, text in words.pop("arrays"):
+        if text is not None:
+            arrays[name] = np.array(text, object).reshape(shape)
+            continue
         array = np.empty(shape, numpy_dtype(dtype))
         content = array.reshape(-1).view(np.uint8)
         read = 0

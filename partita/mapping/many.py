@@ -40,6 +40,8 @@ def compile_many(
     reaches this process by the cache; devices that keep nothing there compile here. `config` holds values that JSON can say."""
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="compile_many", remedy=f"Use one of {', '.join(EXECUTORS)}")
+    if workers is not None and workers < 1:
+        raise BadConfig("workers is a number above zero", where="compile_many")
     graphs = [model if isinstance(model, Graph) else load(model) for model in models]
     if executor == "processes":
         _fill_cache(graphs, device, config, workers or len(os.sched_getaffinity(0)))

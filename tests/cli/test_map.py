@@ -50,3 +50,8 @@ def test_a_folder_without_inputs_is_an_error(partita: Command, model: str, tmp_p
     (tmp_path / "empty").mkdir()
     assert "no file of it is an input" in partita(f"map {model} --input empty --output outputs").err
     assert "there is no such folder" in partita(f"map {model} --input nowhere --output outputs").err
+
+
+def test_results_do_not_overwrite_the_inputs(partita: Command, model: str, folder: Path) -> None:
+    done = partita(f"map {model} --devices reference --input {folder} --output {folder}/")
+    assert "results would overwrite the inputs" in done.err

@@ -1,17 +1,20 @@
 """Faults planted all over the models of the benchmarks, on three devices, and how many of them `diagnose` finds.
 
-`python -m tests.insight.sweep [--devices D,...] [--models M,...] [--count N]` prints a line for each, and the sums. A fault that
-the model's output does not show, since what comes after it takes it away, is drawn again."""
+`python -m tests.insight.sweep [--devices D,...] [--models M,...] [--count N] [-o FILE]` prints a line for each, and a table of
+the sums. A fault that no output shows, since what comes after it takes it away, is drawn again, and counted as hidden. With `-o`
+each result is kept at once, and a run that was stopped goes on where it ended."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+import os
 import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -40,6 +43,9 @@ class Result:
     among: int
     tries: int
     seconds: float
+    turn: int = 0
+    hidden: int = 0
+    """How many faults before it no output showed."""
 
     @property
     def exact(self) -> bool:
@@ -84,7 +90,7 @@ def planted(graph: pt.Graph, kind: str, order: random.Random) -> Iterator[Plant]
 
 
 def diagnosed(subject: Subject, device: str, plant: Plant, against: str) -> Result | None:
-    """What `diagnose` says of a fault; None if no output shows it."""
+    """What `diagnose` says of a fault; None if no output shows it. A wrong output that is laid on nothing is a miss."""
     with faulty(device, plant) as label:
         start = time.perf_counter()
         devices = f"HETERO:{label},reference"
@@ -92,26 +98,67 @@ def diagnosed(subject: Subject, device: str, plant: Plant, against: str) -> Resu
         seconds = time.perf_counter() - start
     fault = diagnosis.fault
     if fault is None:
-        return None
+        return None if diagnosis.ok else Result(subject.name, device, plant, (), 1, 0, seconds)
     return Result(subject.name, device, plant, fault.nodes, fault.among, fault.tries, seconds)
 
 
 def swept(
-    subjects: Sequence[Subject], devices: Sequence[str], count: int, against: str, seed: int = 0
+    subjects: Sequence[Subject],
+    devices: Sequence[str],
+    count: int,
+    against: str,
+    seed: int = 0,
+    known: Mapping[int, Result] | None = None,
 ) -> Iterator[Result]:
-    """So many faults, kinds, models and devices taking turns."""
-    order, done, turn = random.Random(seed), 0, 0
+    """So many faults, kinds, models and devices taking turns. Turns whose results are known are not run again."""
+    done, turn = 0, 0
     while done < count:
         subject = subjects[turn % len(subjects)]
         lap, seat = divmod(turn, len(subjects))
         kind, device = KINDS[lap % len(KINDS)], devices[(lap + seat) % len(devices)]
+        result = (known or {}).get(turn) or _first_shown(subject, device, kind, against, f"{seed} {turn}")
+        if result is not None:
+            done += 1
+            yield attrs.evolve(result, turn=turn)
         turn += 1
-        for plant in planted(subject.graph, kind, order):
-            result = diagnosed(subject, device, plant, against)
-            if result is not None:
-                done += 1
-                yield result
-                break
+
+
+def _first_shown(subject: Subject, device: str, kind: str, against: str, seed: str) -> Result | None:
+    """The result of the first fault that an output shows."""
+    for hidden, plant in enumerate(planted(subject.graph, kind, random.Random(seed))):
+        result = diagnosed(subject, device, plant, against)
+        if result is not None:
+            return attrs.evolve(result, hidden=hidden)
+    return None
+
+
+def table(results: Sequence[Result]) -> str:
+    """The sums by device and by kind, as Markdown."""
+    lines = ["| device | " + " | ".join(KINDS) + " | exact | compilations, at most | seconds, median | seconds, at most |"]
+    lines.append("|" + "---|" * (len(KINDS) + 5))
+    for device in dict.fromkeys(one.device for one in results):
+        own = [one for one in results if one.device == device]
+        cells = []
+        for kind in KINDS:
+            those = [one for one in own if one.plant.kind == kind]
+            cells.append(f"{sum(one.exact for one in those)} of {len(those)}")
+        cells.append(f"{sum(one.exact for one in own)} of {len(own)}")
+        seconds = sorted(one.seconds for one in own)
+        cells += [str(max(one.tries for one in own)), f"{seconds[len(own) // 2]:.0f}", f"{seconds[-1]:.0f}"]
+        lines.append(f"| `{device}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def read_results(path: Path) -> dict[int, Result]:
+    """The results of a run that was stopped, by their turns."""
+    if not path.exists():
+        return {}
+    results = {}
+    for line in path.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        plant = Plant(**{**row["plant"], "shape": tuple(row["plant"]["shape"])})
+        results[row["turn"]] = Result(**{**row, "blamed": tuple(row["blamed"]), "plant": plant})
+    return results
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -127,16 +174,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output")
     asked = parser.parse_args(words)
     subjects = [Subject.of(name, model(name)) for name in asked.models.split(",")]
+    output = Path(asked.output or os.devnull)
+    known = read_results(output) if asked.output else {}
     results = []
-    for result in swept(subjects, asked.devices.split(","), asked.count, asked.against, asked.seed):
-        print(result, flush=True)
-        results.append(result)
+    with output.open("a", encoding="utf-8") as file:
+        for result in swept(subjects, asked.devices.split(","), asked.count, asked.against, asked.seed, known):
+            results.append(result)
+            if result.turn not in known:
+                print(result, flush=True)
+                print(json.dumps(attrs.asdict(result)), file=file, flush=True)
     exact, within = sum(one.exact for one in results), sum(one.within for one in results)
-    seconds = sum(one.seconds for one in results)
-    print(f"{exact} of {len(results)} exact, {within} within log2(n) + 3 compilations, {seconds:.0f} s")
-    if asked.output:
-        with open(asked.output, "w", encoding="utf-8") as file:
-            json.dump([attrs.asdict(one) for one in results], file, indent=1)
+    seconds, hidden = sum(one.seconds for one in results), sum(one.hidden for one in results)
+    print(table(results))
+    print(f"{exact} of {len(results)} exact, {within} within log2(n) + 3 compilations, {hidden} hidden, {seconds:.0f} s")
     return 0 if exact >= 0.99 * len(results) else 1
 
 

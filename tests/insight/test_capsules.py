@@ -147,6 +147,14 @@ def test_a_capsule_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
         pt.compile(transformer(), f"HETERO:{device},reference", config={"HETERO": {"CAPSULES": tmp_path / "file"}})
 
 
+
+def test_no_file_of_the_users_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text("the user's own")
+    with pytest.raises(pt.AcceleratorError, match="there is a file 'run.py' already"):
+        pt.capsule(convolutions(), tmp_path, 0, "reference")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
+
+
 def test_the_verb(partita: Command, model: str) -> None:  # noqa: F811
     done = partita(f"capsule {model} --devices reference -o kept")
     assert done.status == 0, done.err

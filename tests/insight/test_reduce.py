@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from partita.insight import failing
 from tests.cli.conftest import Command, partita  # noqa: F401  a fixture
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.planting import Plant, faulty
@@ -95,3 +96,25 @@ def test_a_function_says_what_fails(partita: Command, tmp_path: Path, monkeypatc
     assert "it defines no function 'no'" in partita("reduce net.onnx --fails check.py:no").err
     assert "there is no such file" in partita("reduce net.onnx --fails nowhere.py:no").err
     assert "the command cannot be run: No such file" in partita("reduce net.onnx --fails no-such-program").err
+
+
+def test_the_model_itself_is_not_overwritten(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    Path("small").mkdir()
+    pt.save(transformer(), "small/model.onnx")
+    before = Path("small/model.onnx").read_bytes()
+    done = partita("reduce small/model.onnx --fails false -o small")
+    assert "this would overwrite the model itself" in done.err
+    assert Path("small/model.onnx").read_bytes() == before
+
+
+def test_a_command_that_hangs_is_a_failure_and_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "SECONDS", 1.0)
+    script = tmp_path / "hang.sh"
+    script.write_text(f"sleep 1000 & echo $! > {tmp_path}/child; wait\n")
+    command = failing.read_fails(f"sh {script}")
+    graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)), name="relu")])
+    arrays = {"x": np.ones(2, np.float32)}
+    assert command(graph, arrays)
+    child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"

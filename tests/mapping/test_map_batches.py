@@ -142,7 +142,9 @@ def test_what_cannot_be_asked_for_is_an_error() -> None:
         pt.map_batches([], model(), executor="threads")
     with pytest.raises(pt.BadConfig, match="numbers above zero"):
         pt.map_batches([], model(), workers=-1)
-    with pytest.raises(pt.InputError, match="input 0: it holds 2 arrays, and the model has 1 inputs"):
+    with pytest.raises(pt.BadConfig, match="numbers above zero"):
+        pt.map_batches([], model(), workers=0)
+    with pytest.raises(pt.InputError, match="input 0, model 'small': 2 inputs were given for 1"):
         list(pt.map_batches([[1, 2]], model(), executor="serial"))
 
 
@@ -162,7 +164,7 @@ def test_ray_gives_the_bytes_and_the_order_of_the_serial_run() -> None:
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         assert listed(pt.map_batches(inputs(20), compiled, executor="ray", workers=2)) == serial
-        with pytest.raises(pt.RunError, match="input 1: .*input 'x'"):
+        with pytest.raises(pt.InputError, match="input 1, .*input 'x'"):
             list(pt.map_batches([inputs(1)[0], np.ones((2, 4), np.float32)], compiled, executor="ray", workers=2))
     finally:
         ray.shutdown()
@@ -187,3 +189,34 @@ def test_two_thousand_images_with_a_worker_killed_in_the_middle(tmp_path: Path) 
         if number == 1000:
             os.kill(next(worker.pid for worker in crew.workers if worker.pid is not None), signal.SIGKILL)
     assert results == serial
+
+
+@pytest.mark.parametrize("executor", ["processes", "serial"])
+@pytest.mark.parametrize(
+    ("item", "cause"),
+    [
+        (np.ones((2, 3), ">f4"), "float32 in foreign byte order"),
+        (np.ma.masked_equal(np.ones((2, 3), np.float32), 1), "some of its elements are masked"),
+        (np.full((2, 3), "a"), "the array given str32"),
+        (None, "it is None"),
+        ([[[1, 2, 3], [4]]], "cannot be read as an array"),
+    ],
+)
+def test_an_item_is_checked_as_a_call_is_before_it_is_sent(executor: str, item: object, cause: str) -> None:
+    with pytest.raises(pt.InputError, match=f"input 0, model 'small', input 'x': .*{cause}"):
+        list(pt.map_batches([item], model(), executor=executor, workers=1))
+
+
+def test_numbers_of_pythons_own_are_taken_as_in_a_call() -> None:
+    item = {"x": [[1, 2, 3], [4, 5, 6]]}
+    assert [float(result["total"]) for result in pt.map_batches([item], model(), executor="serial")] == [63.0]
+
+
+def test_text_goes_through_a_frame_and_a_list_does_not() -> None:
+    stream = io.BytesIO()
+    write_frame(stream, {}, {"words": np.array([["a\0", "\u00e9"]], object), "n": np.arange(2)})
+    stream.seek(0)
+    frame = read_frame(stream)
+    assert frame is not None and frame[1]["words"].tolist() == [["a\0", "\u00e9"]] and frame[1]["n"].tolist() == [0, 1]
+    with pytest.raises(pt.NotSupported, match=r"value 'all': a list cannot be sent to another process\n  Use executor='serial'"):
+        write_frame(stream, {}, {"all": [np.arange(2)]})  # type: ignore[dict-item]

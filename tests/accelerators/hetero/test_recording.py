@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,12 @@ def test_the_page_says_what_was_recorded() -> None:
     notes = collect(model).notes
     assert "recorded: nan: 1 of 1 call looked at: odd" in notes
     assert "recorded:   ratio of onnxruntime_0 on onnxruntime: 4 NaN and 0 infinities, first in call 1" in notes
+
+
+def test_the_thread_of_the_samples_ends_when_none_waits() -> None:
+    model = compiled("sample:1")
+    model(np.ones(4, np.float32), np.ones(4, np.float32))
+    assert len(model.recorded.samples) == 2
+    assert not [thread for thread in threading.enumerate() if thread.name == "partita-recorder"]
+    model(np.ones(4, np.float32), np.ones(4, np.float32))
+    assert len(model.recorded.samples) == 4
