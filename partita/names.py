@@ -65,7 +65,8 @@ from partita.insight.diagnosis import Diagnosis, Fault
 from partita.insight.reducing import Reduction, reduce
 from partita.mapping.batches import map_batches
 from partita.mapping.many import compile_many
-from partita.measuring import BenchReport, bench
+from partita.measuring.bench import bench
+from partita.measuring.bench_report import BenchReport
 from partita.page import report_page
 from partition import (
     ANY,

@@ -208,7 +208,7 @@ def precise(config: Mapping[str, Any], devices: str | None, precision: str | Non
     """The configuration with --precision; an error where no device offers one."""
     if precision is None:
         return dict(config)
-    from partita.measuring import with_key
+    from partita.device_keys import with_key
 
     extended = with_key(config, devices, "PRECISION", precision)
     if extended == config:

@@ -30,16 +30,11 @@ from partita.cli.arguments import (
 )
 from partita.cli.models import load_model, model_inputs
 from partita.cli.screen import Screen
-from partita.measuring import (
-    BenchReport,
-    Contender,
-    Effort,
-    contender,
-    measure,
-    offers_precision,
-    report,
-    with_key,
-)
+from partita.device_keys import with_key
+from partita.measuring.bench import offers_precision
+from partita.measuring.bench_report import BenchReport, report
+from partita.measuring.contender import Contender, contender
+from partita.measuring.rounds import Effort, measure
 from partita.unplacing import unplaced
 
 EXAMPLE = """\

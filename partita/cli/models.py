@@ -81,7 +81,7 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
     if arguments.inline:
         graph = unplaced(graph)
     if getattr(arguments, "batch", None):
-        from partita.measuring import batched
+        from partita.measuring.batched import batched
 
         graph = batched(graph, arguments.batch)
     return pt.optimize(graph) if arguments.optimize else graph

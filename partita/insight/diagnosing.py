@@ -19,6 +19,7 @@ from graph.node import Node, NodeEntry
 from graph.words import counted
 from partita.by_layer import Layer
 from partita.compare import PRECISIONS, Difference, compare
+from partita.device_keys import with_key
 from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import MANY, Diagnosis, Fault, SubgraphCheck
@@ -35,7 +36,6 @@ from partita.insight.trial import (
     tried_unit,
 )
 from partita.insight.trusted import Trusted, first_not_finite, is_finite
-from partita.measuring import with_key
 from partition import AffinityProperty
 from passes import apply_pass
 

@@ -1,0 +1,1 @@
+"""How fast models run, measured beside each other."""

@@ -1,0 +1,46 @@
+"""A graph with another batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graph.errors import GraphError, PartitaError
+from graph.graph import Graph
+from graph.readers import load
+from graph.types import Dim, TensorType
+from passes import apply_pass
+
+
+def batched(graph: Graph, batch: int) -> Graph:
+    """The graph with another first size: that of each input whose first size is the first input's, or open."""
+    from graph.writers.onnx import to_model
+
+    proto = to_model(graph)
+    shapes = _with_batch(graph, batch)
+    for value in proto.graph.input:
+        if value.name in shapes:
+            value.type.tensor_type.shape.dim[0].Clear()  # open, so that another size fits
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del proto.graph.value_info[:]
+    try:
+        return apply_pass(load(proto, shapes=shapes), "InferShape", strict=True).evolve(name=graph.name)
+    except PartitaError as error:
+        raise GraphError(
+            f"the model does not take a batch of {batch}: {error.cause}",
+            where=error.where or f"graph {graph.name!r}",
+            remedy="A size is written into the model; export it with an open first size, or leave batch out",
+        ) from error
+
+
+def _with_batch(graph: Graph, batch: int) -> dict[str, Sequence[Dim]]:
+    """The sizes of the inputs that have the batch as their first size."""
+    shapes: dict[str, Sequence[Dim]] = {}
+    first: object = None
+    for node in graph.inputs:
+        kind = node[0].type
+        if isinstance(kind, TensorType) and kind.shape:
+            first = kind.shape[0] if first is None else first
+            if kind.shape[0] == first or not isinstance(kind.shape[0], int):
+                shapes[node.name] = (batch, *kind.shape[1:])
+    return shapes

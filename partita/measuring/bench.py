@@ -1,0 +1,120 @@
+"""`pt.bench`: how fast a model runs on some devices, beside others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accelerators import AcceleratorError, CompiledModel, InputError, import_model
+from graph.errors import PartitaError
+from graph.graph import Graph
+from graph.readers import load
+from graph.words import counted
+from partita.compare import PRECISIONS
+from partita.device_keys import with_key
+from partita.measuring.batched import batched
+from partita.measuring.bench_report import BenchReport, report
+from partita.measuring.contender import Rival, compiled, contender, named, shared
+from partita.measuring.rounds import Effort, measure
+
+PACKAGE = ".partita"
+"""The ending of the name of a file that `CompiledModel.export` wrote."""
+
+
+def bench(
+    model: Graph | CompiledModel | str | os.PathLike[str],
+    devices: str | None = None,
+    *,
+    vs: Rival | Sequence[Rival] | Mapping[str, Rival] = (),
+    config: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    iterations: int | None = None,
+    warmup: int = 1,
+    seconds: float = 5.0,
+    batch: int | None = None,
+    threads: int | None = None,
+    streams: int = 1,
+    precision: str | None = None,
+    profile: bool = False,
+) -> BenchReport:
+    """How fast a model runs on some devices, beside others.
+
+    `model` is a graph, a compiled model, or what `load` or `import_model` reads. `vs` are the rivals, by name if it is a mapping:
+    devices that run the same graph, compiled models, or functions that get the inputs by name. All take turns. Latency is
+    measured for about `seconds`, or in exactly `iterations` runs of each, after `warmup` runs; throughput with `streams` calls
+    at once. `batch` sets the first size of the inputs. `threads` and `precision` are NUM_THREADS and PRECISION of every device
+    that has them; `config` is that of the first contender. `inputs` are made up where they are not given. With `profile` the
+    report says where the first contender's time goes."""
+    effort = _checked(Effort(seconds, iterations, warmup, streams))
+    _check_count("batch", batch, 1)
+    if isinstance(model, (str, os.PathLike)):
+        model = import_model(model) if os.fspath(model).endswith(PACKAGE) else load(model)
+    if not isinstance(model, (Graph, CompiledModel)):
+        raise AcceleratorError(
+            f"it measures a graph or a compiled model, not a {type(model).__name__}",
+            where="bench",
+            remedy="Other programs take part as functions: vs={'mine': function}",
+        )
+    if batch is not None and isinstance(model, CompiledModel):
+        raise AcceleratorError("the sizes of a compiled model are fixed", where="bench, option batch", remedy="Give the graph")
+    subject = model if isinstance(model, CompiledModel) or batch is None else batched(model, batch)
+    same = {"NUM_THREADS": threads, "PRECISION": precision}
+    _check_precision(precision, [devices, *(rival for rival in named(vs).values() if isinstance(rival, str))])
+    first = contender(devices, subject, shared(config or {}, devices, same))
+    assert first.model is not None
+    graph = subject if isinstance(subject, Graph) else subject.graph
+    contenders, refused = [first], {}
+    for name, rival in named(vs).items():
+        try:
+            contenders.append(contender(name, rival, {}) if not isinstance(rival, str) else compiled(name, rival, graph, same))
+        except PartitaError as error:
+            refused[name] = str(error)
+    arrays = _inputs(first.model, inputs)
+    measure(contenders, arrays, effort, precision or "f32")
+    return report(contenders, arrays, effort, refused, profile)
+
+
+def _checked(effort: Effort) -> Effort:
+    _check_count("iterations", effort.iterations, 1)
+    _check_count("streams", effort.streams, 1)
+    _check_count("warmup", effort.warmup, 0)
+    seconds = effort.seconds
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        raise AcceleratorError(f"it is a number above zero, not {seconds!r}", where="bench, option seconds")
+    return effort
+
+
+def _check_count(option: str, value: int | None, least: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise AcceleratorError(f"it is a whole number from {least} on, not {value!r}", where=f"bench, option {option}")
+
+
+def _check_precision(precision: str | None, devices: Sequence[str | None]) -> None:
+    """One of the known ones, that at least one of the devices offers."""
+    if precision is None:
+        return
+    where = "bench, option precision"
+    if precision not in PRECISIONS:
+        raise AcceleratorError(f"it is one of {', '.join(PRECISIONS)}, not {precision!r}", where=where)
+    if not any(map(offers_precision, devices)):
+        remedy = "`partita devices NAME` lists the keys of a device"
+        raise AcceleratorError("none of the devices offers a PRECISION", where=where, remedy=remedy)
+
+
+def offers_precision(devices: str | None) -> bool:
+    """Is PRECISION a key of one of these devices? No, if one of them cannot be used: that is said where it is compiled for."""
+    try:
+        return bool(with_key({}, devices, "PRECISION", "f32"))
+    except PartitaError:
+        return False
+
+
+def _inputs(model: CompiledModel, given: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
+    names = [name for name, _ in model.properties.inputs]
+    if isinstance(given, Mapping):
+        return dict(given)
+    arrays = model.example_inputs() if given is None else list(given)
+    if len(arrays) != len(names):
+        raise InputError(f"there are {counted(len(names), 'input')}, and {len(arrays)} were given", where="bench, option inputs")
+    return dict(zip(names, arrays))
