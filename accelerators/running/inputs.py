@@ -62,6 +62,17 @@ class InputChecker:
                 return self._checked(arrays, i)
         return arrays
 
+    def some(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of these inputs alone, by name: each fits its type, and equal symbols are equal sizes."""
+        sizes: dict[str, tuple[int, str]] = {}
+        arrays = {}
+        for spec in self.specs:
+            if spec.name in named:
+                arrays[spec.name] = self._value(named[spec.name], spec)
+                if isinstance(spec.type, TensorType):
+                    self._check_dims(arrays[spec.name], spec, sizes)
+        return arrays
+
     def _checked(self, values: list[Any], start: int) -> list[Any]:
         """All values, those from `start` on looked at closely, and symbols compared over all."""
         sizes: dict[str, tuple[int, str]] = {}

@@ -57,16 +57,20 @@ class Session:
             arrays = self._arrays(args, named)
             batch, rows = self._counts(arrays)
             self._check_length(rows)
-            if self._state.batch is None:
-                self._decoder.begin(self._state, batch)
-            elif batch != self._state.batch:
+            self._check_masks(arrays, (batch, self._state.length + rows))
+            if self._state.batch not in (None, batch):
                 cause = f"{batch} sequences were given, and the conversation has {self._state.batch}"
                 raise InputError(cause, where=self._where, remedy="reset() begins anew; fork(rows=[...]) chooses sequences")
             before = State(dict(self._state.arrays), self._state.length, self._state.batch)
             try:
-                pieces = [self._run(arrays, start, count, rows) for start, count in self._pieces(batch, rows)]
-            except BaseException:
+                if before.batch is None:
+                    self._decoder.begin(self._state, batch)
+                pieces = [self._run(arrays, start, count) for start, count in self._pieces(batch, rows)]
+            except BaseException as error:
                 self._state = before
+                if isinstance(error, MemoryError):
+                    cause = f"there is no memory for {self._room(rows)} tokens: {error}"
+                    raise InputError(cause, where=self._where, remedy="Give a smaller `longest`") from None
                 raise
         return Outputs(_joined(pieces), self._names)
 
@@ -78,11 +82,8 @@ class Session:
     def fork(self, rows: Sequence[int] | None = None) -> Session:
         """Another conversation that goes on from here, of these sequences in this order if any are named, as beams do."""
         with self._lock.lock:
-            batch = self._state.batch
-            if rows is not None and (batch is None or not rows or not all(0 <= row < batch for row in rows)):
-                cause = f"rows {list(rows)} are not among the {batch or 0} sequences of the conversation"
-                raise InputError(cause, where=self._where, remedy="Name sequences that it has, by numbers from 0 on")
-            state = self._state.copied(self._decoder.axes, rows)
+            chosen = None if rows is None else self._chosen(rows)
+            state = self._state.copied(self._decoder.axes, chosen)
         return Session(self._decoder, self._longest, self._chunks, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -101,6 +102,17 @@ class Session:
         with self._lock.lock:
             self._state = state
         return self
+
+    def _chosen(self, rows: Sequence[int]) -> list[int]:
+        """The numbers of sequences that a fork is to have."""
+        numbers = np.asarray(rows) if isinstance(rows, (Sequence, np.ndarray)) else np.zeros(0)
+        count = self._state.batch or 0
+        are_numbers = numbers.ndim == 1 and numbers.size > 0 and numbers.dtype.kind in "iu"
+        if not are_numbers or not ((numbers >= 0) & (numbers < count)).all():
+            cause = f"rows {numbers.tolist() if numbers.size else rows!r} are not among the {count} sequences of the conversation"
+            raise InputError(cause, where=self._where, remedy="Name sequences that it has, by numbers from 0 on")
+        chosen: list[int] = numbers.tolist()
+        return chosen
 
     # -- what comes in -----------------------------------------------------------------------------------
 
@@ -123,7 +135,7 @@ class Session:
         missing = [node.name for node in roles.asked if node.name not in given]
         if missing:
             raise InputError(f"input {missing[0]!r} is missing", where=self._where, remedy="Give it by position or by name")
-        return {by_name[name]: np.asarray(value) for name, value in given.items()}
+        return {by_name[name]: array for name, array in self._decoder.checker.some(given).items()}
 
     def _counts(self, arrays: Mapping[Node, Array]) -> tuple[int, int]:
         """How many sequences, and how many new tokens of each."""
@@ -132,10 +144,7 @@ class Session:
         for node, array in arrays.items():
             kind = node.output_types[0]
             shape = kind.shape or () if isinstance(kind, TensorType) else ()
-            if len(shape) != array.ndim:
-                cause = f"input {node.name!r} is {kind}, and the array has the shape {list(array.shape)}"
-                raise InputError(cause, where=self._where, remedy="Give an array of that rank")
-            for dim, size in zip(shape, array.shape, strict=True):
+            for dim, size in zip(shape, array.shape):
                 for what in ("batch", "rows"):
                     if dim is not None and dim == roles.symbols[what] and isinstance(dim, str):
                         counts.setdefault(what, size)
@@ -154,6 +163,20 @@ class Session:
                 where=self._where,
                 remedy="Begin with a larger `longest`, or reset()",
             )
+
+    def _check_masks(self, arrays: Mapping[Node, Array], wanted: tuple[int, int]) -> None:
+        """A mask has a number for each token said, and hides none."""
+        for node, array in arrays.items():
+            if self._decoder.roles.filled.get(node) != "mask":
+                continue
+            if array.shape != wanted:
+                cause = f"{node.name!r} has the shape {list(array.shape)}, and the conversation then {list(wanted)}"
+                raise InputError(cause, where=self._where, remedy="Leave the mask out: the session fills it in")
+            if not array.all():
+                raise InputError(
+                    f"{node.name!r} hides tokens, and a session sees all that were said", where=self._where,
+                    remedy="Leave the mask out; begin sequences of one length, or a session for each",
+                )
 
     def _check_stored(self, state: State, path: str | os.PathLike[str]) -> None:
         """A state fits the model's caches."""
@@ -192,20 +215,20 @@ class Session:
             yield start, count
             start += count
 
-    def _run(self, arrays: Mapping[Node, Array], start: int, count: int, rows: int) -> tuple[list[Any], int]:
+    def _run(self, arrays: Mapping[Node, Array], start: int, count: int) -> tuple[list[Any], int]:
         """The outputs for some of the new tokens, and how many they are."""
         decoder, state = self._decoder, self._state
         assert state.batch is not None
         sizes = StepSizes(state.batch, count, self._room(count))
         step = None if decoder.copies else decoder.step(sizes)
-        given = self._given(arrays, start, count, rows, step is None)
+        given = self._given(arrays, start, count, step is None)
         if step is None:
             decoder.make_room(state, state.length)
             return decoder.copy(state, count, given), count
         decoder.make_room(state, sizes.room)
         return decoder.append(step, state, count, given), count
 
-    def _given(self, arrays: Mapping[Node, Array], start: int, count: int, rows: int, masks: bool) -> dict[str, Array]:
+    def _given(self, arrays: Mapping[Node, Array], start: int, count: int, masks: bool) -> dict[str, Array]:
         """The inputs other than caches, for a piece."""
         roles, state = self._decoder.roles, self._state
         assert state.batch is not None
@@ -213,7 +236,6 @@ class Session:
         for node in (*roles.asked, *roles.filled):
             role = roles.filled.get(node)
             if role == "mask":
-                self._check_mask(node, arrays, rows)
                 if masks:
                     given[node.name] = roles.value(node, state.batch, count, state.length)
             elif node in arrays:
@@ -221,13 +243,6 @@ class Session:
             else:
                 given[node.name] = roles.value(node, state.batch, count, state.length)
         return given
-
-    def _check_mask(self, node: Node, arrays: Mapping[Node, Array], rows: int) -> None:
-        if node in arrays and not arrays[node].all():
-            raise InputError(
-                f"{node.name!r} hides tokens, and a session sees all that were said", where=self._where,
-                remedy="Leave the mask out; begin sequences of one length, or a session for each",
-            )
 
 
 def _piece(array: Array, node: Node, symbol: Any, start: int, count: int) -> Array:

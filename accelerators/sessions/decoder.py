@@ -10,6 +10,7 @@ import numpy as np
 from accelerators.errors import CompileError, InputError, NotSupported, RunError
 from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
+from accelerators.running.inputs import InputChecker
 from accelerators.sessions.caches import find_caches
 from accelerators.sessions.errors import Unfit
 from accelerators.sessions.roles import Roles, roles_of
@@ -34,6 +35,8 @@ class Decoder:
                 remedy="A session is for decoders with past and present keys and values",
             )
         self.roles: Roles = roles_of(source, caches)
+        self.checker = InputChecker(source)
+        """Reads what the caller gives."""
         self.axes = {cache.past.name: cache.axis if cache.grows else None for cache in caches}
         """The dimension in which each cache grows."""
         self._anew = anew

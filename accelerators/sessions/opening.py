@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from accelerators.errors import InputError
 from accelerators.running.compiled_model import CompiledModel, Origin
 from accelerators.sessions.conversation import Session
@@ -16,12 +18,17 @@ def opened(
 ) -> tuple[Decoder, Session]:
     """The decoder of the model, which may be known, and a new session of it."""
     where = f"model {model.graph.name!r}"
-    if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int) or longest < 1):
+    if longest is not None and not _is_count(longest):
         raise InputError(f"longest is a number of tokens, not {longest!r}", where=where)
-    sizes = sorted(set(chunks), reverse=True)
-    if not all(isinstance(size, int) and size > 0 for size in sizes) or 1 not in sizes:
+    if not isinstance(chunks, Sequence) or not all(map(_is_count, chunks)) or 1 not in chunks:
         raise InputError(f"chunks are numbers of tokens, and 1 is among them, not {chunks!r}", where=where)
+    sizes = sorted(set(chunks), reverse=True)
     if decoder is None:
         origin = model.origin or Origin(inline_calls(model.graph), None)
         decoder = Decoder(model, origin.graph, origin.step)
     return decoder, Session(decoder, longest, sizes)
+
+
+def _is_count(number: object) -> bool:
+    """Is it a positive integer?"""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) > 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import attrs
 import numpy as np
@@ -65,18 +67,35 @@ def write_state(path: str | os.PathLike[str], state: State, axes: Mapping[str, i
 
 
 def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype[Any], int]]) -> State:
-    """The state in a file, which holds arrays of these element types and ranks."""
+    """The state in a file, which holds arrays of these element types and ranks, or none where nothing was said."""
+    where = str(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: np.array(stored[name]) for name in stored.files}
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
-        raise AcceleratorError(f"no saved session can be read: {error}", where=os.fspath(path)) from None  # type: ignore[arg-type]
-    length, batch = arrays.pop(LENGTH, None), arrays.pop(BATCH, None)
-    fits = {name: (array.dtype, array.ndim) for name, array in arrays.items()} == dict(wanted) or not arrays
-    if length is None or batch is None or length.shape != () or batch.shape != () or not fits:
-        raise AcceleratorError(
-            "the file is no session of this model",
-            where=os.fspath(path),  # type: ignore[arg-type]
-            remedy=f"It has to hold {', '.join(wanted)}",
-        )
-    return State(arrays, int(length), None if int(batch) < 0 else int(batch))
+        file = Path(path)
+        with ZipFile(file) as members:
+            arrays = {name.removesuffix(".npy"): _read_array(members, name) for name in members.namelist()}
+    except Exception as error:  # noqa: BLE001  damaged bytes make zipfile and numpy raise anything
+        raise AcceleratorError(f"no saved session can be read: {error}", where=where) from None
+    length, batch = _count(arrays.pop(LENGTH, None)), _count(arrays.pop(BATCH, None))
+    fits = {name: (array.dtype, array.ndim) for name, array in arrays.items()} == dict(wanted)
+    if length is None or batch is None or not (fits or (not arrays and length == 0 and batch < 0)):
+        remedy = f"It has to hold {', '.join(wanted)}"
+        raise AcceleratorError("the file is no session of this model", where=where, remedy=remedy)
+    return State(arrays, length, None if batch < 0 else batch)
+
+
+def _read_array(members: ZipFile, name: str) -> Array:
+    """An array as `write_state` stores it. Its header claims no more than the file holds, so that nothing larger is allocated."""
+    with members.open(name) as file:
+        version = np.lib.format.read_magic(file)
+        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(file) if version == (1, 0) else ((), False, None)
+        if dtype is None or dtype.hasobject or min(shape, default=0) < 0:
+            raise ValueError(f"{name!r} is no array of numbers")
+        content = file.read()
+    if len(content) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name!r} has {len(content)} bytes, and should have {math.prod(shape) * dtype.itemsize}")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if in_columns else "C").copy()
+
+
+def _count(array: Array | None) -> int | None:
+    """A number that a file says; None where it says none."""
+    return int(array) if array is not None and array.shape == () and array.dtype.kind in "iu" else None

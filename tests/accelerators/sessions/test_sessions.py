@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -204,6 +206,46 @@ def test_a_file_that_is_no_session_is_refused(model: pt.CompiledModel, tmp_path:
         model.session().load(tmp_path / "missing.npz")
 
 
+def stored(counts: dict[str, np.ndarray], **arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **{"partita.length": np.array(2), "partita.batch": np.array(1), **counts}, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def claiming(file: bytes) -> bytes:
+    """The file, with a header that claims 11 TiB."""
+    header, result = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1, 2, 10**11, 16)})
+    with zipfile.ZipFile(io.BytesIO(file)) as members, zipfile.ZipFile(result, "w") as copy:
+        for name in members.namelist():
+            copy.writestr(name, header.getvalue() if name.startswith("past_key_values.0.key") else members.read(name))
+    return result.getvalue()
+
+
+PAST = {f"past_key_values.0.{name}": np.zeros((1, 2, 2, 8), np.float32) for name in ("key", "value")}
+NO_SESSION, NOT_READ = "the file is no session of this model", "no saved session can be read"
+
+STRANGE = {
+    "text": (stored({"partita.length": np.array("two")}, **PAST), NO_SESSION),
+    "half": (stored({"partita.length": np.array(2.5)}, **PAST), NO_SESSION),
+    "empty": (stored({"partita.length": np.array(5)}), NO_SESSION),
+    "less": (stored({"partita.length": np.array(-2)}, **PAST), "in the file has the shape"),
+    "beside": (stored({"partita.batch": np.array(3)}, **PAST), "in the file has the shape"),
+    "kind": (stored({}, **{name: array.astype(np.int32) for name, array in PAST.items()}), NO_SESSION),
+    "huge": (claiming(stored({}, **PAST)), "has 0 bytes, and should have"),
+    "packed": (stored({}, **PAST).replace(b"PK\x01\x02\x2d\x03\x2d", b"PK\x01\x02\x2d\x03\xff"), NOT_READ),
+    "array": (b"\x93NUMPY\x01\x00", NOT_READ),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strange_file_is_one_error(model: pt.CompiledModel, tmp_path: Path, name: str) -> None:
+    content, cause = STRANGE[name]
+    (tmp_path / "talk.npz").write_bytes(content)
+    with pytest.raises(AcceleratorError, match=cause):
+        model.session().load(tmp_path / "talk.npz")
+
+
 def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None:
     session = model.session(longest=32, chunks=(1,))
     session(tokens(1))
@@ -211,9 +253,21 @@ def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None
         session(tokens(1, batch=2))
     with pytest.raises(InputError, match="'attention_mask' hides tokens, and a session sees all that were said"):
         session(tokens(1), attention_mask=np.array([[0, 1]]))
+    with pytest.raises(InputError, match=r"'attention_mask' has the shape \[1, 5\], and the conversation then \[1, 2\]"):
+        session(tokens(1), attention_mask=np.ones((1, 5), np.int64))
+    with pytest.raises(InputError, match="'attention_mask': it is int64, and the array given str32"):
+        session(tokens(1), attention_mask=np.array([["x", "y"]]))
+    with pytest.raises(InputError, match="dimension 1, 'sequence', is 1 here and 2 in input 'input_ids'"):
+        session(tokens(2), position_ids=np.array([[1]]))
+    with pytest.raises(InputError, match="cannot be read as an array"):
+        session([[3], [4, 5]])
+    for rows in ("ab", [0.0], [True], 0, [[0]], []):
+        with pytest.raises(InputError, match="are not among the 1 sequences of the conversation"):
+            session.fork(rows=rows)  # type: ignore[arg-type]
+    assert session.fork(rows=np.array([0, 0]))(tokens(1, batch=2))[0].shape[0] == 2  # type: ignore[arg-type]
     with pytest.raises(InputError, match="there is no input 'past_key_values.0.key' for the caller"):
         session(tokens(1), **{"past_key_values.0.key": np.zeros(1)})
-    with pytest.raises(InputError, match=r"input 'input_ids' is int64\[batch, sequence\], and the array has the shape \[1\]"):
+    with pytest.raises(InputError, match=r"'input_ids': it has 2 dimensions \(int64\[batch, sequence\]\), and the array given 1"):
         session(np.array([3]))
     with pytest.raises(InputError, match="input 'input_ids' is missing"):
         session()
@@ -223,6 +277,9 @@ def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None
         model.session(longest=0)
     with pytest.raises(InputError, match="chunks are numbers of tokens, and 1 is among them"):
         model.session(chunks=(4,))
+    for chunks in (4, (True,), (1, 2.0)):
+        with pytest.raises(InputError, match="chunks are numbers of tokens, and 1 is among them"):
+            model.session(chunks=chunks)  # type: ignore[arg-type]
 
 
 def test_a_call_that_fails_leaves_the_conversation_as_it_was(model: pt.CompiledModel) -> None:
@@ -232,6 +289,10 @@ def test_a_call_that_fails_leaves_the_conversation_as_it_was(model: pt.CompiledM
     with pytest.raises(RunError, match="an index is outside of a dimension of 50"):
         session(np.array([[1, 2, 99]]))
     assert session.length == 1
+    anew = model.session(longest=32, chunks=(1,))
+    with pytest.raises(RunError, match="an index is outside of a dimension of 50"):
+        anew(np.array([[99], [1]]))
+    assert anew(tokens(1))[0].shape == (1, 1, 50)
     assert np.array_equal(session(tokens(1, seed=4))[0], other(tokens(1, seed=4))[0])
 
 
