@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
+import attrs
+
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
 from accelerators.interface.keys import Key, callback
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body, make_body
-from accelerators.tvm.bodies.indices import check_indices
+from accelerators.tvm.bodies.indices import check_indices, with_flags
 from accelerators.tvm.bodies.lifting import Lifted, lift_weights
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.linking import MISSING, NEEDED, can_link
@@ -113,7 +115,7 @@ class TvmAccelerator(Accelerator):
         if missing is not None:
             raise CompileError(missing, where=f"device {self.name!r}")
         machine = self.machine(config)
-        lifted, notes = self._lifted(graph, config, machine)
+        lifted, notes, checks = self._lifted(graph, config, machine)
         del graph  # Its weights are freed as they are packed.
         bodies = lifted.bodies
         progress = Progress(self.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
@@ -132,7 +134,7 @@ class TvmAccelerator(Accelerator):
             for node, body in bodies.items():
                 with _blamed_on(node, machine):
                     built[node] = body, running[node].result()
-        assembled = self.put_together(lifted, built, machine)
+        assembled = attrs.evolve(self.put_together(lifted, built, machine), checks=checks)
         launches, origins = _launches(assembled, built)
         compiled = self.compiled_class(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
         compiled.notes = notes
@@ -143,10 +145,13 @@ class TvmAccelerator(Accelerator):
         """The kernels of a graph's calls as one executable."""
         return assemble(lifted, built, machine)
 
-    def _lifted(self, graph: Graph, config: Mapping[str, Any], machine: Machine) -> tuple[Lifted, tuple[str, ...]]:
-        """The graph laid out and fused, its weights apart, and what the report tells of it."""
+    def _lifted(
+        self, graph: Graph, config: Mapping[str, Any], machine: Machine
+    ) -> tuple[Lifted, tuple[str, ...], tuple[str, ...]]:
+        """The graph laid out and fused, its weights apart; what the report tells of it; what its last outputs complain of."""
         laid_out = self.configured(config).laid_out(graph, machine)
-        return lift_weights(fuse(laid_out, machine.is_gpu)), tuple(laid_out.attrs.get(NOTES, ()))
+        watched, checks = with_flags(laid_out) if machine.is_gpu else (laid_out, ())
+        return lift_weights(fuse(watched, machine.is_gpu)), tuple(laid_out.attrs.get(NOTES, ())), checks
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with activations and weights as the machine's kernels want them."""

@@ -2,13 +2,15 @@
 
 Each op that reads memory at indices gets a node before it that holds every index against the size of its dimension, and counts
 negative ones from the end. An index outside is an error while the model runs; without this the kernel would read, or write,
-whatever lies there. On a GPU, where a kernel cannot complain, the index is brought to the dimension's border."""
+whatever lies there. On a GPU, where a kernel cannot complain, the index is brought to the dimension's border, and a second node
+says by its number whether one was outside; the host reads that number with the results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from accelerators.tvm.bodies.body import shape_of
 from accelerators.tvm.sizes.extent import Extent, Size
 from graph.build import CALL_DOMAIN
 from graph.graph import Graph
@@ -18,6 +20,9 @@ from graph.types import TensorType
 
 INDICES = "Indices"
 """The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension."""
+
+OUTSIDE = "IndicesOutside"
+"""The op that says by one number whether an index is outside: 1 if so, else 0."""
 
 OPS: Mapping[str, int] = {
     "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,
@@ -53,6 +58,29 @@ def check_indices(graph: Graph) -> Graph:
         rewriter.keep(node, rebuilt)
 
     return rewrite(graph, visit)
+
+
+def with_flags(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """The graph with one output more for each of its nodes that look at indices, and the complaint that goes with each such
+    output: the run is an error where its number is not 0. Linear."""
+    looking = [node for node in graph.nodes if is_indices(node) and 0 not in shape_of(node[0])]
+    if not looking:
+        return graph, ()
+    flags = [_flag(node) for node in looking]
+    names = (*graph.output_names, *(flag.name for flag in flags))
+    outputs = [*graph.outputs, *(flag[0] for flag in flags)]
+    watched = graph.evolve(outputs=outputs, output_names=names, nodes=(*graph.nodes, *flags))
+    return watched, tuple([complaint(node.attrs["sizes"]) for node in looking])
+
+
+def _flag(node: Node) -> Node:
+    name, number = f"{node.name}_outside", TensorType("int32", (1,))
+    return Node(name, OUTSIDE, node.inputs, node.attrs, (name,), (number,), CALL_DOMAIN, affinity=node.affinity)
+
+
+def complaint(sizes: Sequence[Size]) -> str:
+    """What is wrong where an index is outside of one of these dimensions."""
+    return f"an index is outside of {'a dimension' if len(sizes) == 1 else 'dimensions'} of {', '.join(map(str, sizes))}"
 
 
 def outside(node: Node) -> str | None:

@@ -61,6 +61,8 @@ class Assembled:
     """The source of each of the subgraph's outputs: the number of a result of the executable, ~i for its input i, or a
     constant.
     """
+    checks: tuple[str, ...] = ()
+    """What is wrong where a number is not 0: so many of the last outputs are such numbers, and not the subgraph's."""
     library: bytes | None = None
     """The shared library, if the executable was loaded from one."""
     sizing: Mapping[str, Any] = attrs.field(factory=dict)

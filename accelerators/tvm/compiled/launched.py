@@ -57,7 +57,7 @@ class CompiledOpenCl(CompiledTvm):
                     self._rows = self._measured_rows(session.times())
             except opencl().Error as error:
                 raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
-        return [self._result(origin, results, inputs) for origin in self._assembled.outputs]
+        return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
 
     def _new_session(self) -> _Session:
         return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)

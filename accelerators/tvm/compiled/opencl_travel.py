@@ -33,6 +33,7 @@ def export(compiled: CompiledOpenCl) -> bytes:
         "outputs": outputs,
         "weights": len(compiled.export_weights()),
         "notes": list(compiled.notes),
+        "checks": compiled.assembled.checks,
         "source": steps.source,
         "blocks": steps.blocks,
         "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
@@ -77,7 +78,8 @@ def read(
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
-    compiled = CompiledOpenCl(Assembled(steps, tuple(own), (), outputs), launches, again, runs_on, perf_count)
+    assembled = Assembled(steps, tuple(own), (), outputs, tuple(map(str, words.get("checks", ()))))
+    compiled = CompiledOpenCl(assembled, launches, again, runs_on, perf_count)
     compiled.binaries = binaries
     compiled.notes = tuple(map(str, words.get("notes", ())))
     return compiled

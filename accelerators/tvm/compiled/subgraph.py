@@ -120,7 +120,16 @@ class CompiledTvm(CompiledSubgraph):
                     results = main(*given, *self._weights)
             except Exception as error:
                 raise RunError(f"TVM failed while running: {first_line(error)}") from error
-        return [self._output(origin, results, inputs) for origin in self._assembled.outputs]
+        return self._checked([self._output(origin, results, inputs) for origin in self._assembled.outputs])
+
+    def _checked(self, outputs: list[Array]) -> list[Array]:
+        """The outputs without the numbers that say what went wrong; RunError if one does."""
+        checks = self._assembled.checks
+        count = len(outputs) - len(checks)
+        for number, complaint in zip(outputs[count:], checks, strict=True):
+            if number.any():
+                raise RunError(complaint)
+        return outputs[:count]
 
     def renew(self) -> None:
         """Start anew in a forked process, which has no thread that would end a run that one had begun."""

@@ -42,7 +42,14 @@ def export(compiled: CompiledTvm) -> bytes:
         code = cubins(assembled.executable, compiled.runs_on.machine.arch)
     sizes = {digest: len(binary) for digest, binary in code.items()}
     weights = len(assembled.weights) + constants
-    words = {"launches": launches, "outputs": outputs, "weights": weights, "cubins": sizes, "notes": list(compiled.notes)}
+    words = {
+        "launches": launches,
+        "outputs": outputs,
+        "weights": weights,
+        "cubins": sizes,
+        "notes": list(compiled.notes),
+        "checks": assembled.checks,
+    }
     head = json.dumps(words).encode()
     library = compiled.library or _library(assembled.executable)
     return b"".join([_LENGTH.pack(len(head)), head, *code.values(), library])
@@ -84,7 +91,8 @@ def read(
     if runs_on.machine.kind == "cuda" and not _loads_for_gpus():
         cause = "TVM's runtime for GPUs does not load: there is no driver for one, or libtvm_runtime_cuda.so is missing"
         raise AcceleratorUnavailable(cause, where=where)
-    assembled = Assembled(_loaded(library, code, where), tuple(weights[: len(weights) - constants]), (), outputs)
+    checks, own = tuple(map(str, head.get("checks", ()))), tuple(weights[: len(weights) - constants])
+    assembled = Assembled(_loaded(library, code, where), own, (), outputs, checks)
     launches = _launches(head["launches"], where)
 
     def again() -> CompiledTvm:

@@ -13,7 +13,7 @@ from accelerators.interface.cached_attention import DOMAIN as CACHE
 from accelerators.interface.cached_attention import OP as CACHED
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.indices import INDICES
+from accelerators.tvm.bodies.indices import INDICES, OUTSIDE
 from accelerators.tvm.bodies.packed import DOMAIN as PACKED
 from accelerators.tvm.bodies.packed import PRODUCT, ROWS
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
@@ -34,7 +34,7 @@ from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle,
 from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.enlarging import interleave, resize
 from accelerators.tvm.kernels.moves.gather import gather
-from accelerators.tvm.kernels.moves.index_check import indices
+from accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
 from accelerators.tvm.kernels.moves.packed_rows import packed_rows
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
@@ -61,9 +61,10 @@ from accelerators.tvm.kernels.window.gpu_maxpool import gpu_maxpool
 from accelerators.tvm.kernels.window.lrn import lrn
 from accelerators.tvm.kernels.window.plain_pool import plain_pool
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
 from graph.build import CALL_DOMAIN
 
-Machines = Literal["cpu", "gpu", "any"]
+Machines = Literal["cpu", "gpu", "any", "loops"]
 
 
 @attrs.frozen(slots=True)
@@ -75,12 +76,19 @@ class Entry:
     """The body holds one of these; none: any body."""
     machines: Machines = "cpu"
     """For which machines it is asked. What a GPU runs is scheduled by a generic rule (`schedules`); the others are written in the
-    language, for processors.
+    language, for processors. Those of "loops" serve both: on a GPU a work item takes each turn of their parallel loops.
     """
 
     def suits(self, machine: Machine) -> bool:
         """Is it asked for such a machine?"""
-        return self.machines in ("any", "gpu" if machine.is_gpu else "cpu")
+        return self.machines in ("any", "loops", "gpu" if machine.is_gpu else "cpu")
+
+    def drafted(self, body: Body, machine: Machine) -> Draft | None:
+        """The kernel for the machine; None if it declines."""
+        if not (machine.is_gpu and self.machines == "loops"):
+            return self.draft(body, machine)
+        draft = self.draft(body, in_items(machine))
+        return None if draft is None else attrs.evolve(draft, function=bind_loops(draft.function))
 
 
 def _entry(
@@ -132,12 +140,13 @@ CATALOGUE = (
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_maxpool, "MaxPool", machines="gpu"),
     _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
+    _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
     _entry(plain_pool, "MaxPool AveragePool LpPool"),
     _entry(position_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(copies, " ".join(sorted(COPIES))),
-    _entry(gather, "Gather GatherElements GatherND"),
-    _entry(scatter, "ScatterElements Scatter ScatterND"),
+    _entry(gather, "Gather GatherElements GatherND", machines="loops"),
+    _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
 )
 """One entry for each kernel."""
 
@@ -148,7 +157,7 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
     for entry in CATALOGUE:
         if entry.suits(machine) and (not entry.ops or entry.ops & held):
             with narrowing(narrowing_of(machine)):
-                draft = entry.draft(body, machine)
+                draft = entry.drafted(body, machine)
             if draft is not None:
                 return draft
     return None

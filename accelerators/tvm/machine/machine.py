@@ -40,7 +40,7 @@ class Machine:
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for. What is known only
         when a model is called is taken to be enough."""
-        return self.threads if isinstance(amount, Extent) or amount >= least else 1
+        return self.threads if self.is_gpu or isinstance(amount, Extent) or amount >= least else 1
 
     def tasks_for(self, amount: int, least: int = STEPS) -> int:
         """The number of tasks that this much work is cut into: several for each thread that shares it."""

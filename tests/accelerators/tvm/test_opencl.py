@@ -137,6 +137,66 @@ def test_an_export_runs_in_another_process(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), model(data)[0])
 
 
+INDEXED: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None, dict[str, Any]]] = {
+    "Gather": ((2,), None, {}),
+    "GatherElements": ((2, 4), None, {}),
+    "GatherND": ((2, 1), None, {}),
+    "ScatterElements": ((1, 2), (1, 2), {"reduction": "add"}),
+    "ScatterND": ((2, 1), (2, 4), {}),
+}
+"""By op: the sizes of its indices into float32[3, 4], those of its updates, its attributes."""
+
+
+def indexed(op: str) -> tuple[pt.Graph, list[np.ndarray], int]:
+    """A graph of the op, arrays for it with indices inside, and the number of the flat index to put outside."""
+    indices, updates, attributes = INDEXED[op]
+    read = [x(3, 4), pt.variable("i", "int64", indices)]
+    arrays = [numbers(3, 4), np.resize(np.array([2, -3, 0]), indices)]
+    if updates is not None:
+        read.append(pt.variable("u", "float32", updates))
+        arrays.append(numbers(*updates, seed=1))
+    return pt.Graph([pt.op(op, *read, name="node", **attributes)], inputs=read, name="net"), arrays, len(indices) - 1
+
+
+@pytest.mark.parametrize("op", INDEXED)
+def test_ops_with_indices(op: str) -> None:
+    graph, arrays, _ = indexed(op)
+    (ours,), (wanted,) = (pt.compile(graph, device)(*arrays) for device in ("opencl", "reference"))
+    np.testing.assert_allclose(ours, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", INDEXED)
+@pytest.mark.parametrize("index", [3, -4, 2**40])
+def test_an_index_outside_is_an_error(op: str, index: int) -> None:
+    graph, arrays, position = indexed(op)
+    model = pt.compile(graph, "opencl")
+    model(*arrays)
+    inside = arrays[1].flat[position]
+    arrays[1].flat[position] = index
+    with pytest.raises(pt.RunError, match="an index is outside of a dimension of 3"):
+        model(*arrays)
+    arrays[1].flat[position] = inside
+    assert len(model(*arrays)) == 1
+
+
+def test_an_index_outside_is_an_error_of_an_export_too(tmp_path: Path) -> None:
+    graph, arrays, _ = indexed("Gather")
+    pt.compile(graph, "opencl").export(tmp_path / "net.partita")
+    model = pt.import_model(tmp_path / "net.partita")
+    assert len(model(*arrays)) == 1
+    arrays[1][0] = 3
+    with pytest.raises(pt.RunError, match="an index is outside of a dimension of 3"):
+        model(*arrays)
+
+
+def test_the_later_of_two_updates_of_one_position_counts() -> None:
+    given = [pt.variable("x", "float32", (300,)), pt.variable("i", "int64", (200,)), pt.variable("u", "float32", (200,))]
+    graph = pt.Graph([pt.op("ScatterElements", *given)], inputs=given)
+    arrays = [numbers(300), np.repeat(np.arange(20), 10), numbers(200, seed=1)]
+    (ours,) = pt.compile(graph, "opencl")(*arrays)
+    np.testing.assert_array_equal(ours, np.concatenate([arrays[2][9::10], arrays[0][20:]]))
+
+
 def unit(model: pt.CompiledModel) -> CompiledOpenCl:
     compiled = model.units[0].compiled
     assert isinstance(compiled, CompiledOpenCl)

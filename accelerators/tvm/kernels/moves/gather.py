@@ -52,6 +52,7 @@ class _Reading:
     indices: Buffer
     result: Buffer
     lanes: int
+    """The width of a vector; where it is 1, each number is copied by itself."""
     is_work: bool
 
     def write(self, data: Shape, indices: Shape) -> None:
@@ -68,9 +69,9 @@ class _Reading:
     def _along(self, data: Shape, count: int, axis: int) -> None:
         """Whole slices of the data along the axis."""
         size, inner = data[axis], math.prod(data[axis + 1 :])
-        with nest(self.kernel, (math.prod(data[:axis]), count), self.is_work) as (outer, k):
+        with nest(self.kernel, (math.prod(data[:axis]), count, *self._alone(inner)), self.is_work) as (outer, k, *own):
             index = index_read(self.kernel, self.indices, "at", k, size)
-            self._copy((outer * size + index) * inner, (outer * count + k) * inner, inner)
+            self._copy((outer * size + index) * inner, (outer * count + k) * inner, inner, *own)
 
     def _by_elements(self, data: Shape, indices: Shape, axis: int) -> None:
         """An index for each number of the result."""
@@ -86,15 +87,21 @@ class _Reading:
         count, far = indices[-1], steps_of(data)
         batches, rows = math.prod(indices[:batch]), math.prod(indices[batch:-1])
         inner, whole = math.prod(data[batch + count :]), math.prod(data[batch:])
-        with nest(self.kernel, (batches, rows), self.is_work) as (b, r):
+        with nest(self.kernel, (batches, rows, *self._alone(inner)), self.is_work) as (b, r, *own):
             row = b * rows + r
             at = [index_read(self.kernel, self.indices, f"at{k}", row * count + k, data[batch + k]) for k in range(count)]
             first = summed([index * far[batch + k] for k, index in enumerate(at)])
-            self._copy(first + b * whole, row * inner, inner)
+            self._copy(first + b * whole, row * inner, inner, *own)
 
-    def _copy(self, source: Operand, target: Operand, count: int) -> None:
-        """Some neighbours, in whole vectors as far as that goes."""
-        kernel, vectors = self.kernel, count // self.lanes
+    def _alone(self, inner: int) -> tuple[int, ...]:
+        """The loop over the numbers of a slice, where each is a task of its own."""
+        return (inner,) if self.lanes == 1 else ()
+
+    def _copy(self, source: Operand, target: Operand, count: int, own: Operand | None = None) -> None:
+        """Some neighbours, in whole vectors as far as that goes, or one of them alone."""
+        if own is not None:
+            source, target, count = source + own, target + own, 1
+        kernel, vectors = self.kernel, count // self.lanes if self.lanes > 1 else 0
         source, target = (kernel.name_value(name, position) for name, position in (("from", source), ("to", target)))
         if vectors:
             with kernel.loop(vectors, "v") as v, kernel.lanes(self.lanes) as lane:

@@ -1,15 +1,16 @@
 """Indices held against their dimensions: copied, negative ones counted from the end; one outside is an error.
 
-A row of indices has one for each size. On a processor the copy remembers whether any lies outside, and complains at the end; a
-GPU's kernel cannot complain, and takes the border instead."""
+A row of indices has one for each size. On a processor the copy remembers whether any lies outside, and complains at the end. A
+GPU's kernel cannot complain: it takes the border instead, and another kernel says by its number whether any lies outside."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.bodies.indices import is_indices
+from accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
@@ -53,20 +54,47 @@ def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], start: Operan
             at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
             y[i, j] = at
             bad[0] = bad[0] | (at < 0).cast(int32) | (at >= size).cast(int32)
-    what = "a dimension" if len(sizes) == 1 else "dimensions"
-    kernel.require(bad[0].equals(0), f"an index is outside of {what} of {', '.join(map(str, sizes))}")
+    kernel.require(bad[0].equals(0), complaint(sizes))
+
+
+def gpu_outside(body: Body, machine: Machine) -> Draft | None:
+    """The one op that says whether an index is outside."""
+    node = body.ops[0]
+    if node.op != OUTSIDE or len(body.ops) != 1:
+        return None
+    read = node.inputs[0]
+    assert read is not None
+    return Draft(*schedule(_any_outside(shape_of(read), element_of(read), [int(size) for size in node.attrs["sizes"]]), machine))
 
 
 def _clamped(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:
     te, tirx = part("te"), part("tirx")
-    given = te.placeholder(shape, dtype, "x0")
+    given, zero, one = te.placeholder(shape, dtype, "x0"), tirx.const(0, dtype), tirx.const(1, dtype)
 
     def at(*indices: Any) -> Any:
-        bound = tirx.const(sizes[-1], dtype)
-        for j, size in enumerate(sizes[:-1]):
-            bound = tirx.Select(indices[-1].equal(j), tirx.const(size, dtype), bound)
-        value = given(*indices)
-        value = tirx.Select(value < tirx.const(0, dtype), value + bound, value)
-        return te.max(te.min(value, bound - tirx.const(1, dtype)), tirx.const(0, dtype))
+        bound, value = _bound(indices, dtype, sizes), given(*indices)
+        value = tirx.Select(value < zero, value + bound, value)
+        return te.max(te.min(value, bound - one), zero)
 
     return te.create_prim_func([given, te.compute(shape, at, name="out")])
+
+
+def _any_outside(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:
+    te, tirx = part("te"), part("tirx")
+    given, axes = te.placeholder(shape, dtype, "x0"), [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(shape)]
+
+    def outside(_: Any) -> Any:
+        bound, value = _bound(axes, dtype, sizes), given(*axes)
+        wrong = tirx.any(value < tirx.const(0, dtype) - bound, value >= bound).astype("int32")
+        return te.max(wrong, axis=axes) if axes else wrong
+
+    return te.create_prim_func([given, te.compute((1,), outside, name="out")])
+
+
+def _bound(indices: Sequence[Any], dtype: str, sizes: list[int]) -> Any:
+    """The size that bounds the index at this position: each position of the last dimension has its own."""
+    tirx = part("tirx")
+    bound = tirx.const(sizes[-1], dtype)
+    for j, size in enumerate(sizes[:-1]):
+        bound = tirx.Select(getattr(indices[-1], "var", indices[-1]).equal(j), tirx.const(size, dtype), bound)
+    return bound
