@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -128,7 +129,8 @@ def group_normalization(
     stash_type: int = 1,
 ) -> np.ndarray:
     """From opset 21: one scale and bias for each channel."""
-    groups = standardized(x.reshape(x.shape[0], num_groups, -1), (2,), epsilon)
+    each = math.prod(x.shape[1:]) // num_groups
+    groups = standardized(x.reshape(x.shape[0], num_groups, each), (2,), epsilon)
     column = (1, -1, *(1,) * (x.ndim - 2))
     return groups.reshape(x.shape) * scale.reshape(column) + bias.reshape(column)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, dtype_of, move
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.sizes.extent import has_extents
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
@@ -38,8 +39,8 @@ class Forms:
         self._plain.add(entry)
         name, value_type = self.name(f"{entry.name}_plain"), TensorType(dtype_of(entry), value.shape)
         if math.prod(value.sizes) == 1 and value.shape[1] % self.lanes == 0:
-            shape = self.new_constant(np.array(value.shape, np.int64), f"{name}_shape")
-            node = Node(name, "Reshape", (value.entry, shape), output_names=(name,), output_types=(value_type,))
+            sizes = [] if has_extents(value_type) else [self.new_constant(np.array(value.shape, np.int64), f"{name}_shape")]
+            node = Node(name, "Reshape", (value.entry, *sizes), output_names=(name,), output_types=(value_type,))
         else:
             node = move("FromBlocked", name, value.entry, value_type, entry.node)
         self.rewriter.keep(node)

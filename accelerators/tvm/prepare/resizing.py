@@ -50,9 +50,11 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-    if not isinstance(data_type, TensorType) or data_type.shape is None or not data_type.is_static or cropped or not stretched:
+    if not isinstance(data_type, TensorType) or data_type.shape is None or cropped or not stretched:
         return None
-    count, axes = int(data_type.shape[axis] or 0), node.attrs.get("axes")
+    count, axes = data_type.shape[axis], node.attrs.get("axes")
+    if not isinstance(count, int):
+        return None
     chosen = list(range(len(data_type.shape))) if axes is None else [position % len(data_type.shape) for position in axes]
     wanted = node.output_types[0]
     if not isinstance(wanted, TensorType) or wanted.shape is None:

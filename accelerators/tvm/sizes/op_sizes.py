@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Size
+from accelerators.tvm.sizes.image_sizes import IMAGE_RULES
 from graph.node import Node
 
 if TYPE_CHECKING:
@@ -250,8 +251,10 @@ NUMBER_BY_NUMBER = frozenset(
 """Ops that compute each number from those at the same position."""
 
 _RULES: Mapping[str, Rule] = {
+    **IMAGE_RULES,
     **dict.fromkeys(NUMBER_BY_NUMBER, _number_by_number),
-    **dict.fromkeys("CumSum Identity LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
+    **dict.fromkeys("BatchNormalization CumSum GroupNormalization Identity InstanceNormalization LRN".split(), _same),
+    **dict.fromkeys("LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
     **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),
     "Concat": _concat, "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Flatten": _flatten, "Gather": _gather,

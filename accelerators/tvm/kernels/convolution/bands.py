@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
 from accelerators.tvm.kernels.shared.window import Convolved, Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
+from accelerators.tvm.sizes.extent import Extent
 
 NEAR = 1200
 """Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""
@@ -151,15 +152,17 @@ def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
 
 
 def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:
-    """Bands and ranges of panels: equal shares for the threads, few rows and panels twice, near inputs."""
+    """Bands and ranges of panels: equal shares for the threads, few rows and panels twice, near inputs. Of
+    any number of images, each is cut as if it came alone."""
     window = shape.window
     image = shape.channels * math.prod(window.sizes)
     weights = shape.outs * reach * window.count
+    images = 1 if isinstance(shape.batch, Extent) else shape.batch
 
     def cost(cut: tuple[int, int]) -> float:
         down, across = cut
         rows = math.ceil(window.out[0] / down)
-        rounds = math.ceil(shape.batch * down * across / threads)
+        rounds = math.ceil(images * down * across / threads)
         work = (
             math.ceil(rows * window.out[1] / pixels)
             * pixels

@@ -27,6 +27,7 @@ from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 from graph.types import Array
 
 UNROLLED = 32
@@ -83,8 +84,8 @@ class _Layer:
         self.inner = image.channels // image.groups
         self.outs = image.outs // image.groups
         self.blocks = starts(self.outs, tile.rows)
-        parts = image.batch * image.groups
-        products = parts * self.outs * image.pixels * image.depth
+        products = image.batch * image.groups * self.outs * image.pixels * image.depth
+        parts = image.groups if isinstance(image.batch, Extent) else image.batch * image.groups
         sizes = self.outs * image.depth, self.inner * walk.count * tile.width
         self.cut = cut_work(len(self.blocks), walk.count, *sizes, products, machine, parts)
 

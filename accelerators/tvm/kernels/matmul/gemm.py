@@ -41,7 +41,7 @@ from accelerators.tvm.kernels.shared.instructions import (
 )
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.tile import pieces
@@ -257,9 +257,7 @@ def _write(
         return each
 
     around = nullcontext if unit is None else lambda: unit.configured(kernel)
-    tasks = task_count(match, machine)
-    if isinstance(blocks, int) and isinstance(tiles, int):
-        tasks = min(tasks, blocks * panels * tiles)
+    tasks = at_most(task_count(match, machine), blocks * panels * tiles)
     share_out(kernel, blocks * panels, tiles, tasks, work, around)
 
 

@@ -16,7 +16,7 @@ from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from accelerators.tvm.kernels.shared.instructions import FMA, instruction_for, widened
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile, share_out
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, best_tile, share_out
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import VALUE_PRODUCTS
@@ -103,5 +103,5 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
 
         return each
 
-    tasks = min(machine.tasks_for(heads.count * rows * columns * depth, VALUE_PRODUCTS), heads.count * panels * tiles)
+    tasks = at_most(machine.tasks_for(heads.count * rows * columns * depth, VALUE_PRODUCTS), heads.count * panels * tiles)
     share_out(kernel, heads.count * panels, tiles, tasks, work)

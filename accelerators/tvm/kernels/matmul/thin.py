@@ -16,10 +16,11 @@ from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value,
 from accelerators.tvm.kernels.matmul.gemm import find_product, task_count
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.panels import share_out
+from accelerators.tvm.kernels.shared.panels import at_most, share_out
 from accelerators.tvm.kernels.shared.row import join_lanes
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import pieces, start
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)
@@ -57,8 +58,10 @@ class ThinTile:
 
 
 def thin_tile(rows: int, columns: int, machine: Machine) -> ThinTile:
-    """Up to four columns, and as many rows as the registers allow."""
+    """Up to four columns, and as many rows as the registers allow: one of any number of rows, of which there may be no more."""
     wide = min(columns, 4)
+    if isinstance(rows, Extent):
+        return ThinTile(1, wide, machine.lanes)
     return ThinTile(max(1, min(rows, (machine.registers - wide - 1) // wide, 4)), wide, machine.lanes)
 
 
@@ -85,6 +88,6 @@ def thin(body: Body, machine: Machine) -> Draft | None:
 
         return each
 
-    groups, heights = math.ceil(match.columns / tile.columns), math.ceil(match.rows / tile.rows)
-    share_out(kernel, groups, heights, min(task_count(match, machine), groups * heights), work)
+    groups, heights = math.ceil(match.columns / tile.columns), pieces(match.rows, tile.rows)
+    share_out(kernel, groups, heights, at_most(task_count(match, machine), groups * heights), work)
     return writing.problem.draft(kernel, "gemm", {match.right: lambda array: match.scaled(match.matrix(array).T)})

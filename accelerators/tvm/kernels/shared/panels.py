@@ -198,6 +198,11 @@ def share_out(
                 each(kernel.name_value("t", low + step))
 
 
+def at_most(tasks: int, count: Operand) -> int:
+    """So many tasks, and no more than there are pieces of work, where their count is known."""
+    return min(tasks, count) if isinstance(count, int) else tasks
+
+
 def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
     """The tile that takes the fewest cycles for all of it; None for fewer columns than a vector has."""
     fitting = [tile for tile in panel_tiles(machine) if tile.rows <= rows and tile.width <= columns]

@@ -116,7 +116,7 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
     if node.op == "Gather":
         return _gathered(view, node)
     if node.op == "Slice":
-        return _sliced(view, node)
+        return _sliced(view, node, value)
     return view
 
 
@@ -150,17 +150,31 @@ def _gathered(view: Ghost, node: Node) -> Ghost | None:
     return view[(*before, int(index), ...)]  # With an ellipsis a single number is a view too, and not a copy of it.
 
 
-def _sliced(view: Ghost, node: Node) -> Ghost | None:
+def _sliced(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
     given = [None if entry is None else entry.node.value for entry in node.inputs[1:]]
     if len(given) < 2 or any(value is None for value, entry in zip(given, node.inputs[1:]) if entry is not None):
         return None
     starts, ends, axes, steps = [*(None if v is None else v.tolist() for v in given), None, None][:4]
     assert starts is not None and ends is not None
+    slices = zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts))
     if isinstance(view, SizedView):
-        return None
+        return _sliced_at_any_size(view, [(axis % view.ndim, start, step) for axis, start, _, step in slices], shape_of(value))
     taken = [slice(None)] * view.ndim
-    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts)):
+    for axis, start, end, step in slices:
         if step < 1:
             return None
         taken[axis] = slice(start, end, step)
     return view[tuple(taken)]
+
+
+def _sliced_at_any_size(view: SizedView, slices: Sequence[tuple[int, int, int]], result: tuple[int, ...]) -> SizedView | None:
+    """The part whose sizes the result has, given where slices begin along which dimensions, and their steps; None unless they
+    go forward one by one. A slice of a size that is not known lies inside of it, which was assumed when that was worked out."""
+    for axis, start, step in slices:
+        size = view.shape[axis]
+        if step != 1:
+            return None
+        if isinstance(size, int):
+            start = slice(start, None).indices(size)[0]
+        view = view.part(axis, size + start if start < 0 else start, result[axis])
+    return view

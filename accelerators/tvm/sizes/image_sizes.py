@@ -1,0 +1,105 @@
+"""The sizes of what ops on images make: any number of images, of a height and width that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, Size
+from graph.node import Node
+from graph.numerics.windows import extent, window
+
+if TYPE_CHECKING:
+    from accelerators.tvm.sizes.reading import Reading
+
+Sizes = tuple[Size, ...]
+
+
+def _known(sizes: Sequence[Size], node: Node) -> list[int]:
+    """Sizes that are numbers."""
+    if any(isinstance(size, Extent) for size in sizes):
+        raise CompileError(f"{node.op} of images of {' x '.join(map(str, sizes))}: only their number may be any")
+    return [size for size in sizes if isinstance(size, int)]
+
+
+def _slid(reading: Reading, node: Node, taps: Sequence[int]) -> Sizes:
+    """The height and width, or more dimensions, of what a window makes of the first input."""
+    attributes = node.attrs
+    given = _known(reading.sizes(node.inputs[0])[2:], node)
+    strides, dilations, pads = (attributes.get(name) for name in ("strides", "dilations", "pads"))
+    automatic, rounds_up = attributes.get("auto_pad", "NOTSET"), attributes.get("ceil_mode", 0)
+    return window(given, taps, strides, dilations, pads, automatic, rounds_up).outputs
+
+
+def _convolution(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, weight = reading.sizes(node.inputs[0]), _known(reading.sizes(node.inputs[1]), node)
+    if len(data) != len(weight) or data[1] != weight[1] * node.attrs.get("group", 1):
+        raise CompileError(f"a convolution of {list(data)} by {weight}")
+    return ((data[0], weight[0], *_slid(reading, node, weight[2:])),)
+
+
+def _transposed(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, weight, attributes = reading.sizes(node.inputs[0]), _known(reading.sizes(node.inputs[1]), node), node.attrs
+    automatic = attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("output_shape")
+    if len(data) != len(weight) or data[1] != weight[0] or automatic:
+        raise CompileError(f"a transposed convolution of {list(data)} by {weight}")
+    count = len(data) - 2
+    strides, dilations, more = (
+        list(attributes.get(name) or [default] * count)
+        for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    pads = list(attributes.get("pads") or [0] * (2 * count))
+    sides = [
+        (size - 1) * strides[d] + extent(weight[2 + d], dilations[d]) + more[d] - pads[d] - pads[count + d]
+        for d, size in enumerate(_known(data[2:], node))
+    ]
+    return ((data[0], weight[1] * attributes.get("group", 1), *sides),)
+
+
+def _pool(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data = reading.sizes(node.inputs[0])
+    if any(node.output_names[1:]):
+        raise CompileError(f"{node.op} with several results has no rule for any size")
+    return ((*data[:2], *_slid(reading, node, node.attrs["kernel_shape"])),)
+
+
+def _global_pool(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data = reading.sizes(node.inputs[0])
+    return ((*data[:2], *[1] * (len(data) - 2)),)
+
+
+def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data = reading.sizes(node.inputs[0])
+    inputs = (*node.inputs, None, None, None)
+    scales, sizes = (inputs[2], inputs[3]) if node.op == "Resize" else (inputs[1], None)
+    if node.attrs.get("axes") or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise CompileError("Resize of chosen dimensions has no rule for any size")
+    if sizes is not None:
+        return (tuple(reading.vector(sizes)),)
+    factors = None if scales is None else scales.node.value
+    if factors is None or factors.size != len(data):
+        raise CompileError("Resize by factors that are not constant has no rule for any size")
+    listed = factors.tolist()
+    kept = [size for size, factor in zip(data, listed, strict=True) if factor == 1]
+    if len(kept) < 2 or any(isinstance(size, Extent) and factor != 1 for size, factor in zip(data, listed, strict=True)):
+        raise CompileError(f"Resize of {list(data)} by {listed}")
+    return (tuple([size if factor == 1 else int(size * factor) for size, factor in zip(data, listed, strict=True)]),)
+
+
+def _depth_to_space(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, side = reading.sizes(node.inputs[0]), int(node.attrs["blocksize"])
+    return ((data[0], data[1] // (side * side), data[2] * side, data[3] * side),)
+
+
+def _space_to_depth(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, side = reading.sizes(node.inputs[0]), int(node.attrs["blocksize"])
+    return ((data[0], data[1] * (side * side), data[2] // side, data[3] // side),)
+
+
+IMAGE_RULES: Mapping[str, Callable[[Reading, Node], Sequence[Sizes]]] = {
+    "AveragePool": _pool, "Conv": _convolution, "ConvTranspose": _transposed, "DepthToSpace": _depth_to_space,
+    "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "LpPool": _pool, "MaxPool": _pool, "Resize": _resize,
+    "SpaceToDepth": _space_to_depth, "Upsample": _resize,
+}
+"""The sizes of the outputs, op by op."""
