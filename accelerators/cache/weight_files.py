@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,10 +56,17 @@ def _write(path: Path, data: Any) -> None:
 
 def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
     """The arrays, mapped from disk, each file once in a process and checked then; Damaged if one is not what was written."""
-    names = list(dict.fromkeys(row[0] for row in rows))
+    names = list(dict.fromkeys(_checked(row[0]) for row in rows))
     with ThreadPoolExecutor() as pool:
-        files = dict(zip(names, pool.map(lambda name: _mapped(folder / str(name)), names), strict=True))
+        files = dict(zip(names, pool.map(lambda name: _mapped(folder / name), names), strict=True))
     return tuple([_array(files, *row) for row in rows])
+
+
+def _checked(name: object) -> str:
+    """The name, which `write_weights` gave: an entry that somebody forged may name any file, which would be removed as damaged."""
+    if isinstance(name, str) and re.fullmatch("[0-9a-f]{64}", name):
+        return name
+    raise Damaged(f"{name!r:.80} is no name of a file of weights")
 
 
 def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape: Sequence[int]) -> Array:

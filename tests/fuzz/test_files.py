@@ -97,6 +97,22 @@ def test_the_fence_sees_what_a_reader_may_not_do(body: str, answer: str, tmp_pat
     assert done.stdout.startswith((f"('{answer}", f'("{answer}', f"({answer}")), done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.parametrize(
+    "body", ["import os; os.remove(r'{victim}')", "import os; os.rename(r'{victim}', r'{victim}2')", "open(r'{victim}', 'w').close()"]
+)
+def test_the_fence_keeps_what_lies_outside(body: str, tmp_path: Path) -> None:
+    """What a reader does wrongly is not done: a fuzzer that only watched has removed a file of its machine."""
+    victim, inside, root = tmp_path / "victim", tmp_path / "inside", str(Path(__file__).parents[2])
+    inside.mkdir()
+    victim.write_bytes(b"precious")
+    done = subprocess.run(
+        [sys.executable, "-c", FENCE.format(body=body.format(victim=victim)), str(inside)], cwd=root,
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": root},
+    )
+    assert "it did what it may not" in done.stdout, done.stdout + done.stderr[-2000:]
+    assert victim.read_bytes() == b"precious"
+
+
 def test_a_crash_is_told_and_the_next_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child ends at one file (here: by a request that no child understands) and the campaign goes on."""
     result = Campaign(shrinks=False)

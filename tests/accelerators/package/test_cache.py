@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import stat
 import subprocess
@@ -19,7 +21,7 @@ from accelerators.arrays.sharing import array_digest, held_once
 from accelerators.cache import clear, explain, list_entries, weight_files
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
-from accelerators.cache.store import Store
+from accelerators.cache.store import MAGIC, Store
 from accelerators.cache.weight_files import read_weights, write_weights
 from accelerators.interface.registry import accelerator
 from accelerators.process.atomic import PIECE, write_pieces
@@ -370,6 +372,23 @@ def test_entries_know_the_model(compiles):
     pt.compile(small_net(), "cpu", name="another")
     assert [(entry.model, entry.subgraph) for entry in list_entries()] == [("one", "cpu_0")]
     assert "'cpu_0' of 'one'" in explain() and explain(name="one") == explain()
+
+
+@pytest.mark.parametrize("name", ["{outside}", "../outside", "../here/entries", "", ".", 7, ["x"], None])
+def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Path) -> None:
+    """A damaged weight file is removed, so that a name from a forged entry could have removed any file."""
+    home, outside = tmp_path / "here", tmp_path / "outside"
+    store = Store(home)
+    store.write("ab" * 32, {"names": []}, b"code", [np.arange(1000.0)])
+    outside.write_bytes(b"precious")
+    before = outside.stat().st_mtime_ns
+    named = str(outside) if name == "{outside}" else name
+    words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest()}).encode()
+    head = MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little")
+    (home / "entries" / ("ab" * 32)).write_bytes(head + words + b"code")
+    with pytest.raises(Damaged, match="no name of a file of weights"):
+        store.read("ab" * 32)
+    assert (outside.read_bytes(), outside.stat().st_mtime_ns) == (b"precious", before)
 
 
 def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ _IN_MEMORY = "/memfd:partita"
 
 
 class Fence:
-    """Watches, through Python's audit events, what is done while it is armed. A hook cannot be taken away again."""
+    """Sees, through Python's audit events, what is done while it is armed, and forbids what may not be: a reader that is wrong must
+    harm nothing on the machine. A hook cannot be taken away again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.realpath(folder) + os.sep
@@ -77,11 +78,16 @@ class Fence:
             self._judge_open(arguments)
         elif self._compiles and event in ("subprocess.Popen", "os.posix_spawn", "ctypes.dlopen"):
             if event == "ctypes.dlopen" and not self._inside(arguments[0]):
-                self.seen.append(f"{event} {arguments[:1]!r:.200}")
+                self._forbid(f"{event} {arguments[:1]!r:.200}")
         elif event in _STARTS or event in _REACHES or event == "ctypes.dlopen":
-            self.seen.append(f"{event} {arguments[:1]!r:.200}")
+            self._forbid(f"{event} {arguments[:1]!r:.200}")
         elif event in _CHANGES and not self._inside(arguments[0], arguments[-1]):
-            self.seen.append(f"{event} {arguments[0]!r:.200}")
+            self._forbid(f"{event} {arguments[0]!r:.200}")
+
+    def _forbid(self, deed: str) -> None:
+        """Note it, and keep it from being done."""
+        self.seen.append(deed)
+        raise PermissionError(f"the fence forbids: {deed}")
 
     def _judge_open(self, arguments: tuple[object, ...]) -> None:
         path, flags = arguments[0], arguments[2]
@@ -93,7 +99,7 @@ class Fence:
         )
         if not writes and (real + os.sep).startswith(self._code) and real.endswith(_IMPORTED):
             return  # an import, or a look for what is installed
-        self.seen.append(f"open {path!r:.200}")
+        self._forbid(f"open {path!r:.200}")
 
     def _inside(self, path: object, folder: object = None) -> bool:
         """Is the path in the folder that was given, or in one that it is relative to? What is open was judged then."""
