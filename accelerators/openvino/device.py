@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -78,10 +78,13 @@ class OpenVinoAccelerator(Accelerator):
     def query(self, graph: Graph) -> Support:
         """Asks the engine itself, once for each kind of op; where it is known to compute something else, the answer is no."""
         shown = with_missing_types(graph)
-        small = SmallIntegers(shown)
+        small, given = SmallIntegers(shown), frozenset(shown.inputs)
+
+        def within(node: Node, inside: Graph) -> str | None:
+            return self._within(node, inside, small, given)
 
         def judge(node: Node, inside: Graph) -> bool | str:
-            return self._judge(node, inside, small)
+            return self._judge(node, inside, within)
 
         return query_by_op(shown, judge)
 
@@ -161,17 +164,17 @@ class OpenVinoAccelerator(Accelerator):
 
     # -- what it supports --------------------------------------------------------------------------------
 
-    def _judge(self, node: Node, graph: Graph, small: SmallIntegers) -> bool | str:
+    def _judge(self, node: Node, graph: Graph, within: Callable[[Node, Graph], str | None]) -> bool | str:
         refused = (
             unknown_input(node)
-            or self._within(node, graph, small)
-            or judged_inside(node, lambda inner, body: self._within(inner, body, small) or True)
+            or within(node, graph)
+            or judged_inside(node, lambda inner, body: within(inner, body) or True)
         )
         return refused or self._trials.answer(node, graph)
 
-    def _within(self, node: Node, graph: Graph, small: SmallIntegers) -> str | None:
+    def _within(self, node: Node, graph: Graph, small: SmallIntegers, given: frozenset[Node]) -> str | None:
         return (
-            hazards.refused(node, graph)
+            hazards.refused(node, graph, given)
             or too_new(node, graph.opsets, NEWEST, "openvino's ONNX reader")
             or small.refused(node)
         )

@@ -21,8 +21,8 @@ DTYPES = frozenset("float32 float16 int8 uint8 int16 uint16 int32 int64 uint32 u
 """The element types that go in and out."""
 
 
-def refused(node: Node, graph: Graph) -> str | None:
-    """Why the node had better run elsewhere, if it had."""
+def refused(node: Node, graph: Graph, given: frozenset[Node]) -> str | None:
+    """Why the node had better run elsewhere, if it had. `given` are the inputs of the whole graph, known only while it runs."""
     for entry in (*node.reads, *node.outputs):
         if entry.name and entry.type is not None:
             if not (isinstance(entry.type, TensorType) and entry.type.dtype in (*DTYPES, "float64")):
@@ -35,7 +35,7 @@ def refused(node: Node, graph: Graph) -> str | None:
         return None
     hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
     known = _not_declared(node, graph) or sums_nothing(node) or may_be_empty(node, graph) or unseen(node)
-    known = known or (None if hazard is None else hazard(node))
+    known = known or _abs(node, given) or (None if hazard is None else hazard(node))
     return known or (None if versioned is None else versioned(node, graph.opsets.get("", 1)))
 
 
@@ -143,6 +143,14 @@ def _max_pool(node: Node) -> str | None:
         else:
             return None
     return "openvino may pool a window that lies in the padding alone (ceil_mode)"
+
+
+def _max_pool_with_indices(node: Node) -> str | None:
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    unsigned = isinstance(data_type, TensorType) and data_type.dtype.startswith("uint")
+    if unsigned and len(node.output_names) > 1 and node.output_names[1]:
+        return "openvino's MaxPool of unsigned integers names the padding as the place of a zero"
+    return _max_pool(node)
 
 
 def _recurrent(node: Node) -> str | None:
@@ -259,16 +267,17 @@ def _named_axes(node: Node, version: int) -> str | None:
     return None
 
 
-def _follows(entry: NodeEntry, depth: int = 8) -> bool:
-    """Is the value computed from constants alone, by a few ops?"""
+def _may_follow(entry: NodeEntry, given: frozenset[Node], depth: int = 8) -> bool:
+    """May the value be computed from constants alone, by a few ops? None of `given` is."""
     if entry.node.value is not None or not entry.node.is_op or not depth:
-        return entry.node.value is not None
-    return all(_follows(read, depth - 1) for read in entry.node.reads)
+        return entry.node not in given and not entry.node.is_op
+    return all(_may_follow(read, given, depth - 1) for read in entry.node.reads)
 
 
-def _abs(node: Node) -> str | None:
-    data = node.inputs[0]
-    lost = data is not None and data.node.is_op and _follows(data)
+def _abs(node: Node, given: frozenset[Node]) -> str | None:
+    """Refuse an Abs of what follows from constants. An input of a body may stand for a constant outside."""
+    data = node.inputs[0] if node.op == "Abs" else None
+    lost = data is not None and data.node.is_op and _may_follow(data, given)
     return "openvino drops an Abs whose input follows from constants" if lost else None
 
 
@@ -351,7 +360,6 @@ _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 _HAZARDS: Mapping[str, Hazard] = {
     **{f"Reduce{kind}": _reduction for kind in _REDUCTIONS},
     "AveragePool": _max_pool,
-    "Abs": _abs,
     "BitShift": _bit_shift,
     "Cast": _cast,
     "CastLike": _cast,
@@ -369,7 +377,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Loop": _loop,
     "LpNormalization": _lp_normalization,
     "LpPool": _max_pool,
-    "MaxPool": _max_pool,
+    "MaxPool": _max_pool_with_indices,
     "MeanVarianceNormalization": _mean_variance,
     "Mod": _mod,
     "NonMaxSuppression": _always("openvino also drops boxes that overlap by the threshold exactly"),

@@ -369,6 +369,28 @@ def test_what_else_it_computes_otherwise() -> None:
         assert answer("openvino", pt.apply_pass(pt.Graph([node]), "InferShape")) is True
 
 
+def test_an_abs_in_a_body_may_follow_from_constants_outside() -> None:
+    formal = pt.variable("f", "float32", (4,))
+
+    def branch(name: str, last: pt.Node) -> pt.Graph:
+        return pt.Graph([pt.op("Add", last, formal, name=f"{name}_sum")], [formal], name=name)
+
+    bodies = branch("a", pt.op("Abs", pt.op("Tanh", formal, name="tanh"), name="abs")), branch("b", pt.op("Tanh", formal))
+    numbers = pt.constant(np.array([0.4, -2, -0.3, 1.2], np.float32))
+    chosen = pt.op("If", pt.variable("go", "bool", ()), captures=[numbers], then_branch=bodies[0], else_branch=bodies[1], name="n")
+    said = answer("openvino", pt.Graph([chosen]))
+    assert "its body holds 'abs': openvino drops an Abs whose input follows from constants" in str(said)
+    assert answer("openvino", pt.Graph([pt.op("Abs", pt.op("Tanh", pt.variable("x", "float32", (4,))), name="n")])) is True
+
+
+def test_a_zero_has_its_own_place_in_a_pool_of_unsigned_integers() -> None:
+    """Padding is the least number of a type, which a zero is here too."""
+    data = pt.constant(np.array([[[5, 0, 2, 4]]], np.uint8))
+    pool = pt.op("MaxPool", data, kernel_shape=[2], dilations=[2], pads=[1, 0], output_names=["y", "i"], name="n")
+    said = answer("openvino", pt.Graph([pool[0], pool[1]]))
+    assert said == "openvino's MaxPool of unsigned integers names the padding as the place of a zero"
+
+
 UNEVEN = np.array([np.nan, 1, np.nan, np.inf, -np.inf, 2, 0, 3] * 3, np.float32)
 OTHER = np.array([1, np.nan, np.nan, np.nan, np.nan, 2, 1, -3] * 3, np.float32)
 
