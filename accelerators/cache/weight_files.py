@@ -63,7 +63,7 @@ def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
 
 
 def _checked(name: object) -> str:
-    """The name, which `write_weights` gave: an entry that somebody forged may name any file, which would be removed as damaged."""
+    """The name, if `write_weights` gives such: a forged entry may name any file, which would be removed as damaged."""
     if isinstance(name, str) and re.fullmatch("[0-9a-f]{64}", name):
         return name
     raise Damaged(f"{name!r:.80} is no name of a file of weights")

@@ -98,7 +98,8 @@ def test_the_fence_sees_what_a_reader_may_not_do(body: str, answer: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "body", ["import os; os.remove(r'{victim}')", "import os; os.rename(r'{victim}', r'{victim}2')", "open(r'{victim}', 'w').close()"]
+    "body",
+    ["import os; os.remove(r'{victim}')", "import os; os.rename(r'{victim}', r'{victim}2')", "open(r'{victim}', 'w').close()"],
 )
 def test_the_fence_keeps_what_lies_outside(body: str, tmp_path: Path) -> None:
     """What a reader does wrongly is not done: a fuzzer that only watched has removed a file of its machine."""

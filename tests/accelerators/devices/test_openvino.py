@@ -375,9 +375,9 @@ def test_an_abs_in_a_body_may_follow_from_constants_outside() -> None:
     def branch(name: str, last: pt.Node) -> pt.Graph:
         return pt.Graph([pt.op("Add", last, formal, name=f"{name}_sum")], [formal], name=name)
 
-    bodies = branch("a", pt.op("Abs", pt.op("Tanh", formal, name="tanh"), name="abs")), branch("b", pt.op("Tanh", formal))
+    first, second = branch("a", pt.op("Abs", pt.op("Tanh", formal, name="tanh"), name="abs")), branch("b", pt.op("Tanh", formal))
     numbers = pt.constant(np.array([0.4, -2, -0.3, 1.2], np.float32))
-    chosen = pt.op("If", pt.variable("go", "bool", ()), captures=[numbers], then_branch=bodies[0], else_branch=bodies[1], name="n")
+    chosen = pt.op("If", pt.variable("go", "bool", ()), captures=[numbers], then_branch=first, else_branch=second, name="n")
     said = answer("openvino", pt.Graph([chosen]))
     assert "its body holds 'abs': openvino drops an Abs whose input follows from constants" in str(said)
     assert answer("openvino", pt.Graph([pt.op("Abs", pt.op("Tanh", pt.variable("x", "float32", (4,))), name="n")])) is True

@@ -40,8 +40,9 @@ _IN_MEMORY = "/memfd:partita"
 
 
 class Fence:
-    """Sees, through Python's audit events, what is done while it is armed, and forbids what may not be: a reader that is wrong must
-    harm nothing on the machine. A hook cannot be taken away again."""
+    """Sees, through Python's audit events, what is done while it is armed, and forbids what may not be.
+
+    A reader that is wrong must harm nothing on the machine. A hook cannot be taken away again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.realpath(folder) + os.sep
