@@ -4,7 +4,10 @@ A number q of an integer tensor stands for (q - zero point) * scale. Ops keep th
 
 from __future__ import annotations
 
+import numpy as np
+
 from graph.node import Node, NodeEntry
+from graph.types import Array
 
 DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""
@@ -27,3 +30,13 @@ def is_weight(entry: NodeEntry | None) -> bool:
 def is_dequantize(node: Node) -> bool:
     """Is it our op that makes numbers of integers?"""
     return node.domain == DOMAIN and node.op == "DequantizeLinear"
+
+
+def around_zero(array: Array, point: Array) -> Array | None:
+    """The distances to the zero point, if they fit signed bytes."""
+    if not array.size:
+        return None
+    if array.dtype == np.int8 and not point.any():
+        return array
+    centred = array.astype(np.int16) - point
+    return centred.astype(np.int8) if centred.min() >= -128 and centred.max() <= 127 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import STORED, is_weight
+from accelerators.tvm.bodies.quantized import STORED, around_zero, is_weight
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from graph.node import Node, NodeEntry
 from graph.types import Array, TensorType, numpy_dtype
@@ -104,13 +104,3 @@ def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | No
     if array is None or zero is None or array.ndim != 2 or array.dtype.itemsize != 1 or zero.ndim > 1:
         return None
     return around_zero(array, zero.astype(np.int16))
-
-
-def around_zero(array: Array, point: Array) -> Array | None:
-    """The distances to the zero point, if they fit signed bytes."""
-    if not array.size:
-        return None
-    if array.dtype == np.int8 and not point.any():
-        return array
-    centred = array.astype(np.int16) - point
-    return centred.astype(np.int8) if centred.min() >= -128 and centred.max() <= 127 else None

@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.bodies.quantized import DOMAIN, around_zero
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, around_zero
+from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import Array, TensorType
 
@@ -22,7 +22,7 @@ INT32 = 6
 """ONNX's number for the element type."""
 
 WORD = 4
-"""Channels of a group are a multiple of so many, or one."""
+"""An image of so many channels at most is read as it is given."""
 
 REFUSAL = "kernels of whole convolutions take bytes by constant ones, whose distances to their zero point are signed bytes"
 
@@ -64,7 +64,7 @@ def whole_convolution_of(node: Node) -> WholeConvolution | None:
     weight = around_zero(array, zero.astype(np.int16).reshape((-1, 1, 1, 1) if zero.size > 1 else ()))
     group, channels = int(node.attrs.get("group", 1)), (any_shape(source) or (0, 0))[1]
     is_alone = group == channels == shape[1] and group > 1
-    if weight is None or (group > 1 and (channels // group) % WORD and not is_alone):
+    if weight is None:
         return None
     if 2 * BYTE * int(np.abs(weight.astype(np.int64)).sum((1, 2, 3)).max()) > LARGEST_SUM:
         return None
@@ -78,7 +78,7 @@ def whole_convolution(walk: Walk, node: Node) -> bool | None:
         return None
     shape, new = any_shape(node[0]) or (), walk.sides.new_constant
     channels = (any_shape(given.source) or ())[1]
-    is_plain = channels <= WORD and given.source not in walk.sides.beside and not given.is_alone
+    is_plain = channels <= WORD and given.source not in walk.sides.beside and given.group == 1
     read = walk.sides.unsigned(given.source, not is_plain)
     value = None if given.point is None else given.point.node.value
     known = 0 if given.point is None else None if value is None else int(value.item())

@@ -28,6 +28,8 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
 from accelerators.tvm.prepare.halves import is_widened
 from accelerators.tvm.prepare.single import alone
+from accelerators.tvm.prepare.whole_products import REFUSAL as APART
+from accelerators.tvm.prepare.whole_products import WHOLE, is_far, is_pair_of_unknown_points
 from accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
 from accelerators.tvm.query.isolated_trials import trial_elsewhere
 from accelerators.tvm.query.known_wrong import known_wrong, wrong_size
@@ -97,7 +99,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
-        if value is not None and value.size > SHOWN and (node.op in OPS or node.op in WEIGHTED):
+        if value is not None and value.size > SHOWN and (node.op in OPS or node.op in WEIGHTED or node.op in WHOLE):
             return None
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
         inputs.append((entry is None, entry and entry.type, shown))
@@ -119,6 +121,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return machine.kind == "cpu" or "there is no kernel for attention to a cache but on cpu"
     if node.op == "ConvInteger" and not node.domain and machine.kind == "cpu":
         return whole_convolution_of(node) is not None or REFUSAL
+    if node.op == "MatMulInteger" and machine.kind == "cpu" and (is_far(node) or is_pair_of_unknown_points(node)):
+        return APART
     reason = _refusal(node, graph)
     if reason is not None:
         return reason

@@ -113,3 +113,56 @@ def test_a_convolution_of_two_values_is_refused_with_the_reason() -> None:
     placement = pt.query(pt.Graph([pt.op("ConvInteger", x, w, name="sums")]), "HETERO:cpu,reference")
     assert placement["sums"] == "reference"
     assert "kernels of whole convolutions take bytes by constant ones" in placement.why("sums")
+
+
+@pytest.mark.parametrize(
+    ("channels", "outs", "group", "dtype", "stored", "far", "is_known"),
+    [
+        (8, 5, 1, "uint8", "uint8", 7, False), (3, 5, 1, "int8", "int8", -9, True), (12, 6, 2, "uint8", "int8", 0, False),
+        (6, 12, 6, "int8", "uint8", 7, False), (6, 6, 6, "uint8", "uint8", 200, True),
+    ],
+)
+def test_whole_convolutions_by_far_weights_and_in_odd_groups_are_exact(
+    channels: int, outs: int, group: int, dtype: str, stored: str, far: int, is_known: bool
+) -> None:
+    image, weight = integers(0, (1, channels, 7, 6), dtype), integers(1, (outs, channels // group, 3, 3), stored)
+    x, point = pt.variable("x", dtype, image.shape), np.array(3, dtype)
+    z = pt.constant(point) if is_known else pt.variable("z", dtype, ())
+    sums = whole(x, weight, z, pt.constant(np.array(far, stored)), group=group, pads=[1, 0, 1, 1], strides=[2, 1])
+    graph, inputs = typed(sums), [image] if is_known else [image, point]
+    model = compiled(graph)
+    assert any(launch.layer_type.startswith(("Product", "Depthwise")) for launch in model.launches)
+    assert np.array_equal(model.run(inputs, [None])[0], interpret(graph, inputs)[0])
+
+
+@pytest.mark.parametrize(("stored", "each", "is_known"), [("uint8", True, False), ("uint8", False, True), ("int8", True, True)])
+def test_whole_matrices_far_from_their_zero_point_are_products_of_bytes(stored: str, each: bool, is_known: bool) -> None:
+    given, weight = integers(0, (2, 5, 20), "uint8"), integers(1, (20, 9), stored)
+    point, far = np.array(200, "uint8"), integers(2, (9,), stored) if each else np.array(100, stored)
+    x = pt.variable("x", "uint8", given.shape)
+    z = pt.constant(point) if is_known else pt.variable("z", "uint8", ())
+    graph = typed(pt.op("MatMulInteger", x, pt.constant(weight), z, pt.constant(far)))
+    model, inputs = compiled(graph), [given] if is_known else [given, point]
+    assert not any(launch.layer_type.startswith("MatMulInteger") for launch in model.launches)
+    assert np.array_equal(model.run(inputs, [None])[0], interpret(graph, inputs)[0])
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "which"), [(("uint8", "uint8"), (0, 1)), (("int8", "uint8"), (0,)), (("uint8", "int8"), (1,))]
+)
+def test_two_values_whose_zero_points_are_computed(dtypes: tuple[str, str], which: tuple[int, ...]) -> None:
+    shapes = (2, 3, 5, 20), (3, 20, 9)
+    values = [pt.variable(f"x{i}", dtypes[i], shapes[i]) for i in range(2)]
+    points = [pt.variable(f"z{i}", dtypes[i], (1,)[:i]) if i in which else pt.constant(np.array(9, dtypes[i])) for i in range(2)]
+    graph = typed(pt.op("MatMulInteger", *values, *points))
+    inputs = [integers(i, shapes[i], dtypes[i]) for i in range(2)] + [np.full((1,)[:i], 77, dtypes[i]) for i in which]
+    model = compiled(graph)
+    assert any(launch.layer_type.startswith("MatMul+Sub") for launch in model.launches)
+    assert np.array_equal(model.run(inputs, [None])[0], interpret(graph, inputs)[0])
+
+
+def test_an_answer_for_near_weights_is_not_that_for_far_ones() -> None:
+    image = integers(0, (1, 8, 5, 5), "uint8")
+    for weight in (integers(1, (4, 8, 2, 2), "uint8") // 2, integers(1, (4, 8, 2, 2), "uint8")):
+        graph = typed(whole(pt.variable("x", "uint8", image.shape), weight))
+        assert np.array_equal(compiled(graph).run([image], [None])[0], exact(image, 0, weight, {}))
