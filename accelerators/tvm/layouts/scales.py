@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 import numpy as np
 
@@ -12,6 +14,9 @@ from graph.types import Array, TensorType, numpy_dtype
 
 LEAST = 2.0**-100
 """The least scale by which numbers of every size are multiplied and divided without loss."""
+
+HALF_BYTES = frozenset(("int4", "uint4"))
+"""The element types of weights that are multiplied as bytes."""
 
 BYTE = 255
 """The largest byte without a sign."""
@@ -53,8 +58,9 @@ class Scaling:
         return int(self.point) + (128 if self.point.dtype == np.int8 else 0)
 
 
-def scaling_of(node: Node) -> Scaling | None:
-    """What a QuantizeLinear or DequantizeLinear of ONNX's says; None for other ops, other types, and what is known only later."""
+def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None:
+    """What a QuantizeLinear or DequantizeLinear of ONNX's says; None for other ops, other types than these integers, and what is
+    known only later."""
     if node.op not in ("QuantizeLinear", "DequantizeLinear") or node.domain or node.attrs.get("block_size", 0):
         return None
     source, scale = node.inputs[0], node.inputs[1]
@@ -67,7 +73,7 @@ def scaling_of(node: Node) -> Scaling | None:
     wide = node.op == "DequantizeLinear" and stored == "int32"
     given = node.inputs[2] if len(node.inputs) > 2 else None
     known = given is None or given.node.value is not None
-    if computed != "float32" or not known or not (stored in STORED or wide) or scale.node.value.dtype != np.float32:
+    if computed != "float32" or not known or not (stored in integers or wide) or scale.node.value.dtype != np.float32:
         return None
     array = scale.node.value
     point = np.zeros(array.shape, numpy_dtype(stored)) if given is None else given.node.value
@@ -86,7 +92,7 @@ def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
     such bytes."""
     if entry is None or not is_weight(entry):
         return None
-    scaling = scaling_of(entry.node.evolve(op="DequantizeLinear", domain=""))
+    scaling = scaling_of(entry.node.evolve(op="DequantizeLinear", domain=""), STORED | HALF_BYTES)
     source = entry.node.inputs[0]
     array = None if source is None else source.node.value
     if scaling is None or array is None or array.dtype.itemsize != 1 or scaling.axis not in (None, axis):

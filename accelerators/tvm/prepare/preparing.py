@@ -12,6 +12,7 @@ from accelerators.interface.cached_attention import says_what_it_is
 from accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
 from accelerators.tvm.prepare.implied import name_implied
 from accelerators.tvm.prepare.newer_opset import new_enough
+from accelerators.tvm.prepare.plain_quantizing import with_plain_quantizing
 from accelerators.tvm.prepare.quantized_weights import hold_weights
 from accelerators.tvm.prepare.single import alone
 from graph.build import constant
@@ -32,7 +33,8 @@ Supports = Callable[[Node, Graph], "bool | str"]
 
 def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
     """The graph without calls, then with what its constants and shapes settle settled, step by step."""
-    current = new_enough(inline_calls(graph, lambda call: not says_what_it_is(call)))
+    plain = with_plain_quantizing(inline_calls(graph, lambda call: not says_what_it_is(call)))
+    current = with_plain_quantizing(new_enough(plain))
     yield current
     current = _empties_known(current)
     yield current

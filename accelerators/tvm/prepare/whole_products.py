@@ -1,9 +1,9 @@
 """ConvInteger and MatMulInteger that no kernel takes as they are, as products that have one. All sums are of 32 bits, as ONNX has
 them, so that both sides agree bit for bit.
 
-A weight whose distances to its zero point are no signed bytes is a signed byte plus one number for each result, and the product by
-that number is the number times the sum of what is read. A product of two values whose zero points are known only later is that of
-their integers, less what the zero points add to it."""
+A weight whose distances to its zero point are no signed bytes is a signed byte plus one number for each result. The product by
+that number is the number times the sum of what is read. A product of two values whose zero points are known only later is that
+of their integers, less what the zero points add to it."""
 
 from __future__ import annotations
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import partita as pt
 from graph.interpret import interpret
+from graph.rewrite import Rewriter, rewrite
 from graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, normals
@@ -41,6 +43,27 @@ def by_onnxruntime(reduced: bool, symmetric: bool) -> pt.Node:
     x = again(pt.op("GlobalAveragePool", x), 0.01, point, dtype)
     x = again(pt.op("Flatten", x), 0.01, point, dtype)
     return again(pt.op("Gemm", x, dequantized(*narrow(7, (5, 16)), axis=0), transB=1), 0.02, point, dtype)
+
+
+def half_bytes() -> pt.Node:
+    """Weights of 4 bits, with and without a sign, by which bytes are multiplied."""
+    x = again(pt.variable("x", "float32", (1, 3, 12, 12)), 0.03, 110)
+    scales = np.random.default_rng(1).uniform(0.02, 0.04, 8).astype("f")
+    signed = np.random.default_rng(2).integers(-8, 8, (8, 3, 3, 3)).astype(ml_dtypes.int4)
+    x = again(pt.op("Relu", pt.op("Conv", x, dequantized(signed, scales, axis=0), pads=[1, 1, 1, 1])), 0.03, 110)
+    x = again(pt.op("Flatten", pt.op("GlobalAveragePool", x)), 0.03, 110)
+    matrix = np.random.default_rng(3).integers(0, 16, (8, 5)).astype(ml_dtypes.uint4)
+    operands = [pt.constant(array) for array in (matrix, np.float32(0.1), np.array(7, ml_dtypes.uint4))]
+    return again(pt.op("MatMul", x, pt.op("DequantizeLinear", *operands)), 0.03, 110)
+
+
+def in_onnxruntimes_domain(graph: pt.Graph) -> pt.Graph:
+    """The graph with onnxruntime's own QuantizeLinear and DequantizeLinear."""
+    def visit(node: pt.Node, rewriter: Rewriter) -> None:
+        rebuilt, is_rounding = rewriter.rebuilt(node), node.op in ("QuantizeLinear", "DequantizeLinear")
+        rewriter.keep(node, rebuilt.evolve(domain="com.microsoft") if is_rounding else rebuilt)
+
+    return rewrite(graph, visit).evolve(opsets={**graph.opsets, "com.microsoft": 1})
 
 
 def by_nncf(symmetric: bool) -> pt.Node:
@@ -98,12 +121,13 @@ STYLES: dict[str, Callable[[], pt.Node]] = {
     "onnxruntime": lambda: by_onnxruntime(False, False),
     "onnxruntime, reduced": lambda: by_onnxruntime(True, False),
     "onnxruntime, symmetric": lambda: by_onnxruntime(False, True),
+    "onnxruntime, half bytes": half_bytes,
     "NNCF": lambda: by_nncf(False),
     "NNCF, symmetric": lambda: by_nncf(True),
     "torch": by_torch,
     "operators": in_operators,
 }
-PRODUCTS = {"onnxruntime": 3, "onnxruntime, reduced": 3, "onnxruntime, symmetric": 3, "NNCF": 3, "NNCF, symmetric": 3, "torch": 2}
+PRODUCTS = {"onnxruntime": 3, "onnxruntime, reduced": 3, "onnxruntime, symmetric": 3, "NNCF": 3, "NNCF, symmetric": 3}
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -118,6 +142,16 @@ def test_a_model_of_each_quantizer_is_computed_in_integers(style: str) -> None:
     step = 0.05 if style in ("onnxruntime", "operators") else 0.03
     assert np.abs(result - wanted).max() <= 2 * step * max(1.0, float(np.abs(wanted).max()) / 4)
     assert np.abs(wanted).max() > 0.1
+
+
+@pytest.mark.parametrize(("make", "opset"), [(half_bytes, 21), (by_torch, 17)])
+def test_rounding_of_onnxruntimes_domain_is_that_of_onnx(make: Callable[[], pt.Node], opset: int) -> None:
+    graph = pt.apply_pass(pt.Graph([make()], opsets={"": opset}), "InferShape")
+    own = pt.apply_pass(in_onnxruntimes_domain(graph), "InferShape")
+    plain, model = compiled(graph), compiled(own)
+    assert [launch.layer_type for launch in model.launches] == [launch.layer_type for launch in plain.launches]
+    x = normals(11)(*[int(size) for size in graph.inputs[0].output_types[0].shape])  # type: ignore[union-attr]
+    assert np.array_equal(model.run([x], [None])[0], plain.run([x], [None])[0])
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int16"])

@@ -1,0 +1,43 @@
+"""onnxruntime's QuantizeLinear and DequantizeLinear as ONNX's, wherever a graph's opset has the same.
+
+Its quantizer writes them for integers that the opset it writes has not, and then for all values of the model."""
+
+from __future__ import annotations
+
+from graph.graph import Graph
+from graph.microsoft import DOMAIN
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+
+ROUNDING = frozenset(("QuantizeLinear", "DequantizeLinear"))
+"""Ops that both domains have, with the same inputs and attributes."""
+
+ALONG_AN_AXIS = 13
+"""Since this version of ONNX bytes may have a scale for each channel."""
+
+OF_ALL_WIDTHS = 21
+"""Since this version ONNX has 4 and 16 bits too, and scales of float16."""
+
+
+def with_plain_quantizing(graph: Graph) -> Graph:
+    """The graph with ONNX's ops for those of onnxruntime's that say the same; itself where it has none. Linear."""
+    version = graph.opsets.get("", 1)
+    if not any(_is_plain(node, version) for node in graph.nodes):
+        return graph
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = rewriter.rebuilt(node)
+        rewriter.keep(node, rebuilt.evolve(domain="") if _is_plain(node, version) else rebuilt)
+
+    return rewrite(graph, visit)
+
+
+def _is_plain(node: Node, version: int) -> bool:
+    """Has the version of ONNX such an op of the node's element types?"""
+    if node.domain != DOMAIN or node.op not in ROUNDING or node.subgraph is not None:
+        return False
+    types = [entry.type for entry in (*node.reads, *node.outputs)]
+    dtypes = {value_type.dtype for value_type in types if isinstance(value_type, TensorType)}
+    is_narrow = dtypes <= {"uint8", "int8", "int32", "float32"} and all(isinstance(known, TensorType) for known in types)
+    return version >= (ALONG_AN_AXIS if is_narrow else OF_ALL_WIDTHS)
