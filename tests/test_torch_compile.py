@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -201,10 +202,117 @@ def test_an_unknown_option_is_an_error() -> None:
         compiled(mlp(), options={"device": "cpu"})(torch.randn(2, 8))
 
 
-def test_recurrent_layers_come_in_from_torch() -> None:
-    module = torch.nn.LSTM(8, 16, 2, bidirectional=True, batch_first=True).eval()
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_come_in_from_torch(kind: str) -> None:
+    module = getattr(torch.nn, kind)(8, 16, 2, bidirectional=True, batch_first=True).eval()
     x = torch.randn(2, 5, 8)
-    assert same(compiled(module)(x), module(x))
+    graph = pt.from_torch(module, x)
+    # torch's exporter writes a RNN as its steps.
+    assert [node.op for node in graph.nodes].count(kind) == (0 if kind == "RNN" else 2)
+    model = pt.compile(graph, "cpu")
+    outputs, state = module(x)
+    wanted = [outputs, *(state if kind == "LSTM" else [state])]
+    assert all(map(same, map(torch.from_numpy, model(x.numpy())), wanted))
+
+
+def test_recurrent_layers_are_captured_where_torch_is_told_to(caplog: pytest.LogCaptureFixture) -> None:
+    module = torch.nn.LSTM(8, 16, bidirectional=True, batch_first=True).eval()
+    caplog.set_level(logging.INFO, "partita.torch")
+    with torch._dynamo.config.patch(allow_rnn=True):
+        call = compiled(module)
+        for steps in (5, 7):
+            x = torch.randn(2, steps, 8)
+            assert same(call(x), module(x))
+    assert "was captured" in messages(caplog) and "is cut" not in messages(caplog)
+
+
+def on_reference(module: Any, **options: Any) -> Callable[..., Any]:
+    return compiled(module, options={"devices": "reference"}, **options)
+
+
+def test_what_is_written_to_a_view_reaches_what_it_is_a_view_of() -> None:
+    def function(x: Any) -> Any:
+        y = torch.relu(x) + 1
+        return y.t(), y, y[0], x[1:], x
+
+    x = torch.randn(3, 4)
+    results = on_reference(function)(x)
+    assert same(results, function(x))
+    results[1][0, 0] = 77.0
+    results[3][0, 0] = 78.0
+    assert results[0][0, 0] == results[2][0] == 77.0 and x[1, 0] == results[4][1, 0] == 78.0
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_view_of_an_input_is_one_for_every_size(dynamic: bool | None) -> None:
+    call = on_reference(lambda x: (x.view(x.shape[0] * 2, -1), torch.relu(x)), dynamic=dynamic)
+    for rows in (2, 5):
+        x = torch.randn(rows, 4)
+        view, _ = call(x)
+        assert view.data_ptr() == x.data_ptr() and same(view, x.view(rows * 2, -1))
+
+
+def test_results_have_the_strides_that_torch_gives_them() -> None:
+    def function(x: Any) -> Any:
+        y = torch.relu(x).transpose(1, 2)
+        torch._dynamo.graph_break()
+        return y.transpose(1, 2).view(-1)
+
+    x = torch.randn(2, 3, 4)
+    assert same(on_reference(function)(x), function(x))
+    layer = torch.nn.Conv2d(3, 4, 3).eval().to(memory_format=torch.channels_last)
+    image = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last)
+    result = on_reference(layer)(image)
+    assert same(result, layer(image)) and result.stride() == layer(image).stride()
+
+
+def test_a_graph_that_only_writes_still_writes() -> None:
+    def function(x: Any) -> Any:
+        x.add_(1)
+        return x.view(-1)
+
+    x = torch.ones(3, 2)
+    assert same(on_reference(function)(x), torch.full((6,), 2.0)) and same(x, torch.full((3, 2), 2.0))
+
+
+def test_a_parameter_with_other_memory_is_seen() -> None:
+    module, x = mlp(), torch.randn(2, 8)
+    call = on_reference(module)
+    call(x)
+    module[0].weight.data = torch.randn(16, 8)
+    assert same(call(x), module(x))
+
+
+def test_parameters_made_under_inference_mode_may_change() -> None:
+    with torch.inference_mode():
+        module, x = torch.nn.Linear(4, 4).eval(), torch.randn(2, 4)
+        call = on_reference(module)
+        call(x)
+        module.weight.mul_(2.0)
+        assert same(call(x), module(x))
+
+
+def test_threads_may_call_what_is_not_compiled_yet() -> None:
+    module = mlp()
+    call = on_reference(module, dynamic=True)
+
+    def is_right(batch: int) -> bool:
+        with torch.no_grad():
+            x = torch.randn(batch, 8)
+            return same(call(x), module(x))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(is_right, (2, 3, 4, 5)))
+
+
+def test_parts_that_can_be_exported_are_joined_where_they_can_be_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partita.torch_compile import splitting
+
+    module = torch.fx.symbolic_trace(lambda x: (torch.relu(x).exp().sin().cos().tanh().abs(),))
+    ops = [node for node in module.graph.nodes if node.op not in ("placeholder", "output")]
+    monkeypatch.setattr(splitting, "_is_exported", lambda module, ops, inputs, first, last: first > 1 or last <= 4)
+    pieces = splitting._pieces(module, ops, [torch.randn(2)])
+    assert [(piece.first, piece.last) for piece in pieces] == [(0, 3), (3, 6)]
 
 
 def test_a_module_may_be_compiled_for_ourselves() -> None:

@@ -145,18 +145,22 @@ def evaluation_mode(module: Any) -> Iterator[None]:
 def quiet_exporter() -> Iterator[None]:
     """Keeps the exporter's notes about its own inner life off the screen; what went wrong reaches us as an error.
 
-    Logging is off as a whole meanwhile: the exporter puts new handlers on torch's loggers each time it runs.
+    Logging is off as a whole meanwhile: the exporter puts new handlers on torch's loggers each time it runs. One thread exports
+    at a time, and torch.compile captures no graph meanwhile: torch keeps what it traces in variables of the process.
     """
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(), redirect_stderr(StringIO()):
-            for category in (DeprecationWarning, FutureWarning):
-                warnings.simplefilter("ignore", category)
-            warnings.filterwarnings("ignore", module=r"torch\.(onnx|export)\b")
-            yield
-    finally:
-        logging.disable(disabled)
+    from torch._dynamo.convert_frame import compile_lock
+
+    with compile_lock:
+        disabled = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with warnings.catch_warnings(), redirect_stderr(StringIO()):
+                for category in (DeprecationWarning, FutureWarning):
+                    warnings.simplefilter("ignore", category)
+                warnings.filterwarnings("ignore", module=r"torch\.(onnx|export)\b")
+                yield
+        finally:
+            logging.disable(disabled)
 
 
 def first_lines(error: Exception, limit: int = 300) -> str:

@@ -63,6 +63,10 @@ class Captured:
         """May a size change from call to call?"""
         return any(self.dynamic.values())
 
+    def with_numbers(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as `module` takes them: tensors that stand for numbers are numbers."""
+        return [value.item() if i in self.numbers else value for i, value in enumerate(inputs)]
+
     def kind(self, inputs: Sequence[Any], dynamic: bool) -> tuple[Any, ...]:
         """What a compiled model depends on of the inputs; with `dynamic` not on the sizes that may change."""
         return tuple([self._kind(i, value, dynamic) for i, value in enumerate(inputs)])
@@ -87,10 +91,12 @@ def results_of(module: torch.fx.GraphModule) -> list[Any]:
 
 
 def is_fixed(value: Any) -> bool:
-    """Is it a parameter or a buffer of the user's module?"""
+    """Is it a parameter or a buffer of the user's module? Of one made under inference_mode torch counts no changes: it is an
+    input like any other."""
     import torch
 
-    return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
+    is_static = isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
+    return is_static and not value.is_inference()
 
 
 def _is_item(node: torch.fx.Node) -> bool:

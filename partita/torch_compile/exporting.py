@@ -6,6 +6,7 @@ without an ONNX form, results that are computed and no tensors."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,6 +18,7 @@ from graph.node import Node
 from graph.readers.torch import first_lines, from_torch, quiet_exporter
 from graph.rewrite import Rewriter, rewrite
 from partita.torch_compile.captured import Captured, is_fixed, results_of
+from partita.torch_compile.layouts import base_of, order_of
 from partita.torch_compile.tensors import as_array
 
 if TYPE_CHECKING:
@@ -32,9 +34,11 @@ class Output:
     """Where an output of the captured graph comes from."""
 
     position: int
-    """The number of our output, or of the input that is handed on."""
-    dtype: torch.dtype | None
-    """The element type; None for an input."""
+    """The number among our outputs, or among the results of `views`."""
+    dtype: torch.dtype | None = None
+    """The element type; None for a result of `views`."""
+    order: tuple[int, ...] | None = None
+    """The dimensions from the widest stride to the narrowest, where that is another order than their own."""
 
 
 @attrs.frozen(eq=False)
@@ -47,7 +51,15 @@ class Exported:
     """The inputs of the captured graph that are inputs of ours, in order."""
     fixed: tuple[int, ...]
     """The inputs of the captured graph that are constants of ours."""
+    views: torch.fx.GraphModule | None
+    """Makes the results that are inputs, or views of inputs or of other results, from the inputs and our outputs: what is
+    written to a view has to reach what it is a view of."""
     outputs: tuple[Output, ...]
+
+    @property
+    def computed(self) -> list[tuple[int, Output]]:
+        """The outputs that are ours, each with its number."""
+        return [(k, output) for k, output in enumerate(self.outputs) if output.dtype is not None]
 
 
 def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Exported:
@@ -55,10 +67,12 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
     import torch
 
     tensors = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor) and i not in captured.numbers]
-    handed, computed = _results(captured.module)
-    if not computed:
-        return Exported(None, (), (), tuple(Output(handed[k], None) for k in sorted(handed)))
+    kept, computed = _results(captured.module)
     program = _program(captured, inputs, tensors, computed, dynamic)
+    views = _views(captured.module, kept, computed) if kept else None
+    from_kept = {k: Output(n) for n, k in enumerate(kept)}
+    if not computed:
+        return Exported(None, (), (), views, tuple(from_kept.values()))
     dtypes = _result_types(program)
     strange = next((dtype for dtype in [*(inputs[i].dtype for i in tensors), *dtypes] if dtype.is_complex), None)
     if strange is not None:
@@ -72,20 +86,39 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
         raise NotExported(f"torch's exporter made {len(names)} inputs of {len(tensors)}")
     fixed = [i for i in tensors if is_fixed(inputs[i])]
     graph = _with_constants(graph, {names[tensors.index(i)]: inputs[i] for i in fixed})
-    positions = {k: Output(n, dtypes[n]) for n, k in enumerate(computed)} | {k: Output(i, None) for k, i in handed.items()}
+    results = results_of(captured.module)
+    positions = from_kept | {k: Output(n, dtypes[n], order_of(results[k])) for n, k in enumerate(computed)}
     outputs = tuple(positions[k] for k in sorted(positions))
-    return Exported(graph, tuple(i for i in tensors if i not in fixed), tuple(fixed), outputs)
+    return Exported(graph, tuple(i for i in tensors if i not in fixed), tuple(fixed), views, outputs)
 
 
-def _results(module: torch.fx.GraphModule) -> tuple[dict[int, int], list[int]]:
-    """Of the graph's outputs: those that are inputs, with the number of the input, and the numbers of those that are computed."""
+def _results(module: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
+    """The numbers of the graph's results that are inputs or views, and of those that are computed."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     results = results_of(module)
-    handed = {k: inputs.index(result) for k, result in enumerate(results) if result in inputs}
     strange = next((result for result in results if not hasattr(result, "meta")), None)
     if strange is not None:
         raise NotExported(f"a result of the graph is {strange!r}, and no tensor")
-    return handed, [k for k in range(len(results)) if k not in handed]
+    bases = {*inputs, *results}
+    kept = [k for k, result in enumerate(results) if result in inputs or base_of(result, bases) is not None]
+    return kept, [k for k in range(len(results)) if k not in kept]
+
+
+def _views(module: torch.fx.GraphModule, wanted: Sequence[int], computed: Sequence[int]) -> torch.fx.GraphModule:
+    """The part of the graph that makes some results, as a function of all inputs and of the results that are computed."""
+    import torch
+
+    graph = deepcopy(module.graph)
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    output = next(node for node in graph.nodes if node.op == "output")
+    results = output.args[0] if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
+    output.args = (tuple(results[k] for k in wanted),)
+    for k in computed:
+        with graph.inserting_before(next(iter(graph.nodes))) if not inputs else graph.inserting_after(inputs[-1]):
+            inputs.append(graph.placeholder(f"computed_{k}"))
+        results[k].replace_all_uses_with(inputs[-1])
+    graph.eliminate_dead_code()
+    return torch.fx.GraphModule(module, graph)
 
 
 def _program(
@@ -102,11 +135,9 @@ def _program(
             self.captured = captured.module
 
         def forward(self, *given: torch.Tensor) -> list[Any]:
-            values = list(inputs)
+            values = captured.with_numbers(inputs)
             for i, tensor in zip(tensors, given, strict=True):
                 values[i] = tensor
-            for i in captured.numbers:
-                values[i] = inputs[i].item()
             for i, (owner, dim) in captured.sizes.items():
                 values[i] = values[owner].shape[dim]
             results = self.captured(*values)
@@ -132,10 +163,11 @@ def _program(
 
 
 def _drops_nothing(node: torch.fx.Node) -> bool:
-    """Is it attention without dropout? Only with it attention draws random numbers."""
-    if "scaled_dot_product_attention" not in str(node.target):
-        return False
-    return not node.kwargs.get("dropout_p", node.args[4] if len(node.args) > 4 else 0.0)
+    """Is dropout all that would be random about the op, as with attention and recurrent layers, and is there none?"""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    given = {argument.name: argument.default_value for argument in arguments}
+    given |= dict(zip(given, node.args)) | node.kwargs
+    return given.get("train") is False or 0.0 in (given.get("dropout"), given.get("dropout_p"))
 
 
 def _result_types(program: torch.export.ExportedProgram) -> list[torch.dtype]:

@@ -32,19 +32,21 @@ class Ready:
 
     exported: Exported
     model: CompiledModel | None
-    """None where the graph only hands its inputs on."""
-    versions: tuple[int, ...]
-    """How often torch had changed each of the constants."""
+    """None where the graph only hands its inputs on, or views of them."""
+    versions: tuple[tuple[int, int], ...]
+    """How often torch had changed each of the constants, and where their numbers stood."""
 
-    def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, inputs: Sequence[Any], captured: Captured) -> tuple[Any, ...]:
         """The outputs of the captured graph."""
-        results: Sequence[np.ndarray] = ()
+        arrays: Sequence[np.ndarray] = ()
+        exported = self.exported
         if self.model is not None:
-            results = self.model(*[as_array(inputs[i]) for i in self.exported.fed])
-        return tuple([
-            inputs[output.position] if output.dtype is None else as_tensor(results[output.position], output.dtype)
-            for output in self.exported.outputs
-        ])
+            arrays = self.model(*[as_array(inputs[i]) for i in exported.fed])
+        computed = {k: as_tensor(arrays[output.position], output.dtype, output.order) for k, output in exported.computed}
+        if exported.views is None:
+            return tuple(computed.values())
+        views = exported.views(*captured.with_numbers(inputs), *computed.values())
+        return tuple([computed[k] if k in computed else views[output.position] for k, output in enumerate(exported.outputs)])
 
 
 class GraphCall:
@@ -60,7 +62,7 @@ class GraphCall:
         self._ready: OrderedDict[Any, Ready] = OrderedDict()
 
     def __call__(self, *inputs: Any) -> Any:
-        results = self._for(inputs).run(inputs)
+        results = self._for(inputs).run(inputs, self._captured)
         return results[0] if self._has_one_result else results
 
     def why_not(self, inputs: Sequence[Any]) -> str | None:
@@ -96,6 +98,6 @@ class GraphCall:
         return export_graph(self._captured, inputs, dynamic=False)
 
 
-def _versions(exported: Exported, inputs: Sequence[Any]) -> tuple[int, ...]:
-    """How often torch has changed each of the constants; it does not count for tensors made under inference_mode."""
-    return tuple([0 if inputs[i].is_inference() else inputs[i]._version for i in exported.fixed])
+def _versions(exported: Exported, inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    """How often torch has changed each of the constants, and where their numbers stand: `.data = ` moves them."""
+    return tuple([(inputs[i]._version, inputs[i].data_ptr()) for i in exported.fixed])

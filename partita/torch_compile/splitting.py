@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from graph.logs import logger
 from partita.torch_compile.captured import Captured
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 LEAST = 2
 """A part of fewer ops is left in torch: handing tensors over would cost more than it saves."""
 
+
 def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[Any], GraphCall]) -> Callable[..., Any]:
     """The graph with a call for each part that Partita runs.
 
@@ -28,17 +30,15 @@ def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[A
     if changing is not None:
         logger("torch").info("torch runs all of a graph, since %s changes a tensor in place", changing.name)
         return module.forward
-    middle = len(ops) // 2
-    left = _left_in_torch(module, ops, inputs, 0, middle) | _left_in_torch(module, ops, inputs, middle, len(ops))
-    starts = [i for i in range(1, len(ops)) if (i in left) != (i - 1 in left)]
-    cut = _cut(module, ops, starts)
-    bounds = [0, *starts, len(ops)]
-    for number, (first, last) in enumerate(pairwise(bounds)):
-        if first not in left and last - first >= LEAST:
+    pieces = _pieces(module, ops, inputs)
+    cut = _cut(module, ops, [piece.first for piece in pieces[1:]])
+    for number, piece in enumerate(pieces):
+        if piece.is_exported and piece.last - piece.first >= LEAST:
             part = getattr(cut, f"submod_{number}")
             part.forward = call(part)
-    names = ", ".join(dict.fromkeys(str(ops[i].target) for i in sorted(left)))
-    logger("torch").info("a graph of %d ops is cut into %d parts; torch runs %s", len(ops), len(bounds) - 1, names)
+    left = [op for piece in pieces if not piece.is_exported for op in ops[piece.first : piece.last]]
+    names = ", ".join(dict.fromkeys(str(op.target) for op in left))
+    logger("torch").info("a graph of %d ops is cut into %d parts; torch runs %s", len(ops), len(pieces), names)
     return cut.forward
 
 
@@ -49,22 +49,57 @@ def _changes_in_place(node: torch.fx.Node) -> bool:
     return is_named_so or bool(node.kwargs.get("inplace")) or node.kwargs.get("out") is not None
 
 
-def _left_in_torch(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int) -> set[int]:
-    """The ops between two that have no form in ONNX."""
+@attrs.frozen
+class Piece:
+    """Neighbouring ops of the graph."""
+
+    first: int
+    last: int
+    """The first op behind them."""
+    is_exported: bool
+    """Have they a form in ONNX together?"""
+
+
+def _pieces(module: Any, ops: Sequence[Any], inputs: Sequence[Any]) -> list[Piece]:
+    """All ops: neighbours that stay in torch together, and neighbours that can be exported together."""
+    middle = len(ops) // 2
+    halves = (0, middle), (middle, len(ops))
+    joined: list[Piece] = []
+    for piece in (piece for half in halves for piece in _halved(module, ops, inputs, *half)):
+        before = joined[-1] if joined else None
+        if before is None or before.is_exported != piece.is_exported:
+            joined.append(piece)
+            continue
+        first, last = before.first, piece.last
+        # All of the graph was tried before it came here.
+        if piece.is_exported and (last - first == len(ops) or not _is_exported(module, ops, inputs, first, last)):
+            joined.append(piece)
+            continue
+        joined[-1] = Piece(first, last, piece.is_exported)
+    return joined
+
+
+def _halved(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int) -> list[Piece]:
+    """The ops between two, halved until each piece can be exported, or is an op that cannot."""
     if first == last:
-        return set()
+        return []
+    is_exported = _is_exported(module, ops, inputs, first, last)
+    if is_exported or last - first == 1:
+        return [Piece(first, last, is_exported)]
+    middle = (first + last) // 2
+    return _halved(module, ops, inputs, first, middle) + _halved(module, ops, inputs, middle, last)
+
+
+def _is_exported(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int) -> bool:
+    """Have the ops between two a form in ONNX, as one graph?"""
     cut = _cut(module, ops, sorted({first, last} - {0, len(ops)}))
     number = 1 if first else 0
     part, given = getattr(cut, f"submod_{number}"), _inputs_of(cut, inputs, f"submod_{number}")
     try:
         export_graph(Captured.of(part), given, dynamic=False)
-        return set()
     except NotExported:
-        pass
-    if last - first == 1:
-        return {first}
-    middle = (first + last) // 2
-    return _left_in_torch(module, ops, inputs, first, middle) | _left_in_torch(module, ops, inputs, middle, last)
+        return False
+    return True
 
 
 def _cut(module: Any, ops: Sequence[Any], starts: Sequence[int]) -> Any:

@@ -1,0 +1,66 @@
+"""Where torch keeps the numbers of a captured graph's values: which share memory, and in which order their dimensions stand.
+
+torch runs a graph once with tensors that have sizes, strides and storages but no numbers, and leaves these on its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def base_of(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> torch.fx.Node | None:
+    """The one of these nodes of which the node is a view; None if it is a view of none."""
+    memory, base = _memory(node), node
+    while memory is not None:
+        earlier = next((given for given in base.all_input_nodes if _memory(given) == memory), None)
+        if earlier is None or earlier in bases:
+            return earlier
+        base = earlier
+    return None
+
+
+def order_of(node: torch.fx.Node) -> tuple[int, ...] | None:
+    """The dimensions of the node's value from the widest stride to the narrowest; None where that is their own order, or where
+    the value does not fill its memory."""
+    import torch
+
+    value = _value(node)
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    sizes, strides = _numbers(value.shape), _numbers(value.stride())
+    if sizes is None or strides is None:
+        return None
+    order = sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[d])
+    expected = 1
+    for d in reversed(order):
+        if strides[d] != expected:
+            return None
+        expected *= sizes[d]
+    if order == sorted(order):
+        return None
+    return (*(d for d, size in enumerate(sizes) if size == 1), *order)
+
+
+def _value(node: torch.fx.Node) -> Any:
+    """The value without numbers; None where torch noted none."""
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def _memory(node: torch.fx.Node) -> int | None:
+    import torch
+
+    value = _value(node)
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    return int(value.untyped_storage()._cdata)
+
+
+def _numbers(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
+    """The sizes as they are in the first call; None where torch cannot know one."""
+    import torch
+
+    numbers = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
+    return None if None in numbers else numbers
