@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.machine.library import function, part, tvm
@@ -83,9 +84,29 @@ def opencl_code(kernels: Any, target: Any) -> OpenClCode:
     plans = {str(host.attrs["global_symbol"]).removeprefix(_PREFIX): _Reader().plan(host) for host in hosts}
     if not on_device:
         raise CompileError("its loops are bound to no threads of a GPU")
-    code = function("target.build.opencl")(finish()(tvm().IRModule(on_device)), target)
+    exact = {var: with_exact_numbers(kernel) for var, kernel in on_device.items()}
+    code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
     return OpenClCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
 
+
+def with_exact_numbers(kernel: Any) -> Any:
+    """The function with those constants as bits that TVM's OpenCL C, which has seven digits of each, would round. Linear."""
+    tirx = part("tirx")
+
+    def exact(number: Any) -> Any:
+        name, kind = _BITS.get(str(number.ty.dtype), ("", ""))
+        if not name or not math.isfinite(number.value):
+            return number
+        wanted = np.array(number.value, str(number.ty.dtype))
+        if np.array(float(f"{number.value:e}"), wanted.dtype) == wanted:
+            return number
+        return tirx.call_pure_extern(str(number.ty.dtype), name, tirx.const(int(wanted.view(kind)), kind))
+
+    return importlib.import_module("tvm_ffi").structural_map(kernel, [(tirx.FloatImm, exact)])
+
+
+_BITS = {"float32": ("as_float", "int32"), "float64": ("as_double", "int64")}
+"""By element type: OpenCL's function that reads bits as such a number, and the whole number that has them."""
 
 _C_NAMES = re.compile(r"\b(a?(?:cos|sin|tan)h?|erf)f\(")
 """Functions that TVM calls by their names in C; in OpenCL one name stands for all element types."""

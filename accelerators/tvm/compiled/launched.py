@@ -56,10 +56,12 @@ class CompiledOpenCl(CompiledTvm):
                 if self._perf_count:
                     self._rows = self._measured_rows(session.times())
             except opencl().Error as error:
+                self._session = None  # The next run begins anew: a queue that failed may stay so.
                 raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
         return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
 
     def _new_session(self) -> _Session:
+        self.driver.check_memory(self.step_list.blocks)
         return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)
 
     @staticmethod
@@ -84,7 +86,8 @@ class CompiledOpenCl(CompiledTvm):
         return self._program
 
     def check_code(self) -> None:
-        """Build the program now, so that the driver complains here and not where the model runs."""
+        """Build the program now, so that the driver complains here and not where the model runs; so of too little memory."""
+        self.driver.check_memory(self.step_list.blocks)
         if self.step_list.steps:
             self.program()
 

@@ -24,7 +24,6 @@ from accelerators.tvm.kernels.attention.cached import cached_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
-from accelerators.tvm.kernels.elementwise.gpu_division import gpu_division
 from accelerators.tvm.kernels.language import narrowing
 from accelerators.tvm.kernels.matmul.gemm import gemm
 from accelerators.tvm.kernels.matmul.packed_product import packed_product
@@ -101,7 +100,7 @@ def _entry(
 CATALOGUE = (
     _entry(attention, "Softmax"),
     _entry(cached_attention, CACHED, CACHE),
-    _entry(chain),
+    _entry(chain, machines="loops"),
     _entry(convolution, "Conv"),
     _entry(gemm, "MatMul Gemm"),
     _entry(product, "MatMul"),
@@ -136,14 +135,13 @@ CATALOGUE = (
     _entry(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
     _entry(resize, "Resize", DOMAIN),
-    _entry(gpu_division, "Div Mod", machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_maxpool, "MaxPool", machines="gpu"),
     _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
     _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
     _entry(plain_pool, "MaxPool AveragePool LpPool"),
     _entry(position_of_extreme, "ArgMax ArgMin"),
-    _entry(one_at_the_largest, "Hardmax"),
+    _entry(one_at_the_largest, "Hardmax", machines="loops"),
     _entry(copies, " ".join(sorted(COPIES))),
     _entry(gather, "Gather GatherElements GatherND", machines="loops"),
     _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),

@@ -113,6 +113,17 @@ class Driver:
             except cl.Error as error:
                 raise CompileError(f"its driver refuses the kernels: {told(error)}", where=f"device {self.name}") from error
 
+    def check_memory(self, blocks: Sequence[int]) -> None:
+        """CompileError if the device has less memory than the pieces of so many bytes, or takes none as large as one of them."""
+        largest, whole = max(blocks, default=0), sum(blocks)
+        if largest > self.device.max_mem_alloc_size:
+            cause = f"one of its values takes {largest:,} bytes, and the device takes {self.device.max_mem_alloc_size:,} at most"
+        elif whole > self.device.global_mem_size:
+            cause = f"its values and weights take {whole:,} bytes, and the device has {self.device.global_mem_size:,}"
+        else:
+            return
+        raise CompileError(cause, where=f"device {self.name}", remedy="Place a part of the model on another device")
+
     def check_launch(self, kernel: Any, local: Sequence[int]) -> None:
         """CompileError if the compiled kernel needs a smaller work-group (its registers may), or more local memory."""
         info = opencl().kernel_work_group_info

@@ -30,7 +30,7 @@ def bind_loops(function: Any) -> Any:
     tirx = part("tirx")
     block = function.body.block
     statements = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
-    launches = tirx.SeqStmt([*_launches(statements)])
+    launches = _in_order([*_launches(statements)])
     bound = part("s_tir").SBlock(
         block.iter_vars, block.reads, block.writes, block.name_hint, launches, block.init, block.alloc_buffers,
         block.match_buffers, block.annotations,
@@ -62,8 +62,11 @@ def _launches(statements: list[Any]) -> Iterator[Any]:
 def _one_turn(statements: list[Any]) -> Any:
     """The statements as a loop of one turn."""
     tirx = part("tirx")
-    body = tirx.SeqStmt(statements) if len(statements) > 1 else statements[0]
-    return _shared(tirx.For(tirx.Var("once", "int32"), 0, 1, tirx.ForKind.PARALLEL, body))
+    return _shared(tirx.For(tirx.Var("once", "int32"), 0, 1, tirx.ForKind.PARALLEL, _in_order(statements)))
+
+
+def _in_order(statements: list[Any]) -> Any:
+    return part("tirx").SeqStmt(statements) if len(statements) > 1 else statements[0]
 
 
 def _shared(loop: Any) -> Any:

@@ -197,6 +197,45 @@ def test_the_later_of_two_updates_of_one_position_counts() -> None:
     np.testing.assert_array_equal(ours, np.concatenate([arrays[2][9::10], arrays[0][20:]]))
 
 
+@pytest.mark.parametrize("dtype, number", [("float32", 16777215), ("float64", 123456789.25), ("float64", 0.1234567890123)])
+def test_constants_keep_all_their_digits(dtype: str, number: float) -> None:
+    constant, given = np.array(number, dtype), np.array([1, 3, 7], dtype)
+    (ours,) = pt.compile(pt.Graph([pt.op("Add", x(3, dtype=dtype), pt.constant(constant))]), "opencl")(given)
+    np.testing.assert_array_equal(ours, given + constant)
+
+
+def test_ops_that_tvm_computes_otherwise() -> None:
+    given = x(2, 3)
+    matches(pt.op("Hardmax", given), np.array([[1, np.nan, 3], [2, 2, 1]], "float32"))
+    values = np.array([[7.5, -7.5, np.inf], [5, -0.0, 3]], "float32")
+    matches(pt.op("Mod", given, pt.constant(np.array(2, "float32")), fmod=1), values)
+    matches(pt.op("Pow", given, pt.constant(np.array(3, "int64"))), numbers(2, 3))
+
+
+def test_more_memory_than_the_device_has() -> None:
+    driver = opencl_driver.drivers()[0]
+    most, whole = driver.device.max_mem_alloc_size, driver.device.global_mem_size
+    with pytest.raises(CompileError, match="takes 99,999,999,999,999,999 bytes, and the device takes [0-9,]+ at most"):
+        driver.check_memory([1, 99_999_999_999_999_999])
+    with pytest.raises(CompileError, match=r"its values and weights take [0-9,]+ bytes, and the device has"):
+        driver.check_memory([most] * (whole // most + 1))
+
+
+def test_a_run_that_fails_is_an_error_and_the_next_one_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = pt.compile(net(), "opencl")
+    (wanted,) = model(numbers(4, 8))
+
+    def lost(*_: object) -> None:
+        raise opencl_driver.opencl().Error("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(opencl_driver.opencl(), "enqueue_nd_range_kernel", lost)
+        with pytest.raises(pt.RunError, match="the OpenCL driver failed: clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES"):
+            model(numbers(4, 8))
+    assert unit(model)._session is None
+    np.testing.assert_array_equal(model(numbers(4, 8))[0], wanted)
+
+
 def unit(model: pt.CompiledModel) -> CompiledOpenCl:
     compiled = model.units[0].compiled
     assert isinstance(compiled, CompiledOpenCl)

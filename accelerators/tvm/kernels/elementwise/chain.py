@@ -106,9 +106,11 @@ class _Cut:
 
     @classmethod
     def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _Cut:
-        """Whole vectors where they divide the dimension; of quantized numbers the last overlaps where they do not. LLVM puts
-        narrow numbers into vectors better than TVM says them."""
+        """Each number by itself where there are no vectors. Else whole vectors where they divide the dimension; of quantized
+        numbers the last overlaps where they do not. LLVM puts narrow numbers into vectors better than TVM says them."""
         extent, ops = shape[-1], problem.body.ops
+        if machine.lanes == 1:
+            return cls(extent, 1, 1, 1)
         is_quantized = any(node.domain == QUANTIZED for node in ops)
         inside = [node[0] for node in ops] if is_quantized else []
         sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs, *inside)]
