@@ -16,7 +16,7 @@ Value = pt.Node
 class Builder:
     """Makes layers; each weight is drawn from a seed of its own name."""
 
-    def __init__(self, batch: int, size: int) -> None:
+    def __init__(self, batch: int | str, size: int) -> None:
         self.x = pt.variable("image", "float32", (batch, 3, size, size))
         self.channels = {self.x: 3}
         self.count = 0
@@ -80,7 +80,7 @@ class Builder:
         return pt.op("Gemm", flat, weight, self.weight("classifier.bias", (classes,), 0.1), name="logits", transB=1)
 
 
-def mobilenet_v2(batch: int) -> pt.Graph:
+def mobilenet_v2(batch: int | str) -> pt.Graph:
     """MobileNetV2 as published: inverted residuals, ReLU6, linear bottlenecks."""
     b = Builder(batch, 224)
     x = b.relu6(b.norm(b.conv(b.x, 32, 3, 2, gain=1)))
@@ -97,7 +97,7 @@ def mobilenet_v2(batch: int) -> pt.Graph:
     return b.finish(b.classifier(b.relu6(b.norm(b.conv(x, 1280, gain=1)))), "mobilenet_v2")
 
 
-def depthwise(batch: int) -> pt.Graph:
+def depthwise(batch: int | str) -> pt.Graph:
     """Depthwise-heavy, on the plan of EfficientNet-B0: 3x3 and 5x5 filters, swish, squeeze and excite."""
     b = Builder(batch, 224)
     x = b.swish(b.norm(b.conv(b.x, 32, 3, 2, gain=1)))
@@ -117,7 +117,7 @@ def depthwise(batch: int) -> pt.Graph:
     return b.finish(b.classifier(b.swish(b.norm(b.conv(x, 1280, gain=1)))), "depthwise")
 
 
-def unet(batch: int, size: int = 256, width: int = 32, levels: int = 4) -> pt.Graph:
+def unet(batch: int | str, size: int = 256, width: int = 32, levels: int = 4) -> pt.Graph:
     """A U-Net: the deep half of the way up is learned (ConvTranspose), the rest interpolates (Resize)."""
     b = Builder(batch, size)
 
@@ -147,4 +147,4 @@ def unet(batch: int, size: int = 256, width: int = 32, levels: int = 4) -> pt.Gr
     return b.finish(b.conv(x, 4), "unet")
 
 
-OWN: dict[str, Callable[[int], pt.Graph]] = {"mobilenet_v2": mobilenet_v2, "depthwise": depthwise, "unet": unet}
+OWN: dict[str, Callable[[int | str], pt.Graph]] = {"mobilenet_v2": mobilenet_v2, "depthwise": depthwise, "unet": unet}

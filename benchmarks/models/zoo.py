@@ -9,8 +9,8 @@ from graph.rewrite import Rewriter
 from graph.types import TensorType
 
 
-def zoo_model(name: str, batch: int) -> pt.Graph:
-    """The model for `batch` images at once."""
+def zoo_model(name: str, batch: int | str) -> pt.Graph:
+    """The model for `batch` images at once; any number of them where it is a symbol."""
     graph = pt.load(f"zoo:{name}")
     if batch == 1:
         return graph
@@ -23,7 +23,7 @@ def zoo_model(name: str, batch: int) -> pt.Graph:
             rewriter.keep(node, node.evolve(output_types=(TensorType(kind.dtype, (batch, *kind.shape[1:])),)))
         elif node in shapes:
             assert node.value is not None and node.value[0] == 1
-            rewriter.keep(node, node.evolve(value=np.array([batch, *node.value[1:]], np.int64)))
+            rewriter.keep(node, node.evolve(value=np.array([batch if isinstance(batch, int) else -1, *node.value[1:]], np.int64)))
         else:
             rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_types)) if node.is_op else None)
     return pt.apply_pass(rewriter.finish(), "InferShape")

@@ -99,6 +99,17 @@ def test_decoding() -> None:
     assert all(row[-1].strip() == "33 of 33" and float(row[-2]) < 8 for row in rows)
 
 
+@pytest.mark.slow
+def test_any_size() -> None:
+    """A model compiled once is right at all sizes, and none is compiled by itself."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    said = run("any_size", "--tiny")
+    cells = next(line for line in said.splitlines() if line.startswith("| squeezenet |")).split("|")
+    assert float(cells[6]) < 1e-4 and cells[7].strip() == "0"
+    assert all("worst" in cell for cell in cells[3:6])
+
+
 def test_compile(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = run("compiling", "--tiny", "--results", str(tmp_path))
