@@ -180,7 +180,7 @@ def _affinities(
 
 
 def _report(built: Built, placement: Placement, automatic: bool) -> CompileReport:
-    rows = tuple(SubgraphRow(u.name, u.device.label, len(u.ops), u.seconds) for u in built.units.values())
+    rows = tuple(SubgraphRow(u.name, u.device.label, len(u.ops), u.seconds, u.compiled.story) for u in built.units.values())
     of_units = [f"{unit.name}: {note}" for unit in built.units.values() for note in unit.compiled.notes]
     notes = (*placement.notes, *built.notes, *_unheard(placement), *of_units)
     return CompileReport(built.graph.name, automatic, placement, built.moves, rows, built.partition, notes)

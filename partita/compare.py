@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from accelerators.errors import BadConfig
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.order import reachable
@@ -72,6 +74,12 @@ class Difference:
         if self.steps:
             return f"{self.output}: {counted(int(self.worst), 'step')} apart, at most {self.tolerance:g}: {verdict}"
         return f"{self.output}: error {self.worst:.1e}{how}, at most {self.tolerance:g}: {verdict}"
+
+
+def check_tolerance(tolerance: float | None, where: str) -> None:
+    """BadConfig if it is no error that may be allowed."""
+    if tolerance is not None and not 0 <= tolerance < math.inf:
+        raise BadConfig(f"tolerance is {tolerance}", where=where, remedy="Give max|a - b| over max|b|, 0 or more; None: by types")
 
 
 def compare(

@@ -100,7 +100,15 @@ class Pattern:
         return sum(map(_most_nodes, self.parts))
 
     def __repr__(self) -> str:
-        return f"Pattern({', '.join(map(repr, self._written))}{', shared=True' if self.shared else ''})"
+        return f"Pattern({', '.join(map(_written, self._written))}{', shared=True' if self.shared else ''})"
+
+
+def _written(part: Written) -> str:
+    """The part as it was written; of a function its name, which is the same in every process."""
+    if isinstance(part, (tuple, list)):
+        inner = ", ".join(map(_written, part))
+        return f"[{inner}]" if isinstance(part, list) else f"({inner}{',' if len(part) == 1 else ''})"
+    return str(getattr(part, "__name__", type(part).__name__)) if callable(part) else repr(part)
 
 
 def _ops_in(part: Part) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from accelerators.building.subgraphs import Move
+from accelerators.interface.compile_story import SHOWN, CompileStory
 from accelerators.placement.placement import Placement
 from graph.words import counted, first_of
 from partition import PartitionReport
@@ -30,6 +31,15 @@ class SubgraphRow:
     """How many ops it has."""
     seconds: float
     """The seconds that compiling it took."""
+    story: CompileStory | None = None
+    """Why it was compiled, or that it was read from the cache, and what each kernel took; None where that is not known."""
+
+    @property
+    def why(self) -> str:
+        """Why it was compiled, in words."""
+        if self.story is None:
+            return ""
+        return "in the cache" if self.story.from_cache else self.story.because
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -55,6 +65,14 @@ class CompileReport:
         """The device of the node, and why it is not on the preferred devices."""
         return self.placement.why(node)
 
+    def compiling(self, most: int = SHOWN) -> str:
+        """Why each subgraph was compiled, or that it was in the cache, and the kernels that took longest."""
+        lines: list[str] = []
+        for row in self.subgraphs:
+            told = row.story.lines(most) if row.story is not None else [f"ready in {row.seconds:.2f} s"]
+            lines += [f"{row.name} on {row.device}: {told[0]}", *told[1:]]
+        return "\n".join(lines)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
         return {
@@ -72,11 +90,11 @@ class CompileReport:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("subgraph", "device", "ops", "compiled in", title=Text(str(self).partition("\n")[0]))
+        table = Table("subgraph", "device", "ops", "ready in", "compiled because", title=Text(str(self).partition("\n")[0]))
         for row in self.subgraphs[:most]:
-            table.add_row(Text(row.name), Text(row.device), str(row.ops), f"{row.seconds:.2f} s")
+            table.add_row(Text(row.name), Text(row.device), str(row.ops), f"{row.seconds:.2f} s", Text(row.why))
         if len(self.subgraphs) > most:
-            table.add_row(f"... {len(self.subgraphs) - most} more", "", "", "")
+            table.add_row(f"... {len(self.subgraphs) - most} more", "", "", "", "")
         return table
 
     def __rich__(self) -> Table:

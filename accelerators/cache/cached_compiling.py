@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from accelerators.cache.key import Key, make_key
 from accelerators.cache.store import Store, Stored
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from accelerators.interface.compile_story import CompileStory, read_work
 from graph.graph import Graph
 from graph.logs import logger
 
@@ -35,20 +37,30 @@ def compile_cached(
 
     Whoever compiles a subgraph that another thread or process is just compiling waits for it."""
     folder = chosen_folder(config.get("CACHE_DIR"))
-    if folder is None or not accelerator.may_cache(graph):
-        return compile()
+    if folder is None:
+        return _told(compile, "there is no cache")
+    if not accelerator.may_cache(graph):
+        return _told(compile, f"{accelerator.name!r} keeps nothing in the cache")
     reason = accelerator.why_no_export()
     if reason is not None:
         warnings.warn(f"nothing that {accelerator.name!r} compiles is cached: {reason}", stacklevel=2)
-        return compile()
+        return _told(compile, reason)
     try:
         store = Store(folder)
     except AcceleratorError as error:
         if config.get("CACHE_DIR") is not None:
             raise BadConfig(error.cause, where=error.where, remedy=error.remedy) from error
         warnings.warn(f"nothing is cached: {error}", stacklevel=2)
-        return compile()
+        return _told(compile, f"the cache does not work: {error.cause}")
     return _Caching(accelerator, graph, config, store, model).run(compile)
+
+
+def _told(compile: Callable[[], CompiledSubgraph], because: str) -> CompiledSubgraph:
+    """What is compiled, with the reason and the time that it took."""
+    start = time.perf_counter()
+    compiled = compile()
+    compiled.story = CompileStory(False, because, time.perf_counter() - start, tuple(compiled.work))
+    return compiled
 
 
 class _Caching:
@@ -72,16 +84,22 @@ class _Caching:
                 held.enter_context(self.store.locked(self.key.digest))
             except AcceleratorError as error:
                 self.warn(error)
-                return compile()
+                return _told(compile, f"the cache does not work: {error.cause}")
             compiled = self.read_and_log()
             if compiled is not None:
                 return compiled
-            start = time.perf_counter()
-            compiled = compile()
-            if not self.write(compiled, time.perf_counter() - start):
+            changed, because = self.reason()
+            compiled = _told(compile, because)
+            story = compiled.story
+            assert story is not None
+            if not self.write(compiled, story, changed):
                 return compiled
         del compiled  # Frees its weights: the entry maps them from disk, and its code needs no more work when it first runs.
-        return self.read() or compile()
+        compiled = self.read()
+        if compiled is None:
+            return _told(compile, f"its entry was gone at once: {self.damage or 'somebody removed it'}")
+        compiled.story = story
+        return compiled
 
     def read_and_log(self) -> CompiledSubgraph | None:
         """The entry, if there is one; the log says so."""
@@ -108,12 +126,14 @@ class _Caching:
     def imported(self, stored: Stored) -> CompiledSubgraph:
         more = (stored.weights,) if stored.weights else ()
         compiled = self.accelerator.import_(stored.code, self.graph, self.config, *more)
-        names = _op_names(self.graph)
-        if list(stored.meta["names"]) != names:
-            compiled.rename_nodes(dict(zip(stored.meta["names"], names)))
+        meta, names = stored.meta, _op_names(self.graph)
+        renamed = dict(zip(meta["names"], names))
+        if list(meta["names"]) != names:
+            compiled.rename_nodes(renamed)
+        compiled.story = CompileStory(True, meta["because"], meta["seconds"], read_work(meta["work"], renamed))
         return compiled
 
-    def write(self, compiled: CompiledSubgraph, seconds: float) -> bool:
+    def write(self, compiled: CompiledSubgraph, story: CompileStory, changed: tuple[str, ...]) -> bool:
         """Keep it, if that can be: a model that runs is worth more than a cache that works."""
         try:
             code, weights = compiled.export(), compiled.export_weights()
@@ -121,16 +141,17 @@ class _Caching:
             self.warn(error)
             return False
         names = _op_names(self.graph)
-        changed, because = self.reason()
         meta = {
             "key": attrs.asdict(self.key),
             "model": self.model,
             "subgraph": self.graph.name,
             "names": names,
+            "ops": [node.op for node in self.graph.nodes if node.is_op],
             "made": time.time(),
-            "seconds": seconds,
+            "seconds": story.seconds,
             "changed": changed,
-            "because": because,
+            "because": story.because,
+            "work": [attrs.astuple(work) for work in story.kernels],
             "process": os.getpid(),
         }
         try:
@@ -138,7 +159,7 @@ class _Caching:
         except (AcceleratorError, OSError) as error:
             self.warn(error)
             return False
-        _log.info("%s: compiled for %s, because %s; kept", self.graph.name, self.accelerator.name, because)
+        _log.info("%s: compiled for %s, because %s; kept", self.graph.name, self.accelerator.name, story.because)
         return True
 
     def warn(self, error: Exception) -> None:
@@ -151,6 +172,7 @@ class _Caching:
             return (), f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
         other: Key | None = None
+        ops: Counter[str] = Counter()
         for name in reversed(self.store.names()):
             try:
                 meta = self.store.meta(name)
@@ -161,19 +183,39 @@ class _Caching:
                 continue
             differing = self.key.differences(key)
             if differing and (closest is None or len(differing) < len(closest)):
-                closest, other = differing, key
+                closest, other, ops = differing, key, Counter(meta.get("ops", ()))
         if closest is None or other is None:
             return (), "it is the first of its kind"
-        return closest, "; ".join(_change(part, getattr(other, part), getattr(self.key, part)) for part in closest)
+        own = Counter(str(node.op) for node in self.graph.nodes if node.is_op)
+        changes = {"body": f"its body differs{_other_ops(ops, own)}", "weights": "its weights differ"}
+        return closest, "; ".join(
+            changes.get(part) or _change(part, getattr(other, part), getattr(self.key, part)) for part in closest
+        )
+
+
+def _other_ops(before: Counter[str], now: Counter[str]) -> str:
+    """The ops of one kind that came and went, in words."""
+    if before == now:
+        return " in how its ops are connected, or in their attributes"
+    came, went = [", ".join(f"{count} {op}" for op, count in sorted(ops.items())) for ops in (now - before, before - now)]
+    return ": " + ", ".join([*([f"{came} more"] if came else []), *([f"{went} fewer"] if went else [])])
 
 
 def _change(part: str, before: str, now: str) -> str:
-    if part in ("body", "weights"):
-        return f"its {part} {'differs' if part == 'body' else 'differ'}"
-    between = {"target": "; ", "options": " "}.get(part, "\n")
+    between = {"target": "; ", "options": " ", "versions": ", "}.get(part, "\n")
     old, new = before.split(between), now.split(between)
+    if part == "target":
+        old, new = _features(old), _features(new)
     changes = [between.join(word for word in words if word not in same) or "nothing" for words, same in ((old, new), (new, old))]
     return f"{part}: {changes[0]} became {changes[1]}"
+
+
+def _features(words: list[str]) -> list[str]:
+    """The target's parts, each of a processor's features by itself: what is the same in two is then left out."""
+    return [
+        f"feature {one}" if word.startswith("features ") else one
+        for word in words for one in (word.split()[1:] if word.startswith("features ") else [word])
+    ]
 
 
 def _op_names(graph: Graph) -> list[str]:

@@ -12,6 +12,11 @@ import numpy as np
 from accelerators.errors import NotSupported
 
 
+def name_in_file(name: str) -> str:
+    """The name with NUL, which would end it in a zip file, shown as a sign."""
+    return name.replace("\0", "\u2400")
+
+
 def write_arrays(target: str | os.PathLike[str] | BinaryIO, arrays: Mapping[str, Any]) -> None:
     """Write the arrays to a path or an open file; any name will do. Text becomes fixed-width text."""
     with zipfile.ZipFile(target, "w") as archive:
@@ -21,5 +26,5 @@ def write_arrays(target: str | os.PathLike[str] | BinaryIO, arrays: Mapping[str,
                 raise NotSupported(cause, where=f"value {name!r}", remedy="Cut the model where arrays leave it")
             array = np.asarray(value)
             plain = array.astype(str) if array.dtype.hasobject else array
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+            with archive.open(f"{name_in_file(name)}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, plain, allow_pickle=False)

@@ -12,7 +12,9 @@ import attrs
 import numpy as np
 
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownKey
+from accelerators.interface.compile_story import CompileStory, KernelWork
 from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
+from accelerators.interface.second_level import SecondLevel
 from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
 from partition.property import SubgraphProperty
@@ -64,6 +66,10 @@ class CompiledSubgraph:
     """May several threads call `run` at once?"""
     notes: Sequence[str] = ()
     """What the compile report tells of it, such as the precision that the device chose."""
+    work: Sequence[KernelWork] = ()
+    """What each kernel took to compile, where the device tells."""
+    story: CompileStory | None = None
+    """Why it was compiled, and where the time went; None where that is not known."""
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.
@@ -283,6 +289,11 @@ class Accelerator:
     def findings(self) -> MutableMapping[str, bool | str] | None:
         """Answers of `supports` that were found by trying and hold for as long as `identity` is the same: they are kept on disk,
         and the answers of other processes are added. None if there is nothing to keep."""
+        return None
+
+    def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel | None:
+        """How `compile` would fuse the ops of the subgraph, and what it leaves apart and why; nothing is compiled. None if the
+        device does not show it."""
         return None
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:

@@ -14,6 +14,7 @@ import attrs
 from accelerators.building.report import CompileReport
 from accelerators.building.units import Unit
 from accelerators.errors import AcceleratorError, RunError
+from accelerators.interface.second_level import SecondLevel
 from accelerators.interface.settings import HeteroSettings
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
@@ -284,6 +285,12 @@ class CompiledModel:
     def units(self) -> tuple[Unit, ...]:
         """The compiled subgraphs, in order."""
         return tuple(self._units[node.name] for node in self.graph.nodes if node.is_op)
+
+    @property
+    def fusions(self) -> dict[str, SecondLevel]:
+        """What was fused in each subgraph and what was left apart and why, of the devices that show it. Worked out when asked."""
+        levels = {unit.name: unit.device.accelerator.second_level(unit.body, unit.config) for unit in self.units}
+        return {name: level for name, level in levels.items() if level is not None}
 
     def kernels(self) -> list[Any]:
         """The kernels of the devices that show theirs (the TVM devices do: name, body, schedule, TIR, machine code)."""

@@ -5,7 +5,7 @@ together.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
@@ -13,7 +13,9 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
+from accelerators.interface.compile_story import KernelWork
 from accelerators.interface.keys import Key, callback
+from accelerators.interface.second_level import SecondLevel, second_level_of
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body, make_body
@@ -137,7 +139,7 @@ class TvmAccelerator(Accelerator):
         assembled = attrs.evolve(self.put_together(lifted, built, machine), checks=checks)
         launches, origins = _launches(assembled, built)
         compiled = self.compiled_class(assembled, launches, origins, self.runs_on(config), bool(config["PERF_COUNT"]))
-        compiled.notes = notes
+        compiled.notes, compiled.work = notes, _work(built, workers.fresh)
         compiled.check_code()
         return compiled
 
@@ -164,6 +166,10 @@ class TvmAccelerator(Accelerator):
     def fused(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with a call for each kernel."""
         return fuse(self.laid_out(graph, machine), machine.is_gpu)
+
+    def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel:
+        """What the partition into kernels says."""
+        return second_level_of(self.configured(config).fused(graph, self.machine(config)), origins_of)
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The machine and device on which the configuration runs a compiled subgraph."""
@@ -220,6 +226,16 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.compiled.travel import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
+
+
+def _work(built: Mapping[Node, tuple[Body, Built]], fresh: Collection[str]) -> tuple[KernelWork, ...]:
+    """What each kernel took; of those of one structure the first took it all, unless the process had the code already."""
+    waiting, work = set(fresh), []
+    for node, (body, code) in built.items():
+        is_shared = body.key not in waiting
+        waiting.discard(body.key)
+        work.append(KernelWork(node.name, _ops(node), 0.0 if is_shared else code.seconds, is_shared))
+    return tuple(work)
 
 
 def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) -> tuple[list[Launch], list[Origin]]:

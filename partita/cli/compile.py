@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_devices(parser)
     parser.add_argument("-o", "--output", metavar="OUT.partita", required=True, help="the file to write")
     parser.add_argument("--key", metavar="FILE", help="sign with the bytes of this file")
+    parser.add_argument("--why", action="store_true", help="say why subgraphs were compiled, how long kernels took, what fused")
     parser.add_argument("--strict", action="store_true", help="a device that fails to compile is an error")
 
 
@@ -45,9 +46,18 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     model = compiled(graph, arguments, screen, config)
     model.export(target, key=key)
     size = target.stat().st_size
-    screen.write_json({**model.report.to_dict(), "file": str(target), "bytes": size})
-    screen.show(*report_lines(model), f"wrote {target}, {size_text(size)}")
+    fusions = {name: level.to_dict() for name, level in model.fusions.items()} if arguments.why else {}
+    screen.write_json({**model.report.to_dict(), "fusions": fusions, "file": str(target), "bytes": size})
+    screen.show(*report_lines(model), *(_why(model) if arguments.why else ()), f"wrote {target}, {size_text(size)}")
     return exits.OK
+
+
+def _why(model: pt.CompiledModel) -> list[str]:
+    """What is known of how it was compiled, and the second level of each subgraph."""
+    from accelerators.building.report import CompileReport
+
+    told = [model.report.compiling()] if isinstance(model.report, CompileReport) else []
+    return told + [f"{name}: {level}" for name, level in model.fusions.items()]
 
 
 def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mapping[str, Any]) -> None:

@@ -8,6 +8,8 @@ import argparse
 import json
 
 import partita as pt
+from accelerators.interface.device_list import asked_devices
+from accelerators.interface.second_level import SecondLevel
 from graph.errors import GraphError, did_you_mean
 from partita.cli import exits
 from partita.cli.arguments import add_model
@@ -35,11 +37,14 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
     node = find_node(graph, arguments.node)
     partitioned = partition(graph, arguments, screen)
-    screen.write_json(_as_data(node, partitioned))
+    level = _second_level(node, partitioned, arguments.devices)
+    screen.write_json(_as_data(node, partitioned) | ({"kernels": level.to_dict()} if level is not None else {}))
     screen.show(_described(node))
     if partitioned.placement is not None:
         screen.show(partitioned.placement.why(node.name))
     screen.show(partitioned.report.explain(node.name), *_ways(node.name, partitioned.report))
+    if level is not None:
+        screen.show(level.explain(node.name))
     return exits.UNSUPPORTED if node.name in partitioned.unsupported else exits.OK
 
 
@@ -69,6 +74,19 @@ def find_node(graph: pt.Graph, name: str) -> pt.Node:
             f"{name!r} is {kind}", where=f"graph {graph.name!r}", remedy="Ask for a node that reads it"
         )
     return node
+
+
+def _second_level(node: pt.Node, partitioned: Partitioned, devices: str | None) -> SecondLevel | None:
+    """The kernels of the subgraph that the node is in; None if its device does not show them."""
+    report = partitioned.report
+    home = next((call for group, call in zip(report.groups, report.calls) if node.name in group.nodes), None)
+    if partitioned.placement is None or home is None:
+        return None
+    call = partitioned.graph[home]
+    device = next((device for device in asked_devices(devices) if device.label == call.affinity), None)
+    if device is None or call.subgraph is None:
+        return None
+    return device.accelerator.second_level(call.subgraph, device.accelerator.full_config({}))
 
 
 def _described(node: pt.Node) -> str:

@@ -18,7 +18,7 @@ from accelerators.capsules.capsule import Capsule, write_capsule
 from accelerators.process.ending import at_a_device
 from graph.errors import did_you_mean
 from graph.graph import Graph
-from partita.compare import compare
+from partita.compare import check_tolerance, compare
 from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import Fault
@@ -46,6 +46,7 @@ def capsule(
     `source` is a diagnosis's fault, or else a model: then `subgraph` is the number or the name of one of its subgraphs, whose
     inputs are what a run of the model on the devices `against` gives it. With `anonymous` weights and inputs are random numbers
     of the same statistics, and names are numbers."""
+    check_tolerance(tolerance, "capsule")
     trusted = Trusted(against)
     if isinstance(source, Fault):
         kept = _of_fault(source)

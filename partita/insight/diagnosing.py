@@ -10,20 +10,21 @@ import numpy as np
 
 from accelerators import AcceleratorError, CompiledModel, compile, query
 from accelerators.building.units import Unit, compile_unit
-from accelerators.errors import CompileError, RunError
+from accelerators.errors import BadConfig, CompileError, RunError
 from accelerators.interface.device_list import DEFAULT, Device, asked_devices
 from accelerators.interface.settings import read_config
 from accelerators.process.ending import at_a_device
 from graph.graph import Graph
+from graph.inline import inline_calls
 from graph.node import Node, NodeEntry
 from graph.words import counted
 from partita.by_layer import Layer
-from partita.compare import PRECISIONS, Difference, compare
+from partita.compare import PRECISIONS, Difference, check_tolerance, compare
 from partita.device_keys import with_key
 from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import MANY, Diagnosis, Fault, SubgraphCheck
-from partita.insight.searching import search
+from partita.insight.searching import Blamed, search
 from partita.insight.trial import (
     INFINITE,
     NAN,
@@ -33,6 +34,7 @@ from partita.insight.trial import (
     Measure,
     Trial,
     Trials,
+    draws_numbers,
     tried_unit,
 )
 from partita.insight.trusted import Trusted, first_not_finite, is_finite
@@ -65,8 +67,11 @@ def diagnose(
     they are left out. `tolerance` bounds max|a - b| over max|b|; by default it follows the element types and PRECISION. Each
     part runs `runs` times, which have to agree. `isolate` runs the devices in child processes, which may crash. `seed` is that of
     inputs that are made up."""
-    task = _Task(model, devices, against, Trusted(against, against_config), tolerance, dict(config or {}), runs, isolate, seed)
+    check_tolerance(tolerance, "diagnose")
     calls = inputs if isinstance(inputs, list) else [inputs]
+    if not calls or runs < 1:
+        raise BadConfig("inputs has no call" if not calls else f"runs is {runs}", where="diagnose", remedy="Give one or more")
+    task = _Task(model, devices, against, Trusted(against, against_config), tolerance, dict(config or {}), runs, isolate, seed)
     for number, call in enumerate(calls):
         diagnosis = task.diagnosed(call)
         if not diagnosis.ok:
@@ -137,6 +142,8 @@ class _Task:
             if fault is None:
                 trial = subgraph.tried(border.given, border.expected, self._measure(subgraph))
                 checks.append(subgraph.checked(trial))
+                if trial.kind == RIGHT and trial.message:
+                    notes.append(f"{subgraph.call.name}: {trial.message}")
                 if trial.kind != RIGHT:
                     fault, inside = self._fault(subgraph, trial, border.given)
         outputs = self._outputs(arrays, walk.outputs)
@@ -152,8 +159,8 @@ class _Task:
         return first_not_finite(subgraph.body, given, self.trusted)
 
     def _outputs(self, arrays: list[Any], expected: Sequence[Any]) -> tuple[Difference, ...]:
-        """How far the model as a whole is off: what its users see."""
-        if self.model is None:
+        """How far the model as a whole is off: what its users see. Random numbers agree with nothing."""
+        if self.model is None or any(draws_numbers(subgraph.body) for subgraph in self.subgraphs):
             return ()
         try:
             outputs = list(self.model(*arrays))
@@ -170,6 +177,9 @@ class _Task:
         known |= self.trusted.values(body, given)
         trials = Trials(body, subgraph.device, subgraph.config, known, self._measure(subgraph))
         blamed = search(trials, whole)
+        tries = blamed.tries
+        trials, blamed = self._within_calls(trials, blamed, subgraph)
+        tries += blamed.tries + 1 if trials.cutter.graph is not body else 0
         cut = trials.cutter.cut(blamed.trial.members)
         inputs, expected = trials.inputs(cut), trials.expected(cut)
         fault = Fault(
@@ -180,8 +190,8 @@ class _Task:
             blamed.trial.kind,
             blamed.trial.message or _reason(blamed.trial, [*inputs, *expected], subgraph.config),
             blamed.trial.layers,
-            blamed.tries,
-            len(trials.cutter.ops),
+            tries,
+            len(whole.members),
             cut.graph,
             tuple(inputs),
             tuple(expected),
@@ -190,6 +200,18 @@ class _Task:
             self.tolerance,
         )
         return fault, _inside(trials)
+
+    def _within_calls(self, trials: Trials, blamed: Blamed, subgraph: _Subgraph) -> tuple[Trials, Blamed]:
+        """The search once more among the ops of the functions that are blamed, where the error stays when they are inlined."""
+        cut = trials.cutter.cut(blamed.trial.members)
+        if not any(op.subgraph is not None for op in cut.ops):
+            return trials, blamed
+        flat, given = apply_pass(inline_calls(cut.graph), "InferShape", strict=False), trials.inputs(cut)
+        known: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(flat.inputs, given, strict=True)}
+        known |= self.trusted.values(flat, given)
+        inner = Trials(flat, subgraph.device, subgraph.config, known, self._measure(subgraph))
+        whole = inner(range(len(inner.cutter.ops)))
+        return (inner, search(inner, whole)) if whole.kind == blamed.trial.kind else (trials, blamed)
 
 
 @attrs.frozen(slots=True, eq=False)

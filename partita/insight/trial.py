@@ -13,6 +13,7 @@ from accelerators.building.units import Unit, compile_unit
 from accelerators.errors import CompileError, RunError
 from accelerators.interface.device_list import Device
 from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.node import NodeEntry
 from graph.ops.schemas import is_random
 from partita.by_layer import Layer, is_numeric, layer_of
@@ -118,7 +119,7 @@ def _tried(
         again = [_run(unit, inputs) for _ in range(measure.runs - 1)]
     except RunError as error:
         return Trial(members, RAISES, np.inf, message=error.cause)
-    if any(is_random(node) for node in unit.body.nodes if node.is_op):
+    if draws_numbers(unit.body):
         return Trial(members, RIGHT, message="it draws random numbers, which are not compared")
     layers = tuple(
         layer_of(entry.name, str(entry.node.op), True, a, b)
@@ -129,6 +130,11 @@ def _tried(
     if not all(_same_bits(outputs, other) for other in again):
         return Trial(members, VARIES, np.inf, layers, "two runs on the same inputs differ")
     return Trial(members, _kind(outputs, expected, excess), excess, layers)
+
+
+def draws_numbers(graph: Graph) -> bool:
+    """Does an op of the graph, or of a body inside, draw random numbers?"""
+    return any(is_random(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
 
 
 def _run(unit: Unit, inputs: Sequence[Any]) -> list[Any]:

@@ -157,6 +157,15 @@ def test_explain(partita: Command, model: str) -> None:
     assert (result["device"], result["subgraph"], result["borders"]) == ("reference", "reference_0", [])
 
 
+def test_explain_names_the_kernel_and_what_it_leaves_apart(partita: Command, model: str) -> None:
+    pytest.importorskip("tvm")
+    done = partita(f"explain {model} relu1 --devices cpu --json")
+    kernels = done.json["kernels"]["kernels"]
+    assert any("relu1" in kernel["nodes"] for kernel in kernels)
+    assert "relu1 is in kernel " in partita(f"explain {model} relu1 --devices cpu").out
+    assert "kernels" not in partita(f"explain {model} relu1 --devices reference --json").json
+
+
 def test_explain_a_cycle(partita: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     x = pt.variable("x", "float32", (2,))

@@ -1,8 +1,9 @@
-"""A device whose process ends while it runs one op."""
+"""Devices whose process ends, or never returns, while it runs one op."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,3 +25,17 @@ class Crashing(pt.Accelerator):
 
     def compile(self, graph: pt.Graph, config: Mapping[str, Any]) -> pt.CompiledSubgraph:
         return Interpreted(graph, "GlobalAveragePool", crash)
+
+
+def hang(node: pt.Node, inputs: Sequence[Any]) -> Sequence[Any]:
+    time.sleep(1000)
+    raise AssertionError
+
+
+class Hanging(Crashing):
+    """Never returns from the average of a picture."""
+
+    name = "hanging"
+
+    def compile(self, graph: pt.Graph, config: Mapping[str, Any]) -> pt.CompiledSubgraph:
+        return Interpreted(graph, "GlobalAveragePool", hang)

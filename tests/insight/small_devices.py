@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import partita as pt
+from graph.inline import inline_calls
 from graph.interpret import evaluate_node
 from graph.node import NodeEntry
 
@@ -17,7 +18,7 @@ class Interpreted(pt.CompiledSubgraph):
     """Walks over the nodes."""
 
     def __init__(self, graph: pt.Graph, op: str, kernel: Kernel) -> None:
-        self.graph, self.op, self.kernel = graph, op, kernel
+        self.graph, self.op, self.kernel = inline_calls(graph), op, kernel
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> list[Any]:
         values: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(self.graph.inputs, inputs, strict=True)}

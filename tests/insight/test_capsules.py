@@ -15,6 +15,7 @@ import pytest
 
 import partita as pt
 from accelerators.capsules.anonymous import anonymous
+from accelerators.capsules.capsule import FILES
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.small_devices import device_of
@@ -153,6 +154,16 @@ def test_no_file_of_the_users_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(pt.AcceleratorError, match="there is a file 'run.py' already"):
         pt.capsule(convolutions(), tmp_path, 0, "reference")
     assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
+
+
+def test_names_with_anything_in_them_lead_nowhere(tmp_path: Path) -> None:
+    x = pt.variable("../../x", "float32", (2, 3))
+    graph = pt.Graph([pt.op("Exp", x, name="/etc/pa\0ss")], name="../net", output_names=["..\0"])
+    folder = pt.capsule(graph, tmp_path / "capsule", 0, "reference")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["capsule"]
+    status, printed = rerun(folder)
+    assert (status, printed.splitlines()[-1]) == (0, "all outputs are right")
 
 
 def test_the_verb(partita: Command, model: str) -> None:  # noqa: F811

@@ -11,7 +11,7 @@ import pytest
 import partita as pt
 from partita.insight.cutting import Cutter
 from tests.graphs.small_models import convolutions, transformer
-from tests.insight.crashing import Crashing
+from tests.insight.crashing import Crashing, Hanging
 from tests.insight.planting import KINDS, Plant, faulty, plant_at, sites
 from tests.insight.small_devices import device_of
 
@@ -197,3 +197,103 @@ def test_a_crash_is_found_by_child_processes() -> None:
         pt.unregister_accelerator(Crashing.name)
     assert diagnosis.fault.ops == ("GlobalAveragePool",)
     assert "SIGABRT" in diagnosis.fault.message
+
+
+def test_a_hang_is_found_by_child_processes() -> None:
+    pt.register_accelerator(Hanging)
+    try:
+        diagnosis = pt.diagnose(convolutions(), Hanging.name, isolate=True, config={"ISOLATE_SECONDS": 3.0})
+    finally:
+        pt.unregister_accelerator(Hanging.name)
+    assert (diagnosis.fault.ops, diagnosis.fault.kind) == (("GlobalAveragePool",), "fails while it runs")
+    assert "3" in diagnosis.fault.message
+
+
+def with_functions() -> pt.Graph:
+    """Two calls of a function whose second op is an Exp."""
+    inner = pt.variable("a", "float32", (4, 8))
+    body = pt.Graph([pt.op("Exp", pt.op("Tanh", inner, name="tanh"), name="exp")], name="F")
+    x = pt.variable("x", "float32", (4, 8))
+    first = pt.call(body, name="one").evolve(inputs=(x[0],))
+    return pt.Graph([pt.call(body, name="two").evolve(inputs=(first[0],))], name="functions")
+
+
+def test_a_fault_inside_a_function_is_found_there() -> None:
+    with device_of(lambda node, inputs: [np.exp(inputs[0]) * np.float32(1.05)], "Exp") as device:
+        diagnosis = pt.diagnose(with_functions(), device)
+    assert (diagnosis.fault.ops, diagnosis.fault.kind) == (("Exp",), "wrong numbers")
+
+
+def test_random_numbers_are_not_compared_and_a_note_says_so() -> None:
+    x = pt.variable("x", "float32", (4,))
+    graph = pt.Graph([pt.op("Add", x, pt.op("RandomNormalLike", x, name="noise"), name="add")], name="noisy")
+    diagnosis = pt.diagnose(graph, "onnxruntime")
+    assert diagnosis.ok
+    assert diagnosis.notes == ("onnxruntime_0: it draws random numbers, which are not compared",)
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ({"inputs": []}, "inputs has no call"),
+        ({"runs": 0}, "runs is 0"),
+        ({"tolerance": -1.0}, "tolerance is -1.0"),
+        ({"tolerance": float("nan")}, "tolerance is nan"),
+    ],
+)
+def test_what_cannot_be_asked_for(options: Any, cause: str) -> None:
+    with pytest.raises(pt.BadConfig, match=f"diagnose: {cause}"):
+        pt.diagnose(convolutions(), "reference", **options)
+
+
+def test_of_two_faults_the_first_is_named_and_then_the_second() -> None:
+    x = pt.variable("x", "float32", (4, 8))
+    graph = pt.Graph([pt.op("Exp", pt.op("Relu", pt.op("Exp", x, name="a"), name="b"), name="c")], name="two")
+    spoilt = {"a", "c"}
+
+    def kernel(node: pt.Node, inputs: Any) -> Any:
+        return [np.exp(inputs[0]) * np.float32(1.05 if node.name in spoilt else 1)]
+
+    with device_of(kernel, "Exp") as device:
+        assert pt.diagnose(graph, device).nodes == ("a",)
+        spoilt.remove("a")
+        assert pt.diagnose(graph, device).nodes == ("c",)
+
+
+def test_with_tolerance_0_integers_and_empty_arrays_are_right() -> None:
+    x, empty = pt.variable("x", "int32", (3, 4)), pt.variable("e", "float32", (0, 4))
+    square = pt.op("Mul", pt.op("Add", x, x, name="add"), x, name="mul")
+    graph = pt.Graph([square, pt.op("Relu", empty, name="relu")], name="ints")
+    assert pt.diagnose(graph, "onnxruntime", tolerance=0).ok
+    with device_of(lambda node, inputs: [inputs[0] + inputs[1] + 1], "Add") as device:
+        assert pt.diagnose(graph, device, tolerance=0).nodes == ("add",)
+
+
+def test_a_chain_of_five_thousand_ops() -> None:
+    x = pt.variable("x", "float32", (4,))
+    value: Any = x
+    for i in range(5000):
+        value = pt.op("Add", value, x, name=f"n{i}")
+
+    def kernel(node: pt.Node, inputs: Any) -> Any:
+        return [inputs[0] + inputs[1] + np.float32(0.5 if node.name == "n3210" else 0)]
+
+    with device_of(kernel, "Add") as device:
+        diagnosis = pt.diagnose(pt.Graph([value], name="adds"), device, tolerance=1e-5, runs=1)
+    assert diagnosis.nodes == ("n3210",)
+    assert is_within_bound(diagnosis.fault)
+
+
+def test_what_did_not_change_is_the_same_machine_code_to_the_byte() -> None:
+    """A kernel that stands in two cuts is compiled once: its object file is the same object."""
+    pytest.importorskip("tvm")
+    cutter = Cutter(typed(convolutions()))
+    device = pt.accelerator("cpu")
+    config = device.full_config({"CACHE_DIR": "off"})
+    compiled = [device.compile(cutter.cut(range(size)).graph, config) for size in (6, 9)]
+    codes = [
+        {kernel.name: kernel._origin().built.code for kernel in one.kernels() if kernel.nodes == ("first", "relu_0")}
+        for one in compiled
+    ]
+    assert codes[0] and [id(code) for code in codes[0].values()] == [id(code) for code in codes[1].values()]
+    assert [work.is_shared for work in compiled[1].work][:2] == [True, True]

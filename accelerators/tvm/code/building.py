@@ -30,6 +30,8 @@ class Built:
         """The object file, which may hold the kernels of other bodies too; empty where there is none."""
         self.names = names
         """The names of all the kernels in the object file."""
+        self.seconds = 0.0
+        """The seconds of a thread that it took to make it."""
         self._guard = Guard()
         self._library = library
 

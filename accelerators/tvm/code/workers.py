@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
+from time import perf_counter
 from types import TracebackType
 
 from accelerators.tvm.bodies.body import Body
@@ -18,7 +19,8 @@ from accelerators.tvm.run.cores import usable_cores
 TOGETHER = 8
 """The largest number of bodies whose kernels are generated together."""
 
-_Job = tuple[Key, Lowered, "Future[Built]"]
+_Job = tuple[Key, Lowered, float, "Future[Built]"]
+"""A body's key, its kernels, the seconds that it took to write them, and what becomes of them."""
 
 
 class Workers:
@@ -31,6 +33,8 @@ class Workers:
         self._threads = max(1, usable_cores())
         self._pool = ThreadPoolExecutor(self._threads, "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
+        self.fresh: set[str] = set()
+        """The keys of the bodies whose machine code was not there before."""
         self._waiting: deque[_Job] = deque()
         self._lock = Lock()
 
@@ -48,9 +52,11 @@ class Workers:
         if built is not None:
             future.set_result(built)
             return future
+        start = perf_counter()
         lowered = lower(body, self.machine, dict(choices))
+        self.fresh.add(body.key)
         with self._lock:
-            self._waiting.append((key, lowered, future))
+            self._waiting.append((key, lowered, perf_counter() - start, future))
         self._pool.submit(self._work)
         return future
 
@@ -62,16 +68,19 @@ class Workers:
 
     def _finish(self, batch: list[_Job]) -> None:
         """Generate them together; if that fails each by itself, so that it is known which has no machine code."""
+        start = perf_counter()
         try:
-            finished = generated([lowered for _, lowered, _ in batch], self.machine)
+            finished = generated([lowered for _, lowered, _, _ in batch], self.machine)
         except BaseException as error:  # noqa: BLE001  whoever waits for the body raises it
             if len(batch) == 1:
-                batch[0][2].set_exception(error)
+                batch[0][3].set_exception(error)
             else:
                 for job in batch:
                     self._finish([job])
             return
-        for (key, _, future), built in zip(batch, finished, strict=True):
+        share = (perf_counter() - start) / len(batch)
+        for (key, _, lowering, future), built in zip(batch, finished, strict=True):
+            built.seconds = lowering + share
             keep(key, built)
             future.set_result(built)
 
