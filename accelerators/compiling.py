@@ -75,9 +75,6 @@ def compile(  # noqa: A001  the contract's name
         graph = from_torch(graph, example_inputs)  # type: ignore[arg-type]
     whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)  # type: ignore[arg-type]
     task = Task(whole, devices, settings, pin, forbid, strict)
-    if settings.hetero.record is not None and (several or settings.hetero.start != "wait"):
-        cause = f"a model on {MULTI}, or one that starts at once, is not recorded"
-        raise NotSupported(cause, where="config of HETERO", remedy="Leave RECORD out, or name the devices without them")
     if several:
         return _on_each(task)
     if settings.hetero.start == "wait":

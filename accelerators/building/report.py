@@ -69,8 +69,8 @@ class CompileReport:
         """Why each subgraph was compiled, or that it was in the cache, and the kernels that took longest."""
         lines: list[str] = []
         for row in self.subgraphs:
-            told = row.story.lines(most) if row.story is not None else [f"ready in {row.seconds:.2f} s"]
-            lines += [f"{row.name} on {row.device}: {told[0]}", *told[1:]]
+            story = row.story.lines(most) if row.story is not None else [f"ready in {row.seconds:.2f} s"]
+            lines += [f"{row.name} on {row.device}: {story[0]}", *story[1:]]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,9 +26,13 @@ class KernelWork:
     is_shared: bool = False
     """Is its code that of another kernel of the same structure, which this process compiled before?"""
 
+    @property
+    def cost(self) -> str:
+        """How long it took, in words."""
+        return "shares the code of an equal kernel" if self.is_shared else f"{self.seconds:.2f} s"
+
     def __str__(self) -> str:
-        what = "shares the code of an equal kernel" if self.is_shared else f"{self.seconds:.2f} s"
-        return f"{self.kernel} ({', '.join(self.nodes)}): {what}"
+        return f"{self.kernel} ({', '.join(self.nodes)}): {self.cost}"
 
 
 @attrs.frozen(slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -24,6 +25,7 @@ from accelerators.running.inputs import InputChecker
 from accelerators.running.outputs import Outputs, out_arrays
 from accelerators.running.pipeline import Pipeline
 from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
+from accelerators.running.real_runs import Timeline, Tracing
 from accelerators.running.recorded import Recorded
 from accelerators.running.recording import Recorder
 from accelerators.running.requests import RequestQueue
@@ -127,6 +129,7 @@ class CompiledModel:
         self._last: Measurement | None = None
         self._recorder = None if settings.record is None else Recorder(settings.record, settings.capsules)
         self._requests: RequestQueue | None = None
+        self._timeline: Timeline | None = None
         self._lock = threading.Lock()
         self._profiling = threading.Lock()
         self._closed = False
@@ -155,11 +158,20 @@ class CompiledModel:
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
         arrays = self._checker.arrays(args, named)
-        if out is None and not self.measured and not self._closed and not self._claims and self._recorder is None:
+        due = 0 if self._recorder is None else self._recorder.due()
+        plain = not (due or self.measured or self._closed or self._claims)
+        if out is None and plain and self._timeline is None:
             return Outputs(self._executor.run(arrays), self._names)
-        return self._run(arrays, out)
+        return self._run(arrays, out, traced=self._traced(), due=due)
 
-    def _run(self, arrays: list[Any], out: Any, turn: Observer | None = None) -> Outputs:
+    def _traced(self) -> Tracing | None:
+        """What notes the steps of the call that comes now; None while no timeline is open."""
+        timeline = self._timeline
+        return None if timeline is None else timeline.request()
+
+    def _run(
+        self, arrays: list[Any], out: Any, turn: Observer | None = None, traced: Tracing | None = None, due: int | None = None
+    ) -> Outputs:
         if self._closed:
             raise RunError("the model is closed", where=f"model {self.graph.name!r}", remedy="Compile it again")
         targets = None
@@ -168,14 +180,19 @@ class CompiledModel:
             targets = out_arrays(out, self.graph.output_names, types, f"model {self.graph.name!r}")
         sizes = self._claims.sizes(arrays)
         measurement = Measurement() if self.measured else None
-        if self._recorder is not None and isinstance(self._executor, Executor):
-            outputs = self._recorder.run(self._executor, arrays, targets, measurement)
-        elif measurement is not None:
-            outputs = self._executor.observed(arrays, measurement, targets)
-        elif turn is not None:
-            outputs = self._executor.observed(arrays, turn, targets)
-        else:
+        inner = _one_in_the_other(turn, measurement)
+        observer = inner if traced is None else traced(inner)
+        if due is None and self._recorder is not None:
+            due = self._recorder.due()
+        if due:
+            assert self._recorder is not None
+            outputs = self._recorder.run(self._executor, arrays, targets, observer, due)
+        elif observer is None:
             outputs = self._executor.run(arrays, targets)
+        elif inner is None:
+            outputs = self._executor.traced(arrays, observer, targets)
+        else:
+            outputs = self._executor.observed(arrays, observer, targets)
         self._last = self._last if measurement is None else measurement
         self._claims.check(outputs, sizes)
         return Outputs(outputs, self._names)
@@ -188,10 +205,28 @@ class CompiledModel:
         QueueFull if QUEUE_FULL says so; past REQUEST_SECONDS the future ends with RequestTimeout.
         """
         arrays = self._checker.arrays(args, named)
-        queue = self._queue()
+        queue, traced = self._queue(), self._traced()
         if self._pipeline is None:
-            return queue.submit(lambda: self._run(arrays, out))
-        return self._pipeline.submit(queue.submit, lambda request: self._run(arrays, out, request))
+            return queue.submit(lambda: self._run(arrays, out, traced=traced))
+        return self._pipeline.submit(queue.submit, lambda request: self._run(arrays, out, request, traced))
+
+    @contextmanager
+    def timeline(self) -> Iterator[Timeline]:
+        """Note, for each call that comes inside, when its steps ran, on which devices and threads, and what they waited for.
+
+            with model.timeline() as timeline:
+                futures = [model.start(x) for x in inputs]
+                results = [future.result() for future in futures]
+            print(timeline)"""
+        timeline = Timeline(self.graph.name)
+        with self._lock:
+            if self._timeline is not None:
+                raise RunError("a timeline is open already", where=f"model {self.graph.name!r}", remedy="Close it first")
+            self._timeline = timeline
+        try:
+            yield timeline
+        finally:
+            self._timeline = None
 
     @property
     def ready(self) -> Future[CompiledModel]:
@@ -354,6 +389,13 @@ def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
         measurements.append(Measurement())
         runs.observed(list(arrays), measurements[-1])
     return measurements
+
+
+def _one_in_the_other(outer: Observer | None, inner: Observer | None) -> Observer | None:
+    """Two observers of one call as one."""
+    if outer is None or inner is None:
+        return outer or inner
+    return lambda step, run: outer(step, lambda: inner(step, run))
 
 
 def _constant_ids(graph: Graph) -> frozenset[int]:

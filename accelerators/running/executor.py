@@ -37,6 +37,14 @@ class Runs(Protocol):
     def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does; the observer is called around each step."""
 
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """Compute the outputs as `run` does, side by side too; the observer is called around each step, on the step's thread."""
+
+    def watched(
+        self, arrays: list[Any], watcher: Watcher, out: Sequence[Array | None] | None = None, observer: Observer | None = None
+    ) -> list[Any]:
+        """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
+
     def close(self) -> None:
         """Free buffers and threads."""
 
@@ -75,11 +83,21 @@ class Executor:
         """The outputs for these inputs, each the caller's own; `out` holds for each output an array to fill, or None."""
         if self._direct is not None and out is None:
             return self._owned(list(self._direct(arrays, None)), arrays)
+        return self._side_by_side_or_not(arrays, out)
+
+    @at_a_device()
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """Compute the outputs as `run` does; the observer is called around each step, on whichever thread runs it."""
+        return self._side_by_side_or_not(arrays, out, observer)
+
+    def _side_by_side_or_not(
+        self, arrays: list[Any], out: Sequence[Array | None] | None, observer: Observer | None = None
+    ) -> list[Any]:
         if self._trial.decided is False or out is not None:
-            return self._in_turn(arrays, out)
+            return self._in_turn(arrays, out, observer)
         side_by_side = self._trial.next()
         start = time.perf_counter()
-        outputs = self._by_levels(arrays) if side_by_side else self._in_turn(arrays, None)
+        outputs = self._by_levels(arrays, observer) if side_by_side else self._in_turn(arrays, None, observer)
         self._trial.note(side_by_side, time.perf_counter() - start)
         return outputs
 
@@ -144,18 +162,18 @@ class Executor:
         self._pool.append(workspace)
         return outputs
 
-    def _by_levels(self, arrays: list[Any]) -> list[Any]:
+    def _by_levels(self, arrays: list[Any], observer: Observer | None = None) -> list[Any]:
         """Steps that do not wait for each other run on threads, without shared buffers."""
         values: Values = [*arrays, *self.plan.rest]
         threads = self._thread_pool()
         for level in self._levels:
             first, *others = [self.plan.steps[i] for i in level]
             try:
-                waiting = [threads.submit(step.run, values, None, None) for step in others]
+                waiting = [threads.submit(_run_step, step, values, observer) for step in others]
             except RuntimeError:  # The interpreter ends: it starts no more threads, and those that are not daemons go on calling.
-                return self._in_turn(arrays, None)
+                return self._in_turn(arrays, None, observer)
             try:
-                first.run(values, None, None)
+                _run_step(first, values, observer)
             finally:
                 failures = [future.exception() for future in waiting]
             for failure in failures:
@@ -218,6 +236,14 @@ class Executor:
         if isinstance(value, (np.ndarray, np.generic)):
             return np.array(value)
         return [self._copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _run_step(step: Step, values: Values, observer: Observer | None) -> None:
+    """Run a step that has no buffers."""
+    if observer is None:
+        step.run(values, None, None)
+    else:
+        observer(step, lambda: step.run(values, None, None))
 
 
 def _copied_to(target: Array | None, value: Any, output: int) -> Array:

@@ -18,7 +18,7 @@ from accelerators.arrays.layout import HOST
 from accelerators.building.units import Unit
 from accelerators.capsules.keeping import keep_failure
 from accelerators.process.forking import renewed_in_children
-from accelerators.running.executor import Executor, Observer
+from accelerators.running.executor import Observer, Runs
 from accelerators.running.recorded import Recorded, RecordedValue, Sample
 from accelerators.running.steps import RunStep, Step, Values
 from graph.interpret import interpret
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 SHARE = 0.02
 """The recorder looks at no further call while that would take more than this part of the time of all calls."""
+
+_Key = tuple[str, str, int]
+"""A value: the device, the subgraph, and its number among the subgraph's outputs."""
+
+LONGEST = 1000
+"""So many calls at most run between two that are on the clock."""
 
 NICE = 19
 """The priority of the thread that computes samples: it runs when nothing else wants to."""
@@ -47,38 +53,55 @@ class Recorder:
     def renew(self) -> None:
         """Begin anew, as in a forked process."""
         self._lock = threading.Lock()
-        self._calls = self._looked = 0
-        self._elapsed = self._spent = self._latest = 0.0
-        self._values: dict[tuple[str, int], RecordedValue] = {}
+        self._calls = self._looked = self._last = 0
+        self._due = self.every or 1
+        self._elapsed = self._spent = self._latest = self._pace = 0.0
+        self._values: dict[_Key, RecordedValue] = {}
         self._samples: list[Sample] = []
         self._waiting: list[_Taken] | None = None
         self._thread: threading.Thread | None = None
 
-    def run(
-        self, executor: Executor, arrays: list[Any], out: Sequence[Any] | None, observer: Observer | None = None
-    ) -> list[Any]:
-        """The outputs of a call, looked at if there is time for it."""
-        start = perf_counter()
+    def due(self) -> int:
+        """The number of the call that comes now, if it may be looked at; 0 for one that runs as it would without a recorder."""
         with self._lock:
             self._calls += 1
-            number = self._calls
-            due = number % self.every == 0 if self.every else number == 1 or self._can_afford()
-        if due:
+            return self._calls if self._calls >= self._due else 0
+
+    def run(
+        self, executor: Runs, arrays: list[Any], out: Sequence[Any] | None, observer: Observer | None, number: int
+    ) -> list[Any]:
+        """The outputs of a call that is due, looked at if there is time for it."""
+        start, looking = perf_counter(), 0.0
+        with self._lock:
+            looks = number % self.every == 0 if self.every else number == 1 or self._can_afford()
+        if looks:
             look = _Look(self, number)
             outputs = executor.watched(arrays, look, out, observer)
-            look.finish()
+            looking = look.finish()
         else:
             outputs = executor.run(arrays, out) if observer is None else executor.observed(arrays, observer, out)
         with self._lock:
-            self._elapsed += perf_counter() - start
+            self._timed(number, perf_counter() - start, looking)
         return outputs
+
+    def _timed(self, number: int, seconds: float, looking: float) -> None:
+        """Add the time of this call, and that of the calls since the last one on the clock, as if each took no longer than the
+        shorter of the two; then choose the next call to look at the clock in: half-way to where a look can be afforded."""
+        own = seconds - looking
+        self._elapsed += seconds + max(0, number - self._last - 1) * min(self._pace, own)
+        self._pace, self._last = own, max(self._last, number)
+        if self.every:
+            self._due = (number // self.every + 1) * self.every
+        else:
+            missing = (self._spent + self._latest) / SHARE - self._elapsed
+            self._due = number + 1 + min(LONGEST, int(max(0.0, missing) / (2 * own))) if own > 0 else number + 1
 
     def _can_afford(self) -> bool:
         """Would one more look, as long as the last one, stay within the recorder's share?"""
         return self._spent + self._latest <= SHARE * self._elapsed
 
-    def note(self, seen: dict[tuple[str, int], RecordedValue], taken: list[_Taken], seconds: float) -> None:
-        """What one call looked like, and how long looking took."""
+    def note(self, seen: dict[_Key, RecordedValue], taken: list[_Taken], seconds: float) -> float:
+        """What one call looked like; -> the seconds that looking took."""
         start = perf_counter()
         with self._lock:
             self._looked += 1
@@ -88,6 +111,7 @@ class Recorder:
                 self._compare(taken)
             self._latest = seconds + perf_counter() - start
             self._spent += self._latest
+            return self._latest
 
     def _compare(self, taken: list[_Taken]) -> None:
         """Have a sample computed by a thread that ends when none waits. If one waits already, this one is passed over."""
@@ -152,7 +176,7 @@ class _Look:
 
     def __init__(self, recorder: Recorder, call: int) -> None:
         self.recorder, self.call = recorder, call
-        self.seen: dict[tuple[str, int], RecordedValue] = {}
+        self.seen: dict[_Key, RecordedValue] = {}
         self.taken: list[_Taken] = []
         self.seconds = 0.0
 
@@ -167,12 +191,13 @@ class _Look:
         else:
             for number, (slot, entry) in enumerate(zip(step.makes, step.unit.body.outputs, strict=True)):
                 value = RecordedValue(entry.name, step.unit.name, step.unit.device.label)
-                self.seen[step.unit.name, number] = _looked_at(value, values[slot], self.call, self.recorder.mode == "checksums")
+                key = step.unit.device.label, step.unit.name, number
+                self.seen[key] = _looked_at(value, values[slot], self.call, self.recorder.mode == "checksums")
         self.seconds += perf_counter() - start
 
-    def finish(self) -> None:
-        """Hand over what was seen."""
-        self.recorder.note(self.seen, self.taken, self.seconds)
+    def finish(self) -> float:
+        """Hand over what was seen; -> the seconds that looking took."""
+        return self.recorder.note(self.seen, self.taken, self.seconds)
 
 
 def _copied(value: Any) -> Any:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from accelerators.process.forking import renewed_in_children
-from accelerators.running.executor import Observer, Runs
+from accelerators.running.executor import Observer, Runs, Watcher
 from graph.types import Array
 
 
@@ -33,6 +33,18 @@ class Spreading:
         """Run once on the least busy executor; the observer is called around each step."""
         with self._taken() as executor:
             return executor.observed(arrays, observer, out)
+
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+        """Run once on the least busy executor; the observer is called around each step, on the step's thread."""
+        with self._taken() as executor:
+            return executor.traced(arrays, observer, out)
+
+    def watched(
+        self, arrays: list[Any], watcher: Watcher, out: Sequence[Array | None] | None = None, observer: Observer | None = None
+    ) -> list[Any]:
+        """Run once on the least busy executor; the watcher is shown the values behind each step."""
+        with self._taken() as executor:
+            return executor.watched(arrays, watcher, out, observer)
 
     def renew(self) -> None:
         """Begin anew in a forked process, in which nothing runs."""

@@ -56,8 +56,8 @@ def _why(model: pt.CompiledModel) -> list[str]:
     """What is known of how it was compiled, and the second level of each subgraph."""
     from accelerators.building.report import CompileReport
 
-    told = [model.report.compiling()] if isinstance(model.report, CompileReport) else []
-    return told + [f"{name}: {level}" for name, level in model.fusions.items()]
+    stories = [model.report.compiling()] if isinstance(model.report, CompileReport) else []
+    return stories + [f"{name}: {level}" for name, level in model.fusions.items()]
 
 
 def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mapping[str, Any]) -> None:

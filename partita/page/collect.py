@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import attrs
+
 from accelerators import CompiledModel, Placement, Profile
 from accelerators.building.report import CompileReport, move_lines
+from accelerators.running.real_runs import Timeline
 from graph.errors import GraphError, PartitaError
 from graph.graph import Graph
 from graph.summary import summarize
 from partita.page.boxes import Boxes, count_ops
 from partita.page.kernels import add_kernels
+from partita.page.real_runs import laps_of, seen_of
 from partita.page.reasons import outside, refused, refused_in, walls
 from partita.page.scene import NOWHERE, Bar, Refusal, Scene, Subgraph, Wall
 from partita.page.sections import add_sections, open_some
@@ -25,10 +29,15 @@ Subject = Graph | Plan | Placement | CompiledModel
 """The kinds of objects that a page can show."""
 
 
-def collect(subject: Subject, profile: Profile | None = None, placement: Placement | None = None) -> Scene:
+def collect(
+    subject: Subject, profile: Profile | None = None, placement: Placement | None = None, timeline: Timeline | None = None
+) -> Scene:
     """Everything that the page shows. Linear, but for the sorting."""
     if isinstance(subject, CompiledModel):
-        return _of_model(subject, profile)
+        return _of_model(subject, profile, timeline)
+    if timeline is not None:
+        remedy = "Show the model: report_page(model, path, timeline=timeline)"
+        raise GraphError("a timeline is that of a compiled model", where="report_page", remedy=remedy)
     if isinstance(subject, Placement):
         placed = subject.apply(subject.graph).evolve(attrs={})
         placed = apply_pass(placed, "PartitionGraph", subgraph_property=AffinityProperty(), growth="largest")
@@ -52,18 +61,26 @@ def _placed_on(placement: Placement) -> str:
     return f"placed on {', '.join(placement.devices)}"
 
 
-def _of_model(model: CompiledModel, profile: Profile | None) -> Scene:
+def _of_model(model: CompiledModel, profile: Profile | None, timeline: Timeline | None) -> Scene:
     collector = _Collector(model.graph, f"compiled for {', '.join(model.properties.devices) or 'no device'}", profile)
     add_kernels(collector.boxes, model)
     seconds = {unit.name: unit.seconds for unit in model.units}
     recorded, report = model.recorded, model.report
+    at_work: dict[str, Any] = {}
     if recorded is not None:
         collector.notes += [f"recorded: {line}" for line in str(recorded).split("\n")]
+        at_work["seen"], at_work["probes"] = seen_of(collector.boxes, recorded)
+        at_work["recorded"] = str(recorded).partition("\n")[0]
+    if timeline is not None:
+        at_work["laps"], notes = laps_of(collector.boxes, timeline)
+        collector.notes += notes
     if isinstance(report, CompileReport):
         collector.notes += [*report.notes, *move_lines(report.moves)]
-        return collector.scene(placement=report.placement, partition=report.partition, seconds=seconds)
-    collector.notes += report.notes
-    return collector.scene(imported=report.data.get("placement", {}), seconds=seconds)
+        scene = collector.scene(placement=report.placement, partition=report.partition, seconds=seconds)
+    else:
+        collector.notes += report.notes
+        scene = collector.scene(imported=report.data.get("placement", {}), seconds=seconds)
+    return attrs.evolve(scene, **at_work)
 
 
 class _Collector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accelerators import CompiledModel
+from accelerators.interface.compile_story import KernelWork
 from partita.page.boxes import Boxes
 from partita.page.scene import Item
 from partita.page.sections import children
@@ -15,7 +16,10 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
     inside = children(boxes.items)
     sources = _sources(boxes)
     for (box, _), unit in zip(boxes.calls, model.units, strict=True):
-        kernels = unit.compiled.kernels()
+        kernels, story = unit.compiled.kernels(), unit.compiled.story
+        work = {one.kernel: one for one in story.kernels} if story is not None else {}
+        if story is not None:
+            boxes.items[box].details += (str(story),)
         by_name = {boxes.items[i].name: i for i in inside.get(box, ())}
         kernel_of: dict[int, int] = {}
         for k, kernel in sorted(enumerate(kernels), key=lambda numbered: -len(numbered[1].nodes)):
@@ -32,7 +36,7 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
             members.setdefault(k, []).append(i)
         for k, ops in members.items():
             if len(ops) > 1:
-                _enclose(boxes, box, kernels[k], ops)
+                _enclose(boxes, box, kernels[k], ops, work.get(kernels[k].name))
 
 
 def _sources(boxes: Boxes) -> dict[int, set[int]]:
@@ -43,9 +47,10 @@ def _sources(boxes: Boxes) -> dict[int, set[int]]:
     return sources
 
 
-def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int]) -> None:
+def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int], work: KernelWork | None) -> None:
     shown = [boxes.items[i].label for i in ops if boxes.items[i].name in kernel.nodes]
     what = "+".join(shown[:4]) + ("+…" if len(shown) > 4 else "")
-    boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].owner, (f"schedule {kernel.schedule}",)))
+    details = (f"schedule {kernel.schedule}", *([] if work is None else [f"compiled: {work.cost}"]))
+    boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].owner, details))
     for i in ops:
         boxes.items[i].parent = len(boxes.items) - 1

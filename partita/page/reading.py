@@ -57,6 +57,7 @@ def _scene(data: Any) -> Scene:
         run=str(data["run"]),
         total_us=_finite(data["total_us"]),
         before=str(data.get("before", "")),
+        recorded=str(data.get("recorded", "")),
         compared=tuple((str(what), str(was), str(now)) for what, was, now in data.get("compared", ())),
         **parts,
     )
@@ -98,6 +99,7 @@ def _check(scene: Scene) -> None:
     """ValueError if a number leads nowhere, or boxes lie in each other."""
     boxes = len(scene.items)
     named = [item.parent for item in scene.items] + [bar.item for bar in scene.bars] + [change.item for change in scene.changes]
+    named += [row.item for rows in (scene.laps, scene.seen, scene.probes) for row in rows]
     there = [value.source for value in scene.values] + [reader for _, reader in scene.edges]
     there += [end for wall in scene.walls for end in (wall.producer, wall.consumer)]
     there += [item for refusal in scene.refusals for item in refusal.items] + [row.item for row in scene.subgraphs]

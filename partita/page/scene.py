@@ -115,6 +115,72 @@ class Bar:
 
 
 @attrs.frozen(slots=True)
+class Lap:
+    """One step of one real call."""
+
+    request: int
+    """The number of the call, from 1."""
+    name: str
+    """The subgraph, or the value that was copied."""
+    owner: str
+    """The device."""
+    thread: str
+    """The thread that called the device."""
+    start_us: float
+    """When it began."""
+    us: float
+    """How long it took."""
+    waited_us: float
+    """How long the call had waited for it."""
+    item: int
+    """Its box; -1: none."""
+
+
+@attrs.frozen(slots=True)
+class Seen:
+    """What the recorder saw of one value."""
+
+    item: int
+    """The box of the subgraph that makes it; -1: none."""
+    name: str
+    """The value's name."""
+    owner: str
+    """The device that made it."""
+    calls: int
+    """How many calls were looked at."""
+    nans: int
+    """How many NaN there were."""
+    infinities: int
+    """How many infinities there were."""
+    first: int
+    """The first call that had one of them; 0: none."""
+    low: str
+    """The least finite number; empty where there is none."""
+    high: str
+    """The largest finite number."""
+    checksum: str
+    """The checksum of the last call; empty where none was asked for."""
+
+
+@attrs.frozen(slots=True)
+class Probe:
+    """One subgraph of one call that the recorder held against numpy."""
+
+    item: int
+    """The box of the subgraph; -1: none."""
+    name: str
+    """The subgraph."""
+    owner: str
+    """Its device."""
+    call: int
+    """The number of the call."""
+    text: str
+    """The error, or why there is none."""
+    is_ok: bool
+    """Is it near enough?"""
+
+
+@attrs.frozen(slots=True)
 class Subgraph:
     """One subgraph that became a call."""
 
@@ -148,6 +214,9 @@ RECORDS: dict[str, type[Any]] = {
     "transfers": Transfer,
     "subgraphs": Subgraph,
     "bars": Bar,
+    "laps": Lap,
+    "seen": Seen,
+    "probes": Probe,
     "changes": Change,
 }
 """The tables of a scene, and what a row of each is."""
@@ -193,6 +262,14 @@ class Scene:
     """The title of the earlier report that this one is compared with; empty where there is none."""
     changes: list[Change] = attrs.field(factory=list)
     """What changed since, by kind."""
+    laps: list[Lap] = attrs.field(factory=list)
+    """The steps of real calls, in the order in which they began."""
+    recorded: str = ""
+    """What the recorder did, in a line; empty where there is none."""
+    seen: list[Seen] = attrs.field(factory=list)
+    """The values that it saw."""
+    probes: list[Probe] = attrs.field(factory=list)
+    """The samples that it took."""
     compared: tuple[tuple[str, str, str], ...] = ()
     """What was counted: what, how much before, how much now."""
 
@@ -211,6 +288,7 @@ class Scene:
             "run": self.run,
             "total_us": self.total_us,
             "before": self.before,
+            "recorded": self.recorded,
             "compared": [list(row) for row in self.compared],
             "texts": texts.listed,
         }

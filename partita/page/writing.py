@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accelerators import Placement, Profile
 from accelerators.process.atomic import write_text
+from accelerators.running.real_runs import Timeline
 from partita.page.collect import Subject, collect
 from partita.page.differences import compared
 from partita.page.reading import read_page
@@ -53,16 +54,18 @@ def report_page(
     profile: Profile | None = None,
     placement: Placement | None = None,
     before: Subject | str | os.PathLike[str] | None = None,
+    timeline: Timeline | None = None,
 ) -> Path:
     """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and why they are there.
 
-    With a `profile` (`model.profile()`) also what each part of that run took; with a graph, the `placement` that it was
-    partitioned by tells what each device refused. With `before`, an earlier page or what such a page would show, it marks
-    what changed since. The file needs no network. -> its path
+    With a `profile` (`model.profile()`) also what each part of that run took; with a `timeline` (`model.timeline()`) the real
+    calls, on their devices and threads; with a graph, the `placement` that it was partitioned by tells what each device refused.
+    With `before`, an earlier page or what such a page would show, it marks what changed since. The file needs no
+    network. -> its path
 
         report_page(model, "report.html", profile=model.profile())"""
     target = Path(path)
-    scene = collect(subject, profile, placement)
+    scene = collect(subject, profile, placement, timeline)
     if before is not None:
         scene = compared(read_page(before) if isinstance(before, (str, os.PathLike)) else collect(before), scene)
     write_text(target, scene_text(scene))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import partita as pt
+from accelerators.running.real_runs import Timeline
 from partita.page.collect import Subject
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -40,9 +41,13 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     troubles: list[str] = []
 
     def show(
-        subject: Subject, profile: pt.Profile | None = None, before: Subject | None = None, **options: Any
+        subject: Subject,
+        profile: pt.Profile | None = None,
+        before: Subject | None = None,
+        timeline: Timeline | None = None,
+        **options: Any,
     ) -> Any:
-        path = pt.report_page(subject, tmp_path / "page.html", profile=profile, before=before)
+        path = pt.report_page(subject, tmp_path / "page.html", profile=profile, before=before, timeline=timeline)
         usual = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
         contexts.append(browser.new_context(**{**usual, **options}))
         page = contexts[-1].new_page()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import partita as pt
 from tests.graphs.pages import HOSTILE, long, small
+from tests.insight.small_devices import device_of
 
 Opened = Callable[..., Any]
 
@@ -178,6 +181,66 @@ def test_a_run_is_shown_on_the_boxes_and_as_a_flame(opened: Opened) -> None:
     assert "not on onnxruntime" in selection(page)
     page.get_by_role("tab", name="Overview").click()
     assert "onnxruntime → reference" in selection(page) and "768 B" in selection(page)
+
+
+def test_real_calls_lie_in_lanes_and_overlap(opened: Opened) -> None:
+    """Two requests meet on the first device; the lanes are those of devices, or of threads when asked."""
+    together = threading.Barrier(2, timeout=60)
+
+    def meeting(node: pt.Node, inputs: Any) -> Any:
+        together.wait()
+        return [np.exp(inputs[0])]
+
+    x = pt.variable("x", "float32", (2, 4))
+    graph = pt.Graph([pt.op("Tanh", pt.op("Exp", x, name="a"), name="b")], name="chain")
+    with device_of(meeting, "Exp") as device:
+        model = pt.compile(graph, f"HETERO:{device},reference", {"HETERO": {"NUM_REQUESTS": 2}}, forbid={"b": device})
+        model.units[0].compiled.concurrent = True
+        with model.timeline() as timeline:
+            for future in [model.start(np.ones((2, 4), np.float32)) for _ in range(2)]:
+                future.result()
+        page = opened(model, timeline=timeline)
+    real = page.locator(".timeline.real")
+    assert real.locator("strong").inner_text().startswith("Real calls: 2 calls in ")
+    assert real.locator(".lane").all_text_contents() == ["smallsmall", "referencereference"]
+    bars = [real.locator(".bar", has_text=f"#{number} small_0").first.bounding_box() for number in (1, 2)]
+    first, second = sorted(bars, key=lambda bar: bar["x"])
+    assert second["x"] < first["x"] + first["width"] and second["y"] != first["y"]
+    assert real.locator(".handover").count() == len(timeline.handovers) == 2
+    real.get_by_role("button", name="By thread").click()
+    lanes = sorted(text[: len(text) // 2] for text in real.locator(".lane").all_text_contents())
+    assert lanes == ["partita-request", "partita-request #2"]
+    real.locator(".bar", has_text="small_0").first.click()
+    assert "small_0" in selection(page)
+    real.locator(".bar", has_text="small_0").first.dblclick()
+    page.get_by_role("button", name="All calls").click()
+    assert real.locator(".bar").count() >= 2
+
+
+def test_what_was_recorded_has_a_page_of_its_own(opened: Opened) -> None:
+    x, y = pt.variable("x", "float32", (4,)), pt.variable("y", "float32", (4,))
+    graph = pt.Graph([pt.op("Neg", pt.op("Div", x, y, name="ratio"), name="neg")], name="ratio", output_names=["z"])
+    config = {"HETERO": {"RECORD": "checksums"}}
+    model = pt.compile(graph, "HETERO:onnxruntime,reference", config, forbid={"Neg": "onnxruntime"})
+    model(np.array([0, 1, 2, 3], np.float32), np.zeros(4, np.float32))
+    page = opened(model)
+    page.get_by_role("tab", name="Recorded 2 odd").click()
+    text = selection(page)
+    assert "checksums: 1 of 1 call looked at: odd" in text
+    assert "ratio of onnxruntime_0" in text.replace("\n", " ")
+    assert "onnxruntime · 1 call · 1 NaN and 3 infinite, first in call 1 · checksum " in text
+    page.locator(".recorded .link", has_text="reference_1").first.click()
+    assert "reference_1" in selection(page)
+
+
+def test_samples_that_are_wrong_are_on_the_page(opened: Opened) -> None:
+    with device_of(lambda node, inputs: [np.maximum(inputs[0], 0) * np.float32(1.5)], "Relu") as device:
+        x = pt.variable("x", "float32", (4,))
+        model = pt.compile(pt.Graph([pt.op("Relu", x, name="relu")], name="net"), device, {"RECORD": "sample:1"})
+        model(np.ones(4, np.float32))
+        page = opened(model)
+    page.get_by_role("tab", name="Recorded 1 odd").click()
+    assert "small · call 1 · wrong: error 5.0e-01" in selection(page)
 
 
 def test_names_in_a_hostile_model_run_nothing(opened: Opened) -> None:

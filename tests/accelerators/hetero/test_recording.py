@@ -68,15 +68,42 @@ def test_nan_leaves_the_checksums_out() -> None:
 
 def test_the_recorder_looks_at_no_more_calls_than_its_share_allows() -> None:
     model, ones = compiled("nan"), np.ones(4, np.float32)
-    assert isinstance(model._recorder, Recorder)
+    recorder = model._recorder
+    assert isinstance(recorder, Recorder)
     model(ones, ones)
-    model._recorder._spent = model._recorder._latest = 1.0
+    recorder._spent = recorder._latest = 1.0
+    recorder._timed(1, 0.01, 0.0)
+    assert recorder._due == 2 + min(recording.LONGEST, int((2 / recording.SHARE - recorder._elapsed) / 0.02))
     for _ in range(5):
         model(ones, ones)
     assert (model.recorded.calls, model.recorded.looked_at) == (6, 1)
-    model._recorder._elapsed = 100.0
+    recorder._elapsed, recorder._due = 100.0, 7
     model(ones, ones)
     assert model.recorded.looked_at == 2
+
+
+def test_calls_between_two_on_the_clock_count_as_the_shorter_of_them() -> None:
+    recorder = Recorder("nan")
+    recorder._timed(1, 0.5, 0.1)
+    recorder._timed(11, 0.2, 0.0)
+    assert recorder._elapsed == pytest.approx(0.5 + 0.2 + 9 * 0.2)
+
+
+def test_a_call_that_is_not_due_runs_as_without_a_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ones = compiled("sample:3"), np.ones(4, np.float32)
+    runs: list[int] = []
+    original = Recorder.run
+
+    def counting(self: Recorder, *args: Any) -> Any:
+        runs.append(args[-1])
+        return original(self, *args)
+
+    monkeypatch.setattr(Recorder, "run", counting)
+    for _ in range(4):
+        model(ones, ones)
+    for future in [model.start(ones, ones) for _ in range(3)]:
+        future.result()
+    assert (runs, model.recorded.calls, model.recorded.looked_at) == ([3, 6], 7, 2)
 
 
 def test_every_so_manieth_call_is_held_against_numpy(tmp_path: Path) -> None:
@@ -106,9 +133,40 @@ def test_a_model_without_a_recorder_has_nothing_recorded() -> None:
 def test_what_cannot_be_recorded_says_so() -> None:
     with pytest.raises(pt.BadConfig, match='Give "checksums", "nan", or "sample:100" for every hundredth call'):
         pt.compile(ratio(), "reference", {"RECORD": "sample:0"})
-    for devices, more in (("MULTI:reference,onnxruntime", {}), ("reference", {"START": "now"})):
-        with pytest.raises(pt.NotSupported, match="is not recorded"):
-            pt.compile(ratio(), devices, {"HETERO": {"RECORD": "nan", **more}})
+
+
+@pytest.mark.usefixtures("every_call")
+def test_a_model_on_several_devices_is_recorded_by_device() -> None:
+    model = pt.compile(ratio(), "MULTI:reference,onnxruntime", {"HETERO": {"RECORD": "nan"}})
+    ones = np.ones(4, np.float32)
+    together = threading.Barrier(2, timeout=60)
+
+    def call() -> None:
+        together.wait()
+        for _ in range(20):
+            model(ones, 0 * ones)
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (model.recorded.calls, model.recorded.looked_at) == (40, 40)
+    assert {value.device for value in model.recorded.values} <= {"reference", "onnxruntime"}
+    assert sum(value.calls for value in model.recorded.values) == 40
+    assert sum(value.infinities for value in model.recorded.values) == 160
+
+
+@pytest.mark.usefixtures("every_call")
+def test_a_model_that_answers_at_once_is_recorded_before_and_after() -> None:
+    model = pt.compile(ratio(), "onnxruntime", {"HETERO": {"RECORD": "checksums", "START": "now"}})
+    ones = np.ones(4, np.float32)
+    model(ones, ones)
+    model.wait()
+    model(ones, ones)
+    recorded = model.recorded
+    assert (recorded.calls, sum(value.calls for value in recorded.values)) == (2, 2)
+    assert len({value.checksum for value in recorded.values}) == 1
 
 
 @pytest.mark.usefixtures("every_call")

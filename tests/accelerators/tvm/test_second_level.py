@@ -33,12 +33,12 @@ def test_the_kernels_are_those_that_the_model_has(model: pt.CompiledModel) -> No
 def test_each_edge_between_two_kernels_has_a_reason(model: pt.CompiledModel) -> None:
     level, graph = level_of(model), model.units[0].body
     home = {name: kernel.name for kernel in level.kernels for name in kernel.nodes}
-    told = {(one.producer, one.consumer) for one in level.refused}
+    refused = {(one.producer, one.consumer) for one in level.refused}
     for node in graph.nodes:
         for entry in node.reads if node.is_op else ():
             pair = entry.node.name, node.name
             if set(pair) <= home.keys() and home[pair[0]] != home[pair[1]]:
-                assert pair in told
+                assert pair in refused
     assert RefusedFusion("maxpool_0", "add_0", "cycle", "joining would close a cycle through 'second'") in level.refused
 
 

@@ -9,12 +9,16 @@ export interface Refusal { what: string; rule: string; text: string; items: numb
 export interface Transfer { source: string; target: string; values: number; nbytes: number; unknown: number }
 export interface Subgraph { item: number; ops: number; seconds: number }
 export interface Bar { name: string; what: string; owner: string; start_us: number; us: number; depth: number; item: number }
+export interface Lap { request: number; name: string; owner: string; thread: string; start_us: number; us: number; waited_us: number; item: number }
+export interface Seen { item: number; name: string; owner: string; calls: number; nans: number; infinities: number; first: number; low: string; high: string; checksum: string }
+export interface Probe { item: number; name: string; owner: string; call: number; text: string; is_ok: boolean }
 export interface Change { item: number; what: string; name: string; text: string }
 
 export interface Scene {
   title: string; subtitle: string; owned_by: string; owners: string[]; facts: [string, string][]; notes: string[];
   items: Item[]; values: Value[]; edges: [value: number, reader: number][];
   walls: Wall[]; refusals: Refusal[]; transfers: Transfer[]; subgraphs: Subgraph[]; bars: Bar[];
+  laps: Lap[]; recorded: string; seen: Seen[]; probes: Probe[];
   run: string; total_us: number;
   before: string; changes: Change[]; compared: [what: string, before: string, now: string][];
 }
@@ -47,6 +51,9 @@ export function read(json: string): Scene {
     transfers: records(raw.transfers, texts, ["source", "target"]),
     subgraphs: records(raw.subgraphs, texts, []),
     bars: records(raw.bars, texts, ["name", "what", "owner"]),
+    laps: records(raw.laps, texts, ["name", "owner", "thread"]),
+    seen: records(raw.seen, texts, ["name", "owner", "low", "high", "checksum"]),
+    probes: records(raw.probes, texts, ["name", "owner", "text"]),
     changes: records(raw.changes, texts, ["what", "name", "text"]),
   };
 }

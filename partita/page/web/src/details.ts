@@ -56,7 +56,7 @@ export function boxDetails(state: State, facts: Facts, links: Links, box: number
   if (holds) section.append(h("button", { type: "button", class: "wide", click: () => void state.toggle(box) }, state.open.has(box) ? "Close" : "Open"));
   for (const refusal of facts.refusals[box]) section.append(h("p", { class: "refused" }, h("strong", {}, refusal.what), `: ${refusal.text}`));
   for (const { item: at, what, text } of state.changes.get(box) ?? []) if (at === box) section.append(h("p", { class: "changed-note" }, h("strong", {}, what), `: ${text}`));
-  if (item.details.length) section.append(h("h3", {}, "Weights and attributes"), h("pre", {}, item.details.join("\n")));
+  if (item.details.length) section.append(h("h3", {}, "Details"), h("pre", {}, item.details.join("\n")));
   if (facts.made[box].length) section.append(h("h3", {}, "Makes"), h("pre", {}, facts.made[box].map((v) => (v.type ? `${v.name}: ${v.type}` : v.name)).join("\n")));
   neighbours(section, "Reads from", facts.read[box].map((edge) => facts.value(edge).source), state, go);
   neighbours(section, "Read by", facts.readers[box].map((edge) => facts.reader(edge)), state, go);

@@ -7,6 +7,7 @@ import { helpDialog, listen, type Command } from "./keys";
 import { address, Links } from "./link";
 import { Panel } from "./panel";
 import { View } from "./picture";
+import { RealRuns } from "./runs";
 import { savePng, saveSvg } from "./saving";
 import { Search } from "./search";
 import { spoken } from "./shapes";
@@ -79,7 +80,7 @@ async function start(): Promise<void> {
   const head = h("header", {}, h("div", { class: "brand" }, h("h1", {}, scene.title), h("span", { class: "muted" }, scene.subtitle)), search.element, tools);
   stage.append(view.svg);
   const main = h("main", {}, stage, panel.element);
-  document.body.append(head, main, ...(scene.bars.length ? [new Timeline(state, go).element] : []), status, help);
+  document.body.append(head, main, ...(scene.bars.length ? [new Timeline(state, go).element] : []), ...(scene.laps.length ? [new RealRuns(state, go).element] : []), status, help);
   state.on("choice", () => {
     const box = chosen();
     if (box < 0) return;

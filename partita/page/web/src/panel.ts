@@ -6,6 +6,7 @@ import { boxDetails, edgeDetails, link, shortList } from "./details";
 import type { Facts } from "./facts";
 import type { Links } from "./link";
 import { legend, ownerColour, swatch } from "./owners";
+import { oddOnes, recordedPage } from "./recorded";
 import type { State } from "./state";
 import { bytes, count, time } from "./words";
 
@@ -23,6 +24,7 @@ export class Panel {
     this.pages = [["Overview", () => this.overview()]];
     if (scene.before) this.pages.push([`Changes ${scene.changes.length}`, () => changeList(state, go)]);
     if (scene.subgraphs.length) this.pages.push([`Subgraphs ${scene.subgraphs.length}`, () => this.subgraphs()]);
+    if (scene.recorded) this.pages.push([oddOnes(state) ? `Recorded ${oddOnes(state)} odd` : "Recorded", () => recordedPage(state, go)]);
     if (scene.refusals.length) this.pages.push([`Refusals ${scene.refusals.length}`, () => this.refusals()]);
     this.pages.push(["Selection", () => this.selection()]);
     this.pages.forEach(([name], i) => this.tabs.append(h("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-controls": "panel-body", click: () => this.show(i) }, name)));

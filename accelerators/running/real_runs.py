@@ -1,0 +1,169 @@
+"""The timeline of real calls: which step of which request ran when, on which device and which thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+import attrs
+
+from accelerators.running.executor import Observer
+from accelerators.running.steps import RunStep, Step
+from graph.words import counted
+
+MOST = 20_000
+"""The steps that a timeline keeps; what comes later is counted alone."""
+
+
+Tracing = Callable[[Observer | None], Observer]
+"""Makes what observes the steps of one request out of what else does, which may let a step wait for its turn."""
+
+
+@attrs.frozen(slots=True)
+class Lap:
+    """One step of one request."""
+
+    request: int
+    """The number of the request, from 1, in the order in which calls came."""
+    name: str
+    """The subgraph, or the value that is copied."""
+    device: str
+    """The device that ran it."""
+    thread: str
+    """The thread that called the device."""
+    start_us: float
+    """When it began, in microseconds since the timeline did."""
+    us: float
+    """How long it took."""
+    waited_us: float
+    """How long the request had waited for it: in the queue, for a stage of a pipeline, or for the device."""
+    is_copy: bool = False
+    """Is it a copy between two memories?"""
+
+
+@attrs.frozen(slots=True)
+class Handover:
+    """A request that goes from one device or thread to another."""
+
+    request: int
+    """The request."""
+    source: Lap
+    """The step behind which it goes."""
+    target: Lap
+    """The step that it goes to."""
+
+
+class Timeline:
+    """Notes the steps of all calls of a model while it is open, from whichever threads they come."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        """The model's name."""
+        self.left_out = 0
+        """The steps that found no room."""
+        self._begin = perf_counter()
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._laps: list[Lap] = []
+        self._threads: dict[int, str] = {}
+
+    @property
+    def laps(self) -> tuple[Lap, ...]:
+        """The steps that have ended, in the order in which they began."""
+        with self._lock:
+            return tuple(sorted(self._laps, key=lambda lap: (lap.start_us, lap.request)))
+
+    @property
+    def total_us(self) -> float:
+        """Microseconds from the beginning of the first step to the end of the last one."""
+        laps = self.laps
+        return max(lap.start_us + lap.us for lap in laps) - laps[0].start_us if laps else 0.0
+
+    @property
+    def handovers(self) -> tuple[Handover, ...]:
+        """Where requests go from one device to another, or from one thread to another."""
+        last: dict[int, Lap] = {}
+        handovers = []
+        for lap in self.laps:
+            before = last.get(lap.request)
+            if before is not None and (before.device, before.thread) != (lap.device, lap.thread):
+                handovers.append(Handover(lap.request, before, lap))
+            last[lap.request] = lap
+        return tuple(handovers)
+
+    @property
+    def most_at_once(self) -> int:
+        """How many requests were at work at one time."""
+        running: Counter[int] = Counter()
+        most = 0
+        laps = self.laps
+        ends = [(lap.start_us, True, lap.request) for lap in laps] + [(lap.start_us + lap.us, False, lap.request) for lap in laps]
+        for _, begins, request in sorted(ends):
+            running[request] += 1 if begins else -1
+            if not running[request]:
+                del running[request]
+            most = max(most, len(running))
+        return most
+
+    def request(self) -> Tracing:
+        """What notes the steps of the request that comes now, once it is told what else observes them."""
+        number, since = next(self._numbers), [perf_counter()]
+
+        def tracing(inner: Observer | None) -> Observer:
+            def observe(step: Step, run: Callable[[], None]) -> None:
+                asked = since[0]
+
+                def timed() -> None:
+                    start = perf_counter()
+                    try:
+                        run()
+                    finally:
+                        since[0] = perf_counter()
+                        self._note(number, step, start, since[0], asked)
+
+                if inner is None:
+                    timed()
+                else:
+                    inner(step, timed)
+
+            return observe
+
+        return tracing
+
+    def _note(self, number: int, step: Step, start: float, end: float, asked: float) -> None:
+        is_copy = not isinstance(step, RunStep)
+        name = f"copy {step.name}" if is_copy else step.unit.name  # type: ignore[union-attr]
+        times = 1e6 * (start - self._begin), 1e6 * (end - start), 1e6 * max(0.0, start - asked)
+        with self._lock:
+            if len(self._laps) < MOST:
+                self._laps.append(Lap(number, name, step.unit.device.label, self._thread(), *times, is_copy))
+            else:
+                self.left_out += 1
+
+    def _thread(self) -> str:
+        """The name of this thread, with a number where another one has it too."""
+        thread = threading.current_thread()
+        if thread.ident not in self._threads:
+            others = sum(name.partition(" #")[0] == thread.name for name in self._threads.values())
+            self._threads[thread.ident or 0] = f"{thread.name} #{others + 1}" if others else thread.name
+        return self._threads[thread.ident or 0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {"model": self.model, "left_out": self.left_out, "laps": [attrs.asdict(lap) for lap in self.laps]}
+
+    def __str__(self) -> str:
+        laps = self.laps
+        requests, threads = {lap.request for lap in laps}, {lap.thread for lap in laps}
+        head = f"{self.model}: {counted(len(requests), 'request')} in {self.total_us:,.0f} µs"
+        threaded = f"on {counted(len(threads), 'thread')}, {counted(len(self.handovers), 'hand-over')}"
+        lines = [f"{head}, at most {self.most_at_once} at once, {threaded}"]
+        for device in dict.fromkeys(lap.device for lap in laps):
+            own = [lap for lap in laps if lap.device == device]
+            busy, waited = sum(lap.us for lap in own), sum(lap.waited_us for lap in own)
+            lines.append(f"  {device}: {counted(len(own), 'step')}, {busy:,.0f} µs at work, waited for {waited:,.0f} µs")
+        return "\n".join(lines + ([f"  {counted(self.left_out, 'step')} left out"] if self.left_out else []))
