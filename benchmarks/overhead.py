@@ -4,6 +4,7 @@
 2. ResNet-50 cut into 20 subgraphs on one device against the uncut model (at most 3 % slower).
 3. A value that goes from one host device to another: the array handed over is the very array that was made.
 4. The same model in 20 subgraphs with a recorder against itself without one (at most 2 % of the time).
+5. The model of one op with a recorder against itself without one, where counting a call is all that can be seen (at most 1 µs).
 
 Times are medians of interleaved calls, so that what else the machine does hits both alike."""
 
@@ -41,6 +42,20 @@ def one_op(rounds: int) -> tuple[float, float]:
     array = np.random.default_rng(0).standard_normal((1, 64), np.float32)
     bare, ours = medians([lambda: session.run(None, {"x": array}), lambda: model(array)], rounds)
     return bare, ours
+
+
+def one_recorded_op(rounds: int, mode: str) -> tuple[float, float]:
+    """Microseconds of a call of a one-op model: without a recorder, and with one; calls are timed by the hundred."""
+    x = pt.variable("x", "float32", (1, 64))
+    graph = pt.Graph([pt.op("Relu", x, name="relu")], name="one")
+    array = np.random.default_rng(0).standard_normal((1, 64), np.float32)
+    models = [pt.compile(graph, "onnxruntime", config) for config in (None, {"RECORD": mode})]
+
+    def hundred(model: pt.CompiledModel) -> Callable[[], Any]:
+        return lambda: [model(array) for _ in range(100)]
+
+    plain, recording = medians([hundred(model) for model in models], rounds)
+    return plain / 100, recording / 100
 
 
 def cut(graph: pt.Graph, parts: int, device: str) -> pt.Graph:
@@ -160,6 +175,8 @@ def main() -> None:
     for mode in ("checksums", "nan"):
         more, share, looked_at, calls = recorder(name, parts, rounds, {"NUM_THREADS": args.threads}, mode)
         seen = f"{looked_at} of {calls} calls looked at"
+        plain, counted = one_recorded_op(10 if tiny else 300, mode)
+        print(f"  RECORD={mode}: {counted - plain:+.2f} µs a call of one op, {plain:.2f} µs without (at most 1 µs)")
         print(f"  RECORD={mode}: {more:+.1%} in all, {share:.2%} by its own clock (at most 2 %), {seen}")
 
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from accelerators.building.report import CompileReport
+from accelerators.building.specialized import is_static
 from accelerators.building.units import Unit
 from accelerators.errors import AcceleratorError, RunError
 from accelerators.interface.second_level import SecondLevel
 from accelerators.interface.settings import HeteroSettings
+from accelerators.interface.skeleton import is_skeleton
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.claims import SizeClaims
@@ -323,8 +325,10 @@ class CompiledModel:
 
     @property
     def fusions(self) -> dict[str, SecondLevel]:
-        """What was fused in each subgraph and what was left apart and why, of the devices that show it. Worked out when asked."""
-        levels = {unit.name: unit.device.accelerator.second_level(unit.body, unit.config) for unit in self.units}
+        """What was fused in each subgraph and what was left apart and why, of the devices that show it. Worked out when asked. A
+        subgraph that came without its body has none, and one of any size has several: one for each size that it compiled."""
+        whole = [unit for unit in self.units if is_static(unit.body) and not is_skeleton(unit.body)]
+        levels = {unit.name: unit.device.accelerator.second_level(unit.body, unit.config) for unit in whole}
         return {name: level for name, level in levels.items() if level is not None}
 
     def kernels(self) -> list[Any]:

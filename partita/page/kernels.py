@@ -15,7 +15,9 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
     """Put ops that share a kernel into one box, in those subgraphs whose devices show their kernels. Linear."""
     inside = children(boxes.items)
     sources = _sources(boxes)
-    for (box, _), unit in zip(boxes.calls, model.units, strict=True):
+    units = {unit.name: unit for unit in reversed(model.units)}  # On MULTI several devices may have a subgraph of that name.
+    for box, call in boxes.calls:
+        unit = units[call.name]
         kernels, story = unit.compiled.kernels(), unit.compiled.story
         work = {one.kernel: one for one in story.kernels} if story is not None else {}
         if story is not None:

@@ -18,6 +18,7 @@ from accelerators.capsules.anonymous import anonymous
 from accelerators.capsules.capsule import FILES
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
+from tests.insight.empty_environment import mailed
 from tests.insight.small_devices import device_of
 from tests.insight.vendor_device import Vendor
 
@@ -154,6 +155,16 @@ def test_no_file_of_the_users_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(pt.AcceleratorError, match="there is a file 'run.py' already"):
         pt.capsule(convolutions(), tmp_path, 0, "reference")
     assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
+
+
+@pytest.mark.slow
+def test_resnet_with_a_fault_is_wrong_in_an_empty_environment_too(tmp_path: Path) -> None:
+    """Takes some minutes, and asks pip's index for what Partita needs."""
+    outcome = mailed(tmp_path, "zoo:resnet50")
+    names = {line.partition("==")[0] for line in outcome.installed}
+    assert {"partita", "partita-example-vendor"} <= names and "onnxruntime" not in names
+    assert outcome.status == 1 and "wrong: " in outcome.printed
+    assert 1 <= len(outcome.nodes) <= 3
 
 
 def test_names_with_anything_in_them_lead_nowhere(tmp_path: Path) -> None:

@@ -122,6 +122,12 @@ def test_ops_that_share_a_kernel_lie_in_one_box() -> None:
     assert kernels == ["Conv+Relu @cpu", "Conv+Relu @cpu"], "also where another kernel moves what the first one computed"
 
 
+def test_a_model_on_several_devices_is_shown_as_the_first_of_them_has_it() -> None:
+    model = pt.compile(pt.apply_pass(small(), "InlineSubgraphs"), "MULTI:reference,onnxruntime")
+    scene = collect(model)
+    assert [item.name for item in scene.items if item.kind == "call"] == [unit.name for unit in model.models["reference"].units]
+
+
 def test_an_imported_model_keeps_what_was_said_of_it(tmp_path: Path) -> None:
     graph = pt.apply_pass(small(), "InlineSubgraphs")
     placement = pt.query(graph, "HETERO:onnxruntime,reference")

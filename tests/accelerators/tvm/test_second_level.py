@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import partita as pt
@@ -74,3 +75,19 @@ def test_what_comes_from_the_cache_still_says_why_it_was_compiled_and_how_long_e
     third = pt.compile(convolutions(), "cpu", {"CACHE_DIR": str(tmp_path), "NUM_THREADS": 3}).report.subgraphs[0]
     assert third.why.startswith("target: threads ") and third.why.endswith(" became threads 3")
     assert not third.story.from_cache  # type: ignore[union-attr]
+
+
+def test_what_has_no_body_or_no_sizes_has_no_fusions(model: pt.CompiledModel, tmp_path: Path) -> None:
+    model.export(tmp_path / "net.partita", bodies=False)
+    assert pt.import_model(tmp_path / "net.partita").fusions == {}
+    x = pt.variable("x", "float32", ("n", 4))
+    graph = pt.Graph([pt.op("Neg", pt.op("Exp", x, name="exp"), name="neg")], name="sized")
+    sized = pt.compile(graph, "cpu", {"CACHE_DIR": "off"})
+    sized(np.ones((2, 4), np.float32))
+    assert sized.fusions == {}
+    assert sized.report.compiling().startswith("cpu_0 on cpu: ready in ")
+
+
+def test_fusions_of_an_imported_model_are_those_of_the_exported_one(model: pt.CompiledModel, tmp_path: Path) -> None:
+    model.export(tmp_path / "net.partita")
+    assert pt.import_model(tmp_path / "net.partita").fusions == model.fusions
