@@ -20,6 +20,7 @@ import numpy as np
 import partita as pt
 from accelerators.interface.device_list import asked_devices
 from accelerators.process.atomic import replacing
+from accelerators.running.real_runs import Timeline
 from graph.errors import WriteError
 from partita.cli import exits
 from partita.cli.arguments import (
@@ -72,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_fail_on(group, CONDITIONS, "difference")
     add_count(group, "--profile", 0, "show the N slowest rows", 10)
+    add_count(group, "--calls", 0, "start N calls more, and say when each device ran which; --report draws them", 0)
     group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
     group.add_argument("--report", metavar="PAGE.html", help="write a page to look at it in a browser")
     group.add_argument(
@@ -91,7 +93,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     outputs = model(inputs)
     checked = [] if original is None else _check(model, original, inputs, outputs, arguments, screen)
     profile = _profile(model, inputs, arguments, screen)
-    _write(model, outputs, profile, arguments, screen)
+    timeline = _timeline(model, inputs, arguments.calls, screen)
+    _write(model, outputs, profile, timeline, arguments, screen)
     data: dict[str, Any] = {"report": model.report.to_dict(), "outputs": _described(model, outputs)}
     first = model.properties.devices[0] if graph is None else asked_devices(arguments.devices)[0].label
     failed = _failed(model, checked, arguments.fail_on, first)
@@ -104,9 +107,12 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     data["failed"] = failed
     if profile is not None:
         data["profile"] = profile.to_dict()
+    if timeline is not None:
+        data["timeline"] = timeline.to_dict()
     screen.write_json(data)
     if not screen.as_json:
         _show(model, data, checked, profile, arguments.profile, screen)
+        screen.show(*([] if timeline is None else [str(timeline)]))
     for name in failed:
         screen.warn(f"failed on {name}: {CONDITIONS[name]}")
     return exits.NO if failed else exits.OK
@@ -163,10 +169,22 @@ def _profile(
     return model.profile(inputs)
 
 
+def _timeline(model: pt.CompiledModel, inputs: dict[str, Any], calls: int, screen: Screen) -> Timeline | None:
+    """So many calls started one after the other, which run at once as far as the model lets them; None for no calls."""
+    if not calls:
+        return None
+    screen.say("calling")
+    with model.timeline() as timeline:
+        for future in [model.start(inputs) for _ in range(calls)]:
+            future.result()
+    return timeline
+
+
 def _write(
     model: pt.CompiledModel,
     outputs: Any,
     profile: pt.Profile | None,
+    timeline: Timeline | None,
     arguments: argparse.Namespace,
     screen: Screen,
 ) -> None:
@@ -177,7 +195,7 @@ def _write(
     if arguments.report:
         from partita.page import report_page
 
-        report_page(model, arguments.report, profile=profile)
+        report_page(model, arguments.report, profile=profile, timeline=timeline)
     for path in filter(None, (arguments.output, arguments.trace, arguments.report)):
         screen.say(f"wrote {path}")
 

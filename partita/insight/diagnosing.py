@@ -14,6 +14,7 @@ from accelerators.errors import BadConfig, CompileError, RunError
 from accelerators.interface.device_list import DEFAULT, Device, asked_devices
 from accelerators.interface.settings import read_config
 from accelerators.process.ending import at_a_device
+from accelerators.running.multi import MultiModel
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.node import Node, NodeEntry
@@ -107,6 +108,11 @@ class _Task:
         self.against = _named(against)
         self.given = model
         self.model = model if isinstance(model, CompiledModel) else self._compiled(model)
+        if isinstance(self.model, MultiModel):
+            labels = ", ".join(self.model.models)
+            raise AcceleratorError(
+                f"it has one model for each of {labels}", where="diagnose", remedy="Diagnose one of them: model.models[device]"
+            )
         if self.model is not None:
             self.graph, self.subgraphs = self.model.graph, list(_subgraphs_of(self.model))
         else:

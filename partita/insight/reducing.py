@@ -12,7 +12,9 @@ import numpy as np
 
 from accelerators import AcceleratorError
 from accelerators.capsules.array_files import write_arrays
+from accelerators.errors import BadConfig
 from accelerators.process.ending import at_a_device
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import NodeEntry
 from graph.words import counted
@@ -77,6 +79,8 @@ def reduce(
     Candidates are convex groups of ops, and their inputs are the values of a run of the whole model on the devices `against`.
     Then sizes are made smaller, one and half of what they were, where the graph allows it (`shapes`). The failure may be any that
     the function can see; it is asked about at most `most` candidates. `inputs` that are None are made up, with this `seed`."""
+    if most < 1:
+        raise BadConfig(f"most is {most}", where="reduce", remedy="Let it try one candidate at least")
     typed = apply_pass(graph, "InferShape", strict=False)
     search = _Reducing(typed, call_arrays(typed, inputs, seed), fails, Trusted(against), most)
     members = search.smallest()
@@ -106,9 +110,20 @@ class _Reducing:
         if key not in self.answers:
             if self.tries >= self.most:
                 return False
-            self.tries += 1
-            self.answers[key] = bool(self.ask(*self.candidate(key)))
+            self.answers[key] = self.asked(*self.candidate(key))
         return self.answers[key]
+
+    def asked(self, graph: Graph, arrays: Mapping[str, Any]) -> bool:
+        """Does it fail? An error on the whole model is the caller's; one that a part alone raises is another failure."""
+        self.tries += 1
+        try:
+            return bool(self.ask(graph, arrays))
+        except PartitaError as error:
+            if self.tries > 1:
+                return False
+            remedy = "Return True where it is the failure that is looked for"
+            cause = f"on the whole model it raises {error.cause}"
+            raise AcceleratorError(cause, where="reduce, option fails", remedy=remedy) from error
 
     def smallest(self) -> list[int]:
         """The smallest group: the shortest prefix that fails, the shortest end of it, then that without what it does not need."""
@@ -163,8 +178,7 @@ class _Reducing:
                 resized = with_sizes(graph, arrays)
                 if resized is None or self.tries >= self.most or not self._runs(resized, arrays):
                     continue
-                self.tries += 1
-                if self.ask(resized, arrays):
+                if self.asked(resized, arrays):
                     graph, given, settled = resized, arrays, False
                     break
         return graph, given

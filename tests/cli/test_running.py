@@ -27,6 +27,22 @@ def test_run(partita: Command, model: str) -> None:
     assert json.loads(Path("trace.json").read_text())["traceEvents"]
 
 
+def test_calls_that_run_at_once(partita: Command, model: str) -> None:
+    done = partita(f"run {model} --devices HETERO:onnxruntime,reference --calls 3 --report page.html")
+    assert done.status == 0 and ": 3 requests in " in done.out
+    assert '"laps":{"request":[' in Path("page.html").read_text()
+    laps = partita(f"run {model} --devices reference --calls 2 --json").json["timeline"]["laps"]
+    assert {lap["request"] for lap in laps} == {1, 2}
+
+
+def test_compile_says_why(partita: Command, model: str) -> None:
+    done = partita(f"compile {model} --devices cpu --config CACHE_DIR=off -o net.partita --why")
+    assert done.status == 0 and "cpu_0 on cpu: compiled in " in done.out and "because there is no cache" in done.out
+    assert "cpu_0: " in done.out and " kernels" in done.out
+    data = partita(f"compile {model} --devices cpu -o other.partita --why --json").json
+    assert data["fusions"]["cpu_0"]["kernels"] and data["subgraphs"][0]["story"]["kernels"]
+
+
 def test_run_tells_the_same_as_data(partita: Command, model: str) -> None:
     result = partita(f"run {model} --devices reference --check --json").json
     assert result["check"]["ok"]

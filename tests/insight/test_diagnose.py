@@ -297,3 +297,10 @@ def test_what_did_not_change_is_the_same_machine_code_to_the_byte() -> None:
     ]
     assert codes[0] and [id(code) for code in codes[0].values()] == [id(code) for code in codes[1].values()]
     assert [work.is_shared for work in compiled[1].work][:2] == [True, True]
+
+
+def test_of_a_model_on_several_devices_one_is_diagnosed() -> None:
+    model = pt.compile(convolutions(), "MULTI:reference,onnxruntime")
+    with pytest.raises(pt.AcceleratorError, match="diagnose: it has one model for each of reference, onnxruntime"):
+        pt.diagnose(model)
+    assert pt.diagnose(model.models["onnxruntime"]).ok  # type: ignore[attr-defined]

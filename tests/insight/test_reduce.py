@@ -118,3 +118,24 @@ def test_a_command_that_hangs_is_a_failure_and_leaves_no_process_behind(tmp_path
     assert command(graph, arrays)
     child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
     assert not child.exists() or child.read_text().split()[2] == "Z"
+
+
+def test_errors_of_the_function_and_of_candidates() -> None:
+    """A candidate on which the function itself fails shows another failure, and is not taken for this one."""
+    graph = transformer()
+
+    def fails(part: pt.Graph, inputs: Mapping[str, Any]) -> bool:
+        ops = [node for node in part.nodes if node.is_op]
+        if len(ops) < 3:
+            raise pt.AcceleratorError("too small for the device")
+        return any(node.op == "Softmax" for node in ops)
+
+    assert len(pt.reduce(graph, None, fails).nodes) == 3
+
+    def broken(part: pt.Graph, inputs: Mapping[str, Any]) -> bool:
+        raise pt.AcceleratorError("no driver")
+
+    with pytest.raises(pt.AcceleratorError, match="on the whole model it raises no driver"):
+        pt.reduce(graph, None, broken)
+    with pytest.raises(pt.BadConfig, match="reduce: most is 0"):
+        pt.reduce(graph, None, fails, most=0)
