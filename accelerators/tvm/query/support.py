@@ -235,12 +235,16 @@ def _shown(entry: NodeEntry) -> str:
 
 
 def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool]:
-    """A kernel of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering."""
+    """A kernel of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering.
+
+    TVM's OpenCL C has no words for some of what a kernel may hold: there the kernel is built too."""
     try:
         body = make_body(alone(node, graph))
         with quiet(), refused("kernel"):
             drafted = draft_kernel(body, machine)
         if drafted is not None:
+            if machine.kind == "opencl":
+                build(body, machine)
             return True, True
         wrong = known_wrong(node)
         if wrong is not None:

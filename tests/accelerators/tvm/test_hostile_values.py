@@ -127,6 +127,15 @@ def test_a_label_below_zero_names_no_class(op: str, ignored: int | None, size: A
         pt.compile(graph, "cpu")(logits, np.array([[0, -2], [2, 3], [3, 0]]))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64", "int32"])
+def test_shifts_by_more_bits_than_there_are(dtype: str) -> None:
+    values, counts = np.array([3, 3, 99, 255], dtype), np.array([1, 31, 71, 0], dtype)
+    for direction in ("LEFT", "RIGHT"):
+        given = [pt.variable(name, dtype, (4,)) for name in "xs"]
+        graph = pt.Graph([pt.op("BitShift", *given, name="y0", direction=direction)], inputs=given)
+        same(graph, values, counts)
+
+
 def test_places_within() -> None:
     for graph, arrays in (a_batch_of_regions([1, 0]), an_unpooling(15)):
         same(graph, *arrays)

@@ -212,6 +212,29 @@ def test_ops_that_tvm_computes_otherwise() -> None:
     matches(pt.op("Pow", given, pt.constant(np.array(3, "int64"))), numbers(2, 3))
 
 
+@pytest.mark.parametrize("dtype", ["uint32", "uint64", "int8"])
+def test_shifts_by_more_bits_than_there_are(dtype: str) -> None:
+    values, counts = np.array([3, 3, 99], dtype), np.array([1, 6, 71], dtype)
+    for direction in ("LEFT", "RIGHT"):
+        shifted = pt.op("BitShift", x(3, dtype=dtype), pt.variable("s", dtype, (3,)), direction=direction)
+        (ours,), (wanted,) = (pt.compile(pt.Graph([shifted]), device)(values, counts) for device in ("opencl", "cpu"))
+        np.testing.assert_array_equal(ours, wanted)
+
+
+def test_what_tvm_cannot_say_in_opencl_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerators.tvm.code import codegen
+    from accelerators.tvm.query import support
+
+    def silent(*_: object) -> None:
+        raise CompileError("OpenCL C has no word for it")
+
+    monkeypatch.setattr(codegen, "opencl_code", silent)
+    support.forget()
+    answers = accelerator("opencl").query(pt.Graph([pt.op("Cosh", x(5, 7, 3), name="cosh")]))
+    support.forget()
+    assert answers == {"cosh": "OpenCL C has no word for it"}
+
+
 def test_more_memory_than_the_device_has() -> None:
     driver = opencl_driver.drivers()[0]
     most, whole = driver.device.max_mem_alloc_size, driver.device.global_mem_size
