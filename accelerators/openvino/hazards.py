@@ -11,6 +11,7 @@ from accelerators.engines.conditions import condition_lengths
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
+from graph.microsoft import DOMAIN
 from graph.node import Node, NodeEntry
 from graph.ops.schemas import spec_of
 from graph.types import TensorType
@@ -32,11 +33,18 @@ def refused(node: Node, graph: Graph, given: frozenset[Node]) -> str | None:
     if any(entry.name and isinstance(entry.type, TensorType) and 0 in (entry.type.shape or ()) for entry in node.outputs):
         return "openvino loses the sizes of empty tensors"
     if node.domain:
-        return None
+        return _of_onnxruntimes_domain(node)
     hazard, versioned = _HAZARDS.get(node.op or ""), _VERSIONED.get(node.op or "")
     known = _not_declared(node, graph) or sums_nothing(node) or may_be_empty(node, graph) or unseen(node)
     known = known or _abs(node, given) or (None if hazard is None else hazard(node))
     return known or (None if versioned is None else versioned(node, graph.opsets.get("", 1)))
+
+
+def _of_onnxruntimes_domain(node: Node) -> str | None:
+    """Refuse onnxruntime's own ops on integers: openvino has conversions of its own for them."""
+    if node.domain != DOMAIN or not str(node.op).startswith(("QLinear", "QGemm", "DynamicQuantize")):
+        return None
+    return f"openvino's {node.op} of onnxruntime's domain does not round as onnxruntime, and does not saturate"
 
 
 def _not_declared(node: Node, graph: Graph) -> str | None:

@@ -49,6 +49,21 @@ def test_cpu_computes_it_by_kernels_of_onnx_s_ops(case: Case):
     assert not case.schedule or case.schedule in schedules
 
 
+ROUNDING = [case for case in ALL if case.op.startswith(("QLinear", "QGemm", "DynamicQuantize"))]
+"""Ops that openvino takes, and rounds in another way."""
+
+
+@pytest.mark.parametrize("case", ROUNDING, ids=lambda case: f"{case.op}-{case.opset}")
+def test_openvino_is_not_asked_for_what_it_rounds_otherwise(case: Case):
+    pytest.importorskip("openvino")
+    graph = pt.load(case.model())
+    placement = pt.query(graph, "HETERO:openvino,reference")
+    own = [node.name for node in graph.nodes if node.op == case.op]
+    assert {placement[name] for name in own} == {"reference"}
+    assert "does not round as onnxruntime" in placement.why(own[0]) or case.op == "QGemm"
+    _agree(list(pt.compile(graph, "HETERO:openvino,reference")(case.feeds)), _theirs(case.model(), case.feeds))
+
+
 @pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.op}-{case.opset}")
 def test_types_are_inferred(case: Case):
     graph = pt.apply_pass(pt.load(case.model()), "InferShape")
