@@ -18,13 +18,12 @@ from accelerators.compiling import compile as compile_model
 from accelerators.errors import AcceleratorError
 from accelerators.precision.calibration import METHODS, Range, calibrated
 from accelerators.precision.lowered_ops import (
-    CASTS,
     KEPT,
     PRECISIONS,
+    bytes_won,
     lowerable,
     lowered,
     moved_from,
-    weight_of_product,
     why_not,
     with_channel_scales,
 )
@@ -187,11 +186,9 @@ class _Choosing:
     def gains(self, precisions: Sequence[str]) -> dict[tuple[str, str], float]:
         """What an op wins in a precision, by op and precision."""
         if self.win == "memory":
-            sizes = {node.name: weight_of_product(node) for node in self.ops}
-            width = {"int8": 1, **{name: kind.itemsize for name, kind in CASTS.items()}}
             return {
-                (name, precision): float((4 - width[precision]) * array.size)
-                for name, array in sizes.items() for precision in precisions if array is not None
+                (node.name, precision): bytes_won(node, precision)
+                for node in self.ops for precision in precisions if (node.name, precision) not in self.refused
             }
         before = self._times(self.graph)
         gains = {}

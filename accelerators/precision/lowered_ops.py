@@ -1,7 +1,8 @@
 """A graph with some of its products in lower precision, as ONNX says it, so that every engine reads it.
 
 A product in int8 stands between QuantizeLinear and DequantizeLinear, with a scale for each channel of its weights; one in bf16 or
-f16 between two casts. Ops that only move numbers, and pools, read the same integers as what follows them."""
+f16 between two casts; one whose weights alone are integers reads them by way of a DequantizeLinear. Ops that only move numbers,
+and pools, read the same integers as what follows them."""
 
 from __future__ import annotations
 
@@ -26,8 +27,17 @@ KEPT = "float32"
 
 CASTS = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 
-PRECISIONS = ("int8", *CASTS)
-"""What a product may be lowered to."""
+BLOCKS = (32, 16, 8)
+"""How many numbers of a column of 4-bit weights share a scale: the first of these that divides the depth, or else the whole
+column. OpenVINO reads no blocks that do not divide it."""
+
+BYTES = {"int8": 1.0, "int8-weights": 1.0, "int4-weights": 0.5, "bf16": 2.0, "f16": 2.0}
+"""What a product may be lowered to, and how many bytes a number of its weights takes then."""
+
+PRECISIONS = tuple(BYTES)
+
+HALF_BYTES = 21
+"""The first version of ONNX with integers of 4 bits."""
 
 CHANNEL_SCALES = 13
 """The first version of ONNX with a scale for each channel."""
@@ -75,8 +85,12 @@ def with_channel_scales(graph: Graph) -> Graph:
 
 def why_not(node: Node, precision: str, version: int) -> str | None:
     """Why a version of ONNX has no such op in a precision; None where it has."""
-    if precision == "int8" and version < CHANNEL_SCALES:
+    if precision in ("int8", "int8-weights") and version < CHANNEL_SCALES:
         return f"a scale for each channel needs opset {CHANNEL_SCALES}, and the model has {version}"
+    if precision == "int4-weights" and version < HALF_BYTES:
+        return f"weights of 4 bits need opset {HALF_BYTES}, and the model has {version}"
+    if precision.endswith("-weights") and node.op == "Conv":
+        return "a convolution whose weights alone are integers wins nothing: they become numbers before it runs"
     least = 22 if node.op == "Conv" else 13
     if precision == "bf16" and version < least:
         return f"{node.op} takes bfloat16 from opset {least} on, and the model has {version}"
@@ -127,6 +141,30 @@ def signed_bytes(array: Array, axis: int) -> tuple[Array, Array]:
     scale = (np.abs(array).max(others, keepdims=True) / 127).astype(np.float32)
     scale = np.where(scale > 1e-30, scale, np.float32(1.0))
     return np.clip(np.rint(array / scale), -127, 127).astype(np.int8), scale.reshape(-1)
+
+
+def block_of(depth: int) -> int:
+    """How many numbers of a column of 4-bit weights share a scale."""
+    return next((block for block in BLOCKS if depth % block == 0), depth)
+
+
+def half_bytes(array: Array, axis: int) -> tuple[Array, Array]:
+    """Weights as integers of 4 bits around zero, and their scales: one for each block along the axis."""
+    numbers = np.moveaxis(array, axis, 0)
+    block = block_of(len(numbers))
+    most = np.abs(numbers).reshape(-1, block, *numbers.shape[1:]).max(1)
+    scales = np.where(most > 1e-30, most / 7, 1.0).astype(np.float32)
+    integers = np.clip(np.rint(numbers / np.repeat(scales, block, axis=0)), -7, 7).astype(ml_dtypes.int4)
+    stored, blocks = (np.ascontiguousarray(np.moveaxis(part, 0, axis)) for part in (integers, scales))
+    return stored, blocks
+
+
+def bytes_won(node: Node, precision: str) -> float:
+    """How many bytes the product's weights take less in a precision."""
+    weight = weight_of_product(node)
+    assert weight is not None
+    scales = 4 / block_of(weight.shape[1 - channel_axis(node)]) if precision == "int4-weights" else 0.0
+    return (4 - BYTES[precision] - scales) * weight.size
 
 
 class _Lowering:
@@ -209,11 +247,31 @@ class _Lowering:
                 given[2] = self._stored(bias, node, "bias", units.astype(np.int32), factor, 0)
         return node.evolve(inputs=tuple(given))
 
-    def _stored(self, entry: NodeEntry, node: Node, what: str, array: Array, scales: Array, axis: int) -> NodeEntry:
+    def _byte_weights(self, node: Node) -> Node:
+        """The product of values as they are by weights that are stored as bytes."""
+        axis, weight = channel_axis(node), weight_of_product(node)
+        assert weight is not None
+        return self._with_weight(node, *signed_bytes(weight, axis), axis=axis)
+
+    def _half_byte_weights(self, node: Node) -> Node:
+        """The product of values as they are by weights that are stored as half bytes, in blocks of the depth."""
+        depth, weight = 1 - channel_axis(node), weight_of_product(node)
+        assert weight is not None
+        return self._with_weight(node, *half_bytes(weight, depth), axis=depth, block_size=block_of(weight.shape[depth]))
+
+    def _with_weight(self, node: Node, array: Array, scales: Array, **attributes: int) -> Node:
+        given, entry = self._reading(node, lambda i: False), node.inputs[1]
+        assert entry is not None
+        given[1] = self._stored(entry, node, "weight", array, scales, **attributes)
+        return node.evolve(inputs=tuple(given))
+
+    def _stored(
+        self, entry: NodeEntry, node: Node, what: str, array: Array, scales: Array, axis: int, **attributes: int
+    ) -> NodeEntry:
         """A constant as integers and their scales."""
         stem = f"{node.name}_{what}"
         operands = [self._constant(entry, array, "integers", stem), self._constant(entry, scales, "scales", stem)]
-        return self._helper("DequantizeLinear", stem, entry.type, *operands, axis=axis)
+        return self._helper("DequantizeLinear", stem, entry.type, *operands, axis=axis, **attributes)
 
     def _narrow(self, node: Node) -> Node:
         """The product of values and weights that are cast; its result is cast back."""
@@ -256,7 +314,13 @@ class _Lowering:
         return self.rewriter.keep(node.evolve(output_types=(value_type,), affinity=self.affinity))[0]
 
 
-_CHANGES = {KEPT: _Lowering._kept, "int8": _Lowering._int8, **dict.fromkeys(CASTS, _Lowering._narrow)}
+_CHANGES = {
+    KEPT: _Lowering._kept,
+    "int8": _Lowering._int8,
+    "int8-weights": _Lowering._byte_weights,
+    "int4-weights": _Lowering._half_byte_weights,
+    **dict.fromkeys(CASTS, _Lowering._narrow),
+}
 
 
 def _typed(entry: NodeEntry, dtype: str) -> TensorType:

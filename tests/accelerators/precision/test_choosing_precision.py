@@ -136,6 +136,50 @@ def test_what_is_quantized_is_read_by_onnxruntime_too(tmp_path: object) -> None:
     assert np.abs(theirs - ours).max() <= 0.02 * np.abs(ours).max()
 
 
+def test_what_is_lowered_is_read_by_openvino_too(tmp_path: object) -> None:
+    openvino = pytest.importorskip("openvino")
+    for graph, precision in ((convolutions(), "int8"), (transformer(), "int8-weights"), (transformer(), "int4-weights")):
+        x, plan = inputs_of(graph)[0], chosen(graph, 0.3, precisions=(precision,))
+        assert set(plan.values()) == {precision}
+        path = f"{tmp_path}/{precision}.onnx"
+        pt.save(plan.apply(graph), path)
+        exactly = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+        (theirs,) = openvino.Core().compile_model(path, "CPU", exactly)(x).values()
+        (ours,) = pt.compile(plan.apply(graph), "reference")(x)
+        assert np.abs(theirs - ours).max() <= 0.02 * np.abs(ours).max()
+
+
+@pytest.mark.parametrize(("precision", "least"), [("int8-weights", 1e-4), ("int4-weights", 1e-3)])
+def test_weights_alone_are_integers(precision: str, least: float) -> None:
+    pytest.importorskip("tvm")
+    graph = transformer()
+    plan = pt.choose_precision(graph, inputs_of(graph), 0.3, "cpu", win="memory", precisions=(precision,))
+    assert set(plan.values()) == {precision} and plan.error is not None and least < plan.error <= 0.3
+    lowered = plan.apply(graph)
+    assert "QuantizeLinear" not in {node.op for node in lowered.nodes}
+    assert sum(kernel.schedule == "packed product" for kernel in pt.compile(lowered, "cpu").kernels()) >= 4
+    again = pt.PrecisionPlan.from_json(plan.to_json())
+    assert off(again, graph, inputs_of(graph)) == pytest.approx(plan.error, rel=0.05)
+    saved = 16 * 64 * (4 - (1 if precision == "int8-weights" else 0.5 + 4 / 16))
+    assert next(row for row in plan.rows if row.node == "up").gains[precision] == saved
+
+
+def test_weights_alone_stand_beside_other_precisions_in_one_plan() -> None:
+    graph = sensitive()
+    plan = chosen(graph, 0.05, precisions=("int8", "int8-weights", "bf16"), lock={"steady": "int8-weights"})
+    assert dict(plan) == {"steady": "int8-weights", "delicate": "bf16"}
+    assert "int8-weights alone moves the answer by" in plan.why("delicate")
+    assert off(plan, graph, inputs_of(graph)) <= 0.05
+
+
+def test_what_has_no_weights_alone_says_why() -> None:
+    plan = chosen(convolutions(), 0.1, precisions=("int8-weights",))
+    assert "wins nothing: they become numbers before it runs" in plan.why("first")
+    assert plan["scores"] == "int8-weights"
+    plan = chosen(transformer().evolve(opsets={"": 20}), 0.3, precisions=("int4-weights",))
+    assert "weights of 4 bits need opset 21, and the model has 20" in plan.why("up")
+
+
 def test_on_cpu_ops_run_as_integers() -> None:
     pytest.importorskip("tvm")
     graph = convolutions()
