@@ -10,9 +10,9 @@ from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import window_attributes
 from accelerators.tvm.layouts.quantized_moves import wanted_after
-from accelerators.tvm.layouts.quantized_products import sums_of
 from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
+from accelerators.tvm.layouts.sums import sums_of
 from accelerators.tvm.layouts.transposing import Phases
 from accelerators.tvm.prepare.resizing import mixtures
 from graph.node import Node, NodeEntry, frozen_attrs

@@ -88,8 +88,15 @@ def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None
 
 
 def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
-    """A weight's integers as signed bytes whose zero point is 0, and their scale or scales along the axis; None where they are no
-    such bytes."""
+    """A weight's integers as signed bytes whose zero point is 0, and their scales; None where they are no such bytes."""
+    known = distances_of(entry, axis)
+    signed = None if known is None else around_zero(known[0], np.zeros((), np.int16))
+    return None if known is None or signed is None else (signed, known[1])
+
+
+def distances_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
+    """The distances of a weight's integers to their zero point, and their scale or scales along the axis; None for what is no
+    weight of at most 8 bits."""
     if entry is None or not is_weight(entry):
         return None
     scaling = scaling_of(entry.node.evolve(op="DequantizeLinear", domain=""), STORED | HALF_BYTES)
@@ -97,10 +104,11 @@ def weight_of(entry: NodeEntry | None, axis: int) -> tuple[Array, Array] | None:
     array = None if source is None else source.node.value
     if scaling is None or array is None or array.dtype.itemsize != 1 or scaling.axis not in (None, axis):
         return None
+    if array.dtype == np.int8 and not scaling.point.any():
+        return array, scaling.scale
     point = scaling.point.astype(np.int16)
     shape = [-1 if d == scaling.axis else 1 for d in range(array.ndim)]
-    centred = around_zero(array, point if scaling.axis is None else point.reshape(shape))
-    return None if centred is None else (centred, scaling.scale)
+    return array.astype(np.int16) - (point if scaling.axis is None else point.reshape(shape)), scaling.scale
 
 
 def whole_weight(entry: NodeEntry | None, point: NodeEntry | None) -> Array | None:

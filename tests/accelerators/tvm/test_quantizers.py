@@ -144,6 +144,26 @@ def test_a_model_of_each_quantizer_is_computed_in_integers(style: str) -> None:
     assert np.abs(wanted).max() > 0.1
 
 
+@pytest.mark.parametrize(
+    ("channels", "group", "dtype", "point", "bias"),
+    [(3, 1, "uint8", 3, "whole"), (8, 1, "int8", 250, "numbers"), (8, 8, "uint8", 250, ""), (8, 2, "int8", 3, "whole")],
+)
+def test_a_convolution_by_weights_far_from_their_zero_point(channels: int, group: int, dtype: str, point: int, bias: str) -> None:
+    image, weight = integers(0, (1, channels, 9, 8), dtype), integers(1, (8, channels // group, 3, 3), "uint8")
+    x = dequantized(pt.variable("x", dtype, image.shape), 0.02, 9, dtype=dtype)
+    inputs = [x, dequantized(weight, 0.003, point)]
+    if bias:
+        whole = np.arange(8).astype(np.int32) * 300
+        inputs.append(dequantized(whole, np.float32(0.02) * np.float32(0.003)) if bias == "whole" else pt.constant(normals(2)(8)))
+    product = pt.op("Relu", pt.op("Conv", *inputs, group=group, pads=[1, 1, 0, 1], strides=[1, 2]))
+    graph = pt.apply_pass(pt.Graph([quantized(product, 0.05, 3), product]), "InferShape")
+    model = compiled(graph)
+    assert not any("Conv" in launch.layer_type for launch in model.launches)
+    (stored, numbers), (wanted, exact) = model.run([image], [None, None]), interpret(graph, [image])
+    assert np.abs(stored.astype(int) - wanted).max() <= 1 and (stored != wanted).mean() < 0.02
+    assert np.abs(numbers - exact).max() <= 1e-5 * np.abs(exact).max()
+
+
 @pytest.mark.parametrize(("make", "opset"), [(half_bytes, 21), (by_torch, 17)])
 def test_rounding_of_onnxruntimes_domain_is_that_of_onnx(make: Callable[[], pt.Node], opset: int) -> None:
     graph = pt.apply_pass(pt.Graph([make()], opsets={"": opset}), "InferShape")
