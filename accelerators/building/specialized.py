@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from accelerators.building.crews import SideBySide
 from accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
 from accelerators.interface.laid_out import run_laid_out
 from accelerators.process.ending import at_a_device
@@ -61,7 +62,7 @@ class SpecializedSubgraph(CompiledSubgraph):
         self.any_size = any_size if isinstance(any_size, AnySize) else None
         """The subgraph compiled for all sizes, which is asked first."""
         self.notes = _notes(any_size)
-        self._any_guard = Guard()
+        self._any_size = None if self.any_size is None else SideBySide(self.any_size.compiled)
         self._guard = Guard()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
         self._rows = threading.local()
@@ -88,10 +89,10 @@ class SpecializedSubgraph(CompiledSubgraph):
         """Run the subgraph of this size. Two threads that need a new size compile it once."""
         shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
         given = None if self.any_size is None else self.any_size.given(shapes, inputs)
-        if self.any_size is not None and given is not None:
-            with self._any_guard.lock:
-                results = run_laid_out(self.any_size.compiled, given, out)
-                self._rows.last = self.any_size.compiled.profile_rows()
+        if self._any_size is not None and given is not None:
+            with self._any_size.lent() as compiled:
+                results = run_laid_out(compiled, given, out)
+                self._rows.last = compiled.profile_rows()
             return results
         kept = self._find(shapes)
         if kept is not None:

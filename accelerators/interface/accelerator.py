@@ -90,6 +90,10 @@ class CompiledSubgraph:
         """The rows of the last run, where the device was compiled with PERF_COUNT; empty if it cannot tell."""
         return ()
 
+    def another(self) -> CompiledSubgraph | None:
+        """The same compiled code once more, to run at the same time as this; None if runs of it take turns."""
+        return None
+
     def measured(self) -> CompiledSubgraph | None:
         """The same compiled code once more, which tells its rows after each run as with PERF_COUNT; None if the device has to
         compile the subgraph for that."""

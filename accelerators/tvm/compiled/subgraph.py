@@ -180,11 +180,18 @@ class CompiledTvm(CompiledSubgraph):
             self._origins = [again._origin(i) for i in range(len(again.launches))]
         return self._origins[number]
 
+    def another(self) -> CompiledTvm:
+        """The same machine code on a virtual machine of its own."""
+        return self._again(self._perf_count)
+
     def measured(self) -> CompiledTvm:
         """The same machine code on a virtual machine of its own, which takes the time of each launch."""
-        measured = CompiledTvm(self._assembled, self.launches, self._origins, self.runs_on, True)
-        measured.library, measured.cubins = self.library, self.cubins
-        return measured
+        return self._again(True)
+
+    def _again(self, perf_count: bool) -> CompiledTvm:
+        again = CompiledTvm(self._assembled, self.launches, self._origins, self.runs_on, perf_count)
+        again.library, again.cubins = self.library, self.cubins
+        return again
 
     def check_code(self) -> None:
         """For a GPU, compile all sources with the CUDA compiler, so that it complains now and not where the model
