@@ -29,6 +29,13 @@ from graph.errors import PartitaError
 from graph.graph import Graph
 from passes.infer import infer
 
+Kept = Callable[[Graph], CompiledSubgraph | None]
+"""Kernels for any size that were compiled before, for a graph that was made ready for them."""
+
+
+def nothing_kept(graph: Graph) -> None:
+    """There are none."""
+
 
 @attrs.define(slots=True, eq=False)
 class Unit:
@@ -131,6 +138,7 @@ def compile_unit(
     stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = (),
     behind: bool = False,
     model: str = "",
+    kept: Kept = nothing_kept,
 ) -> Unit:
     """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. A
     type in the body that is not the inferred one is such an error too: kernels have the sizes that an op computes,
@@ -138,10 +146,11 @@ def compile_unit(
 
     Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
     all of the body at any size, or else to `reference`; with `behind`, they go there whenever their size is not compiled yet,
-    which happens in the background. `model` is the name of the model, for the entry in the cache."""
+    which happens in the background. `model` is the name of the model, for the entry in the cache. `kept` gives the
+    kernels for any size, if a package holds them."""
     start = time.perf_counter()
     try:
-        compiled = _compiled(device, body, config, stand_ins, behind, model)
+        compiled = _compiled(device, body, config, stand_ins, behind, model, kept)
     except BadConfig:
         raise
     except Exception as error:
@@ -173,12 +182,17 @@ def _compiled(
     stand_ins: Sequence[tuple[Device, Mapping[str, Any]]],
     behind: bool,
     model: str,
+    kept: Kept,
 ) -> CompiledSubgraph:
     accelerator = in_its_place(device.accelerator, config)
     infer(body, strict=False, check_declared=True)
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
         return compile_cached(accelerator, graph, config, lambda: compile_now(accelerator, graph, config), model)
+
+    def compile_unless_kept(graph: Graph) -> CompiledSubgraph:
+        compiled = kept(graph)
+        return compile_static(graph) if compiled is None else compiled
 
     def compile_sized(graph: Graph) -> CompiledSubgraph:
         _check_supported(accelerator.configured(config), graph, "for these sizes")
@@ -197,7 +211,7 @@ def _compiled(
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
     _check_supported(accelerator.configured(config), body, "in this part of the graph")
-    any_size = accelerator.any_size(body, config, compile_static)
+    any_size = accelerator.any_size(body, config, compile_unless_kept)
     return SpecializedSubgraph(body, compile_sized, stand_in, behind, any_size)
 
 

@@ -11,6 +11,7 @@ import attrs
 
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.building.units import Unit
+from accelerators.errors import NotSupported
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.skeleton import skeleton
 from accelerators.package.arrays import WEIGHTS, ArrayWriter
@@ -27,7 +28,7 @@ def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: 
 
     Each subgraph travels as its device's own form and, unless `bodies` is false, as ONNX too, so that it can be
     compiled anew where that form does not fit. The ONNX body is always written where it is the device's own form or
-    where sizes are dynamic. With a `key` the file is signed (HMAC-SHA256).
+    where sizes are dynamic; kernels for any size travel beside it. With a `key` the file is signed (HMAC-SHA256).
     """
     key = checked_key(key, "export")
     with writing(path) as package:
@@ -90,7 +91,20 @@ class _Exporting:
             "whole": whole,
             "code": self.member(f"code/{number}", self.code(unit, compiled)) if own_form else None,
             "weights": [self.arrays.row(array) for array in compiled.export_weights()] if own_form else [],
+            "any_size": self.any_size(unit, compiled, number) if isinstance(compiled, SpecializedSubgraph) else None,
         }
+
+    def any_size(self, unit: Unit, compiled: SpecializedSubgraph, number: int) -> dict[str, Any] | None:
+        """The kernels for any size, which are made ready from the body and need not be compiled again."""
+        if compiled.any_size is None or unit.device.accelerator.travels_as_body:
+            return None
+        kernels = compiled.any_size.compiled
+        try:
+            code = bytes(kernels.export())
+        except NotSupported:
+            return None  # The body travels, and is compiled where it arrives.
+        weights = [self.arrays.row(array) for array in kernels.export_weights()]
+        return {"code": self.member(f"code/{number}", code), "weights": weights}
 
     def code(self, unit: Unit, compiled: CompiledSubgraph) -> bytes:
         try:

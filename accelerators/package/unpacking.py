@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 
-from accelerators.building.units import Unit, compile_unit, measured_units
+from accelerators.building.units import Unit, compile_unit, measured_units, nothing_kept
 from accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.interface.device_list import Device, parse_devices
@@ -144,7 +145,8 @@ class _Importing:
     def unit(self, row: Row, device: Device | None, values: Mapping[str, Mapping[str, Any]]) -> Unit | None:
         """The unit of one subgraph; None if its form does not fit here, which is noted."""
         body = self.onnx(row["body"])
-        if row["code"] is not None and device is not None and device.accelerator.travels_as_body:
+        has_code = row["code"] is not None or row.get("any_size") is not None
+        if has_code and device is not None and device.accelerator.travels_as_body:
             cause = f"subgraph {row['name']!r} has code, and what {device.label!r} compiles travels without"
             raise PackageError(cause, where=self.package.where, remedy="Do not trust the file")
         body = body.evolve(name=row["name"]) if not body.name else body
@@ -166,13 +168,30 @@ class _Importing:
     def imported(self, row: Row, device: Device, body: Graph, config: Mapping[str, Any], recompiled: bool = False) -> Unit:
         """The subgraph in its device's own form."""
         if row["code"] is None or recompiled:
-            return compile_unit(row["name"], device, body, config, self.stand_ins(device, config), model=self.model)
-        weights = tuple([read_array(self.arrays, item, self.package.where) for item in row["weights"]])
-        member = self.package.member(row["code"])
+            stand_ins = self.stand_ins(device, config)
+            kept = nothing_kept if recompiled else partial(self.for_any_size, row, device, config=config)
+            return compile_unit(row["name"], device, body, config, stand_ins, model=self.model, kept=kept)
+        return Unit(row["name"], device, body, self.read(row, device, body, config), 0.0, config)
+
+    def read(self, stored: Row, device: Device, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        """The compiled form of a body, from its code and weights."""
+        weights = tuple([read_array(self.arrays, item, self.package.where) for item in stored["weights"]])
+        member = self.package.member(stored["code"])
         code: Any = member if device.accelerator.reads_views else bytes(member)
         more = (weights,) if weights else ()
         compiled: CompiledSubgraph = in_its_place(device.accelerator, config).import_(code, body, config, *more)
-        return Unit(row["name"], device, body, compiled, 0.0, config)
+        return compiled
+
+    def for_any_size(self, row: Row, device: Device, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph | None:
+        """The kernels for any size, for a graph that was made ready for them; None where the package has none that fit here."""
+        stored = row.get("any_size")
+        if stored is None or device.accelerator.misfit(row["identity"], config) is not None:
+            return None
+        try:
+            return self.read(stored, device, graph, config)
+        except AcceleratorError as error:
+            self.notes.append(f"compiled anew: {row['name']} on {device.label} for any size, since {error.cause}")
+            return None
 
     def stand_ins(self, device: Device, config: Mapping[str, Any]) -> list[tuple[Device, Mapping[str, Any]]]:
         """The stand-ins for a device that compiles each size: the model's devices that are here and take any size."""

@@ -220,3 +220,34 @@ def test_an_imported_model_has_the_same_stand_in(slow, tmp_path):
         model(inputs_of(graph, n=n))
     assert model.units[0].compiled.stood_in == 1
     assert {row.exec_type for row in model.profile().rows if row.status == "EXECUTED"} == {"CPUExecutionProvider"}
+
+def test_kernels_for_any_size_travel(tmp_path, monkeypatch):
+    """A package of a model that was compiled once for any size runs without a compiler."""
+    x = pt.variable("x", "float32", ("N", 24))
+    weight = np.random.default_rng(3).standard_normal((24, 32)).astype(np.float32)
+    model = pt.compile(pt.Graph([pt.op("Softmax", pt.op("MatMul", x, pt.constant(weight)))]), "cpu")
+    model.export(tmp_path / "net.partita")
+
+    def compiles(*_: object) -> None:
+        raise AssertionError("it is compiled again")
+
+    monkeypatch.setattr("accelerators.building.units.compile_cached", compiles)
+    imported = pt.import_model(tmp_path / "net.partita")
+    for rows in (1, 7, 64):
+        given = np.random.default_rng(3).standard_normal((rows, 24)).astype(np.float32)
+        np.testing.assert_array_equal(imported(given)[0], model(given)[0])
+    (unit,) = imported.units
+    assert unit.compiled.sizes == () and "compiled once for any size" in unit.compiled.notes
+
+
+def test_kernels_for_any_size_that_do_not_fit_are_compiled_again(tmp_path, monkeypatch):
+    x = pt.variable("x", "float32", ("N", 24))
+    model = pt.compile(pt.Graph([pt.op("Tanh", x)]), "cpu")
+    model.export(tmp_path / "net.partita")
+    monkeypatch.setattr("accelerators.tvm.device.TvmAccelerator.misfit", lambda *_: "it was compiled for another processor")
+    monkeypatch.setattr(
+        "accelerators.package.unpacking._Importing.read", lambda *_: pytest.fail("code for another processor is loaded")
+    )
+    imported = pt.import_model(tmp_path / "net.partita")
+    given = np.random.default_rng(3).standard_normal((3, 24)).astype(np.float32)
+    np.testing.assert_array_equal(imported(given)[0], model(given)[0])
