@@ -12,11 +12,12 @@ from accelerators.errors import InputError
 from accelerators.process.forking import Guard
 from accelerators.running.outputs import Outputs
 from accelerators.sessions.decoder import Decoder
+from accelerators.sessions.roles import Count
 from accelerators.sessions.state import State, read_state, write_state
 from accelerators.sessions.step import StepSizes
 from graph.errors import did_you_mean
 from graph.node import Node
-from graph.types import TensorType, numpy_dtype
+from graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -140,21 +141,18 @@ class Session:
     def _counts(self, arrays: Mapping[Node, Array]) -> tuple[int, int]:
         """How many sequences, and how many new tokens of each."""
         roles = self._decoder.roles
-        counts: dict[str, int] = {}
+        counts: dict[Count, int] = {}
         for node, array in arrays.items():
-            kind = node.output_types[0]
-            shape = kind.shape or () if isinstance(kind, TensorType) else ()
-            for dim, size in zip(shape, array.shape):
-                for what in ("batch", "rows"):
-                    if dim is not None and dim == roles.symbols[what] and isinstance(dim, str):
-                        counts.setdefault(what, size)
-        for what in ("batch", "rows"):
-            if what not in counts:
-                fixed = roles.symbols[what]
-                counts[what] = fixed if isinstance(fixed, int) else 1
-        if counts["batch"] < 1 or counts["rows"] < 1:
+            for dim, size in zip(_dims(node), array.shape):
+                count = roles.symbols.get(dim) if isinstance(dim, str) else None
+                if count is not None and counts.setdefault(count, size) != size:
+                    cause = f"dimension {dim!r} is {size}, and that of another input {counts[count]}"
+                    raise InputError(cause, where=f"{self._where}, input {node.name!r}")
+        counts |= roles.fixed
+        batch, new = counts.get("batch", 1), counts.get("rows", 1)
+        if batch < 1 or new < 1:
             raise InputError("there is no new token", where=self._where, remedy="Give one at least")
-        return counts["batch"], counts["rows"]
+        return batch, new
 
     def _check_length(self, rows: int) -> None:
         if self._longest is not None and self._state.length + rows > self._longest:
@@ -239,18 +237,21 @@ class Session:
                 if masks:
                     given[node.name] = roles.value(node, state.batch, count, state.length)
             elif node in arrays:
-                given[node.name] = _piece(arrays[node], node, roles.symbols["rows"], start, count)
+                given[node.name] = _piece(arrays[node], node, roles.symbols, start, count)
             else:
                 given[node.name] = roles.value(node, state.batch, count, state.length)
         return given
 
 
-def _piece(array: Array, node: Node, symbol: Any, start: int, count: int) -> Array:
-    """The part of an input that belongs to some of the new tokens."""
+def _dims(node: Node) -> tuple[Dim, ...]:
     kind = node.output_types[0]
-    shape = kind.shape or () if isinstance(kind, TensorType) else ()
-    for axis, dim in enumerate(shape):
-        if isinstance(dim, str) and dim == symbol:
+    return kind.shape or () if isinstance(kind, TensorType) else ()
+
+
+def _piece(array: Array, node: Node, symbols: Mapping[str, Count], start: int, count: int) -> Array:
+    """The part of an input that belongs to some of the new tokens."""
+    for axis, dim in enumerate(_dims(node)):
+        if isinstance(dim, str) and symbols.get(dim) == "rows":
             return array[(slice(None),) * axis + (slice(start, start + count),)]
     return array
 

@@ -16,6 +16,9 @@ from graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
+Count = Literal["batch", "rows", "past"]
+"""Sequences side by side; the new tokens of each; the earlier ones."""
+
 Role = Literal["mask", "positions", "past", "total"]
 """Ones for every position, earlier and new; the positions of the new tokens; how many came before; how many there are then."""
 
@@ -36,13 +39,15 @@ class Roles:
     """The inputs that a session can fill."""
     asked: tuple[Node, ...]
     """The inputs that the caller gives."""
-    symbols: Mapping[str, Dim]
-    """The dimensions that count sequences, new tokens and earlier ones; none where it is a number."""
+    symbols: Mapping[str, Count]
+    """What each symbol counts. An exporter that knows no equal sizes gives one count several symbols."""
+    fixed: Mapping[Count, int]
+    """The counts that are numbers in the model itself."""
 
     def sizes(self, batch: int, rows: int, past: int) -> dict[str, int]:
         """The sizes that the symbols stand for."""
-        counted = {"batch": batch, "rows": rows, "past": past}
-        return {str(symbol): counted[what] for what, symbol in self.symbols.items() if isinstance(symbol, str)}
+        counted: dict[Count, int] = {"batch": batch, "rows": rows, "past": past}
+        return {symbol: counted[count] for symbol, count in self.symbols.items()}
 
     def value(self, node: Node, batch: int, rows: int, past: int) -> Array:
         """What a session fills an input with."""
@@ -62,19 +67,26 @@ class Roles:
 
 def roles_of(graph: Graph, caches: Sequence[Cache]) -> Roles:
     """What the inputs are for."""
-    past = caches[0].past.output_types[0]
-    dims = past.shape if isinstance(past, TensorType) and past.shape else ()
-    symbols: dict[str, Dim] = {"batch": dims[0] if dims else None}
-    symbols["past"] = dims[caches[0].axis] if caches[0].grows and caches[0].axis < len(dims) else None
     others = [node for node in graph.inputs if node not in {cache.past for cache in caches}]
-    symbols["rows"] = _rows(others, symbols)
+    counted: dict[Dim, Count] = {}
+    for cache in caches:
+        dims = _shape(cache.past)
+        counted |= dict.fromkeys(dims[:1], "batch")
+        if cache.grows:
+            counted |= dict.fromkeys(dims[cache.axis : cache.axis + 1], "past")
+    rows = _rows(others, counted)
+    counted[rows] = "rows"
+    symbols = {dim: count for dim, count in counted.items() if isinstance(dim, str)}
     filled: dict[Node, Role] = {}
     readers = readers_of(graph)
     for node in others:
-        role = _role(readers, node, symbols, others)
+        role = _role(readers, node, symbols, rows, others)
         if role is not None:
             filled[node] = role
-    return Roles(graph, tuple(caches), filled, tuple(node for node in others if node not in filled), symbols)
+    masks = [_shape(node)[0] for node, role in filled.items() if role == "mask"]
+    symbols |= {dim: "batch" for dim in masks if isinstance(dim, str) and dim not in symbols}
+    fixed = {count: dim for dim, count in counted.items() if isinstance(dim, int)}
+    return Roles(graph, tuple(caches), filled, tuple(node for node in others if node not in filled), symbols, fixed)
 
 
 def _shape(node: Node) -> tuple[Dim, ...]:
@@ -82,25 +94,23 @@ def _shape(node: Node) -> tuple[Dim, ...]:
     return kind.shape or () if isinstance(kind, TensorType) else ()
 
 
-def _rows(others: Sequence[Node], symbols: Mapping[str, Dim]) -> Dim:
+def _rows(others: Sequence[Node], known: Mapping[Dim, Count]) -> Dim:
     """The dimension that counts new tokens: the second of the first input that has no other symbol."""
-    known = {symbols["batch"], symbols["past"]}
     for node in others:
         shape = _shape(node)
-        if len(shape) >= 2 and isinstance(shape[1], str) and shape[1] not in known:
-            return shape[1]
-        if len(shape) >= 2 and isinstance(shape[1], int):
+        if len(shape) >= 2 and (isinstance(shape[1], int) or (isinstance(shape[1], str) and shape[1] not in known)):
             return shape[1]
     return None
 
 
-def _role(readers: Readers, node: Node, symbols: Mapping[str, Dim], others: Sequence[Node]) -> Role | None:
+def _role(
+    readers: Readers, node: Node, symbols: Mapping[str, Count], rows: Dim, others: Sequence[Node]
+) -> Role | None:
     """What a session fills this input with; None if the caller has to give it."""
     kind, shape = node.output_types[0], _shape(node)
     if not isinstance(kind, TensorType):
         return None
-    used = {symbols["batch"], symbols["rows"], symbols["past"]}
-    if len(shape) == 2 and isinstance(shape[1], str) and shape[1] not in used:
+    if len(shape) == 2 and isinstance(shape[1], str) and shape[1] not in symbols:
         return "mask"
     if kind.dtype not in ("int64", "int32"):
         return None
@@ -108,7 +118,7 @@ def _role(readers: Readers, node: Node, symbols: Mapping[str, Dim], others: Sequ
     if count is not None:
         return count
     is_alone = len([other for other in others if _shape(other) == shape]) == 1
-    as_rows = bool(shape) and shape[-1] == symbols["rows"] and len(shape) <= 2
+    as_rows = bool(shape) and shape[-1] == rows and len(shape) <= 2
     if as_rows and ("position" in node.name or (not is_alone and _reaches_angles(readers, node))):
         return "positions"
     if not shape or shape == (1,):

@@ -1,0 +1,53 @@
+"""Sessions of decoders that torch exported say what torch says. Needs no torch: see tests/make_torch_decoders.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import InputError
+from accelerators.sessions.caches import find_caches
+from accelerators.sessions.roles import roles_of
+
+FOLDER = Path(__file__).parents[2] / "data" / "torch" / "decoders"
+DECODERS = sorted(path.stem for path in FOLDER.glob("*.onnx"))
+assert DECODERS == ["gpt2", "llama"]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_session_says_what_torch_says(name: str) -> None:
+    with np.load(FOLDER / f"{name}.npz") as stored:
+        scores, wanted = stored["scores"], stored["said"].tolist()
+    session = pt.compile(pt.load(FOLDER / f"{name}.onnx"), "cpu").session(longest=32, chunks=(7, 1))
+    first = session(np.arange(3, 3 + scores.shape[1])[None])["logits"]
+    said = [int(first[0, -1].argmax())]
+    while len(said) < len(wanted):
+        said.append(int(session(np.array([said[-1:]]))["logits"][0, -1].argmax()))
+    assert session.notes == ()
+    assert np.allclose(first, scores, atol=1e-5)
+    assert said == wanted
+
+
+def test_equal_sizes_may_have_several_symbols() -> None:
+    graph = pt.load(FOLDER / "gpt2.onnx")
+    caches = find_caches(graph)
+    symbols = {str(cache.past.output_types[0].shape[2]) for cache in caches}  # type: ignore[union-attr, index]
+    assert len(symbols) > 1
+    roles = roles_of(graph, caches)
+    assert {node.name: role for node, role in roles.filled.items()} == {"attention_mask": "mask", "position_ids": "positions"}
+    assert symbols == {symbol for symbol, count in roles.symbols.items() if count == "past"}
+
+
+def test_equal_sizes_with_several_symbols_are_compared() -> None:
+    ids, marks = (pt.variable(name, "int64", (f"batch of {name}", "sequence")) for name in ("ids", "marks"))
+    past = [pt.variable(f"past {name}", "float32", (f"batch of {name}", 2, "past", 4)) for name in ("ids", "marks")]
+    new = pt.op("Reshape", pt.op("Cast", pt.op("Add", ids, marks), to=1), pt.constant(np.array([0, 2, -1, 4])))
+    joined = [pt.op("Concat", one, new, axis=2) for one in past]
+    total = pt.op("Add", pt.op("ReduceSum", joined[0]), pt.op("ReduceSum", joined[1]))
+    graph = pt.Graph([total, *joined], [ids, marks, *past], "several")
+    session = pt.compile(graph, "reference").session()
+    with pytest.raises(InputError, match="dimension 'batch of marks' is 3, and that of another input 2"):
+        session(np.ones((2, 8), np.int64), np.ones((3, 8), np.int64))
