@@ -1,6 +1,6 @@
 """Tokens per second of conversations, side by side.
 
-    python -m benchmarks.decoding [--models gpt2 llama] [--weights f32 int8 int4] [--threads N ...] [--tokens 256] [--tiny]
+    python -m benchmarks.decoding [--models gpt2 llama] [--weights f32 int8 int4] [--threads N ...] [--tokens 256] [--torch]
 
 A prompt of 128 tokens, and then one token after another, each the most likely one. The models are GPT-2 (124 million weights)
 and one like Llama with grouped queries, as exporters write them, with random weights: float32, or bytes with a scale for each
@@ -8,17 +8,22 @@ column, or half bytes with one for each block of 64. Partita decodes in a sessio
 I/O binding, and OpenVINO in the state of its model. (onnxruntime gets half bytes as its own MatMulNBits, which rounds
 activations to bytes.) All run in one process and take turns of some tokens each. `bandwidth` is what Partita reads of weights
 and of the past in a second, over what the machine copies in a second with as many threads. `memory` is what the process grows
-by while Partita speaks, in MB. `same` is the number of tokens before the first that another engine says otherwise."""
+by while Partita speaks, in MB. `same` is the number of tokens before the first that another engine says otherwise. With --torch,
+which makes an environment for it on first use, float32 is also compared with torch, eager and compiled, which says as many
+tokens in a process of its own, after the others. --tiny takes small models."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -29,8 +34,9 @@ import partita as pt
 from benchmarks.machine import machine_name, processor, usable_cores
 from benchmarks.models import exports
 from benchmarks.models.decoder import in_blocks, narrow
-from benchmarks.processes import resident
+from benchmarks.processes import CutOff, Failed, module_command, resident, run_json
 from benchmarks.progress import run
+from benchmarks.venvs import TORCH, PeerMissing, python_of
 
 MODELS = {
     "gpt2": (exports.gpt2, exports.Sizes(tied=False)),
@@ -47,8 +53,17 @@ TINY = {
 WEIGHTS = {"f32": None, "int8": (8, 0), "int4": (4, 64)}
 """Bits of a weight, and how many have one scale; 0: a column has one."""
 
+PEERS = ("onnxruntime", "openvino")
+"""The engines that take turns with Partita."""
+
+MODES = ("eager", "compiled")
+"""The ways that torch runs a model (`peers/torch_decoding.py`)."""
+
 TURN = 16
 """Tokens that one says before the next has its turn."""
+
+LIMIT = 900.0
+"""Seconds that torch may take for one model."""
 
 COPIED = 1 << 28
 """Bytes that each thread copies to see how fast the machine does."""
@@ -183,6 +198,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, usable_cores()}))
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--torch", action="store_true", help="torch too, in an environment of its own")
     parser.add_argument("--tiny", action="store_true", help="small models, few tokens, to see that it works")
     args = parser.parse_args()
     prompt, tokens, models = (6, 2 * TURN, TINY) if args.tiny else (args.prompt, args.tokens, MODELS)
@@ -190,10 +206,13 @@ def main() -> None:
     for threads in args.threads:
         copied = copy_bandwidth(threads, COPIED >> 6 if args.tiny else COPIED)
         title = f"{threads} thread{'s' * (threads > 1)}, which copy {copied / 1e9:.1f} GB/s"
-        print(f"\n**{title}**\n\n| model | tokens/s | / onnxruntime | / openvino | bandwidth | memory | same |\n|{'---|' * 7}")
+        peers = [*PEERS, *(f"torch {mode}" for mode in MODES if args.torch)]
+        heads = ["model", "tokens/s", *(f"/ {peer}" for peer in peers), "bandwidth", "memory", "same"]
+        print(f"\n**{title}**\n\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
         for name in args.models:
             for weights in args.weights:
-                print(measured(name, weights, models[name], prompt, tokens, threads, copied), flush=True)
+                by_torch = partial(of_torch, name, models[name][1], prompt, tokens, threads) if args.torch else None
+                print(measured(name, weights, models[name], prompt, tokens, threads, copied, by_torch), flush=True)
 
 
 def measured(
@@ -204,8 +223,9 @@ def measured(
     tokens: int,
     threads: int,
     copied: float,
+    by_torch: Callable[[], Mapping[str, float | str]] | None = None,
 ) -> str:
-    """A row: all engines in turns."""
+    """A row: all engines in turns, and torch after them."""
     make, sizes = recipe
     form = WEIGHTS[weights]
     graph = make(sizes) if form is None else narrow(make(sizes), *form)
@@ -227,12 +247,36 @@ def measured(
                 grown += resident(os.getpid()) - before if who == "partita" and len(talk.seconds) > TURN else 0
     medians = {who: statistics.median(talk.seconds[1:]) for who, talk in talks.items()}
     ours = medians["partita"]
-    ratios = [f"{ours / medians[who]:.2f}" for who in ("onnxruntime", "openvino")]
+    ratios = [f"{ours / medians[who]:.2f}" for who in PEERS]
+    if by_torch is not None:
+        ratios += torch_ratios(ours, by_torch()) if form is None else ["–"] * len(MODES)
     past = 4 * 2 * sizes.layers * sizes.groups * sizes.each * (prompt + tokens / 2)
     read = (weight_bytes(graph) + past) / ours
     same = min(agreed(talks["partita"].tokens, talk.tokens) for who, talk in talks.items() if who != "partita")
     said = f"{grown / 1e6:.1f}", f"{same} of {tokens + 1}"
     return f"| {' | '.join([f'{name}, {weights}', f'{1 / ours:.1f}', *ratios, f'{read / copied:.2f}', *said])} |"
+
+
+def of_torch(name: str, sizes: exports.Sizes, prompt: int, tokens: int, threads: int) -> Mapping[str, float | str]:
+    """The seconds of a token by torch, or why there are none."""
+    words = [name, json.dumps(attrs.asdict(sizes)), str(threads), str(prompt), str(tokens)]
+    try:
+        said = run_json(module_command("benchmarks.peers.torch_decoding", words, python_of(TORCH)), LIMIT)
+    except (PeerMissing, CutOff, Failed) as error:
+        return dict.fromkeys(MODES, str(error))
+    seconds: Mapping[str, float | str] = said
+    return seconds
+
+
+def torch_ratios(ours: float, seconds: Mapping[str, float | str]) -> list[str]:
+    """Our time over torch's; where it has none, the reason goes to the errors."""
+    ratios = []
+    for mode in MODES:
+        taken = seconds[mode]
+        if isinstance(taken, str):
+            print(f"torch {mode}: {taken}", file=sys.stderr)
+        ratios.append("–" if isinstance(taken, str) else f"{ours / taken:.2f}")
+    return ratios
 
 
 def turns(tokens: int) -> list[int]:

@@ -15,6 +15,7 @@ import partita as pt
 from accelerators.process import settling
 from benchmarks import compare, contest, publish, results, tables
 from benchmarks.agreement import error
+from benchmarks.decoding import torch_ratios
 from benchmarks.models.own import OWN, unet
 from benchmarks.models.zoo import zoo_model
 from benchmarks.partition import hopeless
@@ -365,3 +366,8 @@ def test_a_missing_python_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     with pytest.raises(PeerMissing, match=r"old needs Python 2\.1: none on the path or in .*versions \(pyenv install 2\.1\)"):
         python_of(Environment("old", ("nothing",), python="2.1"))
+
+
+def test_what_torch_cannot_do_is_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    assert torch_ratios(1.0, {"eager": 2.0, "compiled": "CppCompileError: no compiler"}) == ["0.50", "–"]
+    assert capsys.readouterr().err == "torch compiled: CppCompileError: no compiler\n"
