@@ -13,6 +13,7 @@ from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.inputs import InputChecker
 from accelerators.sessions.caches import find_caches
 from accelerators.sessions.errors import Unfit
+from accelerators.sessions.flat_heads import with_heads
 from accelerators.sessions.roles import Roles, roles_of
 from accelerators.sessions.state import State, with_room
 from accelerators.sessions.step import LENGTH, StepSizes, step_graph
@@ -27,6 +28,7 @@ class Decoder:
 
     def __init__(self, model: CompiledModel, source: Graph, anew: Callable[[Graph], CompiledModel] | None) -> None:
         self.model = model
+        source = with_heads(source)
         caches = find_caches(source)
         if not caches:
             raise NotSupported(

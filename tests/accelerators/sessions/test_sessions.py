@@ -355,3 +355,29 @@ def test_buffers_that_are_scattered_to_are_written_in_place() -> None:
     assert appending.notes == ()
     with pytest.raises(InputError, match="6 tokens were said, and 11 more are longer than 16"):
         appending(tokens(11))
+
+
+def with_flat_heads() -> pt.Graph:
+    """A decoder whose Attention has heads side by side, two of queries for each of keys and values."""
+    random = np.random.default_rng(5)
+
+    def weights(*shape: int) -> pt.Node:
+        return pt.constant(random.standard_normal(shape, np.float32))
+
+    ids = pt.variable("ids", "int64", ("batch", "sequence"))
+    past = [pt.variable(name, "float32", ("batch", 2, "past", 4)) for name in ("keys", "values")]
+    x = pt.op("Gather", weights(SMALL.words, 16), ids)
+    query, key, value = (pt.op("MatMul", x, weights(16, width)) for width in (16, 8, 8))
+    heads = {"q_num_heads": 4, "kv_num_heads": 2}
+    seen = pt.op("Attention", query, key, value, None, *past, **heads, is_causal=1, n_outputs=3, opset=24)
+    scores = pt.op("MatMul", pt.op("Add", x, seen[0]), weights(16, SMALL.words))
+    return pt.Graph([scores, seen[1], seen[2]], [ids, *past], "flat", {"": 24}, output_names=["scores", "new_keys", "new_values"])
+
+
+def test_heads_side_by_side_are_appended_to_in_place() -> None:
+    graph = with_flat_heads()
+    appending = pt.compile(graph, "HETERO:cpu,reference").session(longest=8, chunks=(3, 1))
+    copying = pt.compile(graph, "reference").session()
+    for part in np.split(tokens(5), [3, 4], axis=1):
+        assert np.allclose(appending(part)[0], copying(part)[0], atol=1e-5)
+    assert appending.notes == ()

@@ -1,0 +1,48 @@
+"""Attention whose queries, keys and values have their heads side by side in one dimension, written with heads of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph.build import constant, op
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+
+HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+"""The attribute that says how many heads each of the first three inputs has."""
+
+
+def with_heads(graph: Graph) -> Graph:
+    """The graph, each Attention of three dimensions as one of four between moves. Linear."""
+    if not any(_is_flat(node) for node in graph.nodes):
+        return graph
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if _is_flat(node):
+            _split(node, rewriter)
+        else:
+            rewriter.keep(node)
+
+    return rewrite(graph, visit)
+
+
+def _is_flat(node: Node) -> bool:
+    kind = node.inputs[0].type if node.op == "Attention" and not node.domain and node.inputs[0] is not None else None
+    return isinstance(kind, TensorType) and kind.rank == 3 and all(name in node.attrs for name in HEADS)
+
+
+def _split(node: Node, rewriter: Rewriter) -> None:
+    """Keys and values that go out have heads of their own in both; the result's are put side by side again."""
+    rebuilt = rewriter.rebuilt(node, output_types=(None, *node.output_types[1:]))
+    read: list[NodeEntry | None] = list(rebuilt.inputs)
+    for slot, name in enumerate(HEADS):
+        entry = read[slot]
+        assert entry is not None
+        apart = rewriter.keep(op("Reshape", entry, rewriter.keep(constant(np.array([0, 0, int(node.attrs[name]), -1])))))
+        read[slot] = rewriter.keep(op("Transpose", apart, perm=[0, 2, 1, 3]))[0]
+    attrs = {name: value for name, value in rebuilt.attrs.items() if name not in HEADS}
+    kept = rewriter.keep(node, rebuilt.evolve(inputs=tuple(read), attrs=attrs))
+    turned = rewriter.keep(op("Transpose", kept, perm=[0, 2, 1, 3]))
+    rewriter.replace(node[0], rewriter.keep(op("Reshape", turned, rewriter.keep(constant(np.array([0, 0, -1])))))[0])
