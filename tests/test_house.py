@@ -88,6 +88,18 @@ def test_import_partita_loads_nothing_heavy() -> None:
     assert done.stdout.split() == [], "import partita loaded these; import them inside the functions that need them"
 
 
+def test_asking_for_a_device_loads_no_kernels() -> None:
+    """A model that starts at once answers before its kernels are compiled: what compiles them is loaded behind the answer."""
+    code = (
+        "import sys; from accelerators.interface.registry import accelerator; accelerator('cpu').config_keys; "
+        "heavy = ('accelerators.tvm.kernels', 'accelerators.tvm.lower', 'accelerators.tvm.layouts'); "
+        "print(*[name for name in sorted(sys.modules) if name.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [], "import these inside the methods that need them"
+
+
 # From the roof to the ground, the rooms (and single files) of a folder: each may import those of later lines, and itself, never
 # one beside it. Types may come from anywhere. A line that must look up says why in a comment that begins with "upward:".
 ROOMS = {
@@ -115,6 +127,7 @@ ROOMS = {
     "accelerators/tvm": """
         cpu cuda opencl
         device
+        bodies_to_kernels
         tune query
         compiled
         code

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -15,6 +15,9 @@ from accelerators.process.forking import Guard
 from graph.errors import did_you_mean
 from partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partition.property import SubgraphProperty
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 HETERO = "HETERO"
 """The beginning of a string that names several devices by priority."""
@@ -93,7 +96,7 @@ def accelerator(name: str) -> Accelerator:
     with _guard.lock:
         if name in _instances:
             return _instances[name]
-        entry = _WHOLE if name == HETERO else _entries().get(name)
+        entry = _WHOLE if name == HETERO else _entry(name)
         if entry is None:
             raise UnknownDevice(f"there is no device {name!r}", remedy=_meant(name))
         instance = _instances[name] = _instance_of(name, entry)
@@ -196,11 +199,18 @@ def _entries() -> dict[str, _Entry]:
     return {**offered, **_SHIPPED, **_registered}
 
 
-def _points() -> Iterator[importlib.metadata.EntryPoint]:
-    yield from importlib.metadata.entry_points(group=ENTRY_POINTS)
+def _entry(name: str) -> _Entry | None:
+    """The device of that name. What packages are installed is looked up only for a name that is not known without."""
+    return _registered.get(name) or _SHIPPED.get(name) or _entries().get(name)
 
 
-def _package(point: importlib.metadata.EntryPoint) -> str:
+def _points() -> Iterator[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    yield from entry_points(group=ENTRY_POINTS)
+
+
+def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else point.value
 
 

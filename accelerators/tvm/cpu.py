@@ -7,25 +7,13 @@ from typing import Any
 
 from accelerators.interface.accelerator import PRECISIONS, AnySize, CompileStatic
 from accelerators.interface.keys import Key, count, flag, one_of
-from accelerators.tvm.code.linking import can_link
 from accelerators.tvm.device import NOTES, TvmAccelerator
-from accelerators.tvm.kernels.shared.instructions import is_faster
-from accelerators.tvm.layouts.blocking import block
-from accelerators.tvm.layouts.folding import fold_scales
-from accelerators.tvm.layouts.kept_weights import pack_weights
-from accelerators.tvm.layouts.narrowing import narrow
-from accelerators.tvm.layouts.outer_taps import drop_outer_taps
-from accelerators.tvm.layouts.quantizing import quantize
-from accelerators.tvm.layouts.recurring import project_inputs
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
 from accelerators.tvm.machine.tvm_errors import first_line
-from accelerators.tvm.query.support import takes
 from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
-from accelerators.tvm.sizes.any_size import SizedSubgraph
-from accelerators.tvm.sizes.sizing import sized
 from graph.errors import PartitaError
 from graph.graph import Graph
 
@@ -64,6 +52,15 @@ class CpuAccelerator(TvmAccelerator):
         """Taps that meet only padding left out; recurrent layers in two; integers where a model is quantized, and its weights as
         narrow as they are stored; scales and shifts folded; blocked layouts where convolutions are; numbers of two bytes where
         they are asked for."""
+        from accelerators.tvm.layouts.blocking import block
+        from accelerators.tvm.layouts.folding import fold_scales
+        from accelerators.tvm.layouts.kept_weights import pack_weights
+        from accelerators.tvm.layouts.narrowing import narrow
+        from accelerators.tvm.layouts.outer_taps import drop_outer_taps
+        from accelerators.tvm.layouts.quantizing import quantize
+        from accelerators.tvm.layouts.recurring import project_inputs
+        from accelerators.tvm.query.support import takes
+
         held = super().lay_out(pack_weights(quantize(project_inputs(drop_outer_taps(graph)), machine), machine), machine)
         laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
         if dtype == "float32":
@@ -78,6 +75,9 @@ class CpuAccelerator(TvmAccelerator):
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
+        from accelerators.tvm.sizes.any_size import SizedSubgraph
+        from accelerators.tvm.sizes.sizing import sized
+
         device = self.configured(config)
         if device.precision(self.machine(config)) != "float32":
             return "compiled for each size: kernels of narrow numbers have no form for any size"
@@ -93,6 +93,8 @@ class CpuAccelerator(TvmAccelerator):
         """The element type of products, as the configuration asks for it on this machine."""
         asked = self._config["PRECISION"]
         if asked == FAST:
+            from accelerators.tvm.kernels.shared.instructions import is_faster
+
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]
 
@@ -105,6 +107,8 @@ class CpuAccelerator(TvmAccelerator):
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of the host, under LLVM's name for it."""
+        from accelerators.tvm.code.linking import can_link
+
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {
             "AVAILABLE_DEVICES": ["0"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.tvm.bodies.body import Body
@@ -26,8 +26,6 @@ class OpenClAccelerator(TvmAccelerator):
     """An OpenCL device; DEVICE_ID counts them, GPUs first."""
 
     name = "opencl"
-    compiled_class: ClassVar[type[CompiledTvm]] = CompiledOpenCl
-
     def __init__(self) -> None:
         super().__init__()
         drivers()
@@ -56,6 +54,10 @@ class OpenClAccelerator(TvmAccelerator):
             if extension is not None and extension not in self.driver.extensions:
                 return f"{entry.name!r} is {dtype}, and {self.driver.name} lacks {extension}"
         return None
+
+    def compiled_class(self) -> type[CompiledTvm]:
+        """Kernels that the driver launches."""
+        return CompiledOpenCl
 
     def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
         """The kernels as a list of launches."""

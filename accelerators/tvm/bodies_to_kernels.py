@@ -1,0 +1,105 @@
+"""Bodies become kernels: each second-level body is lowered alone and built once for each structure, then put together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from accelerators.errors import CompileError
+from accelerators.interface.compile_story import KernelWork
+from accelerators.tvm.bodies.blocked import origins_of
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.lifting import Lifted
+from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.workers import Workers
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.shown import Origin
+from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.progress import Progress
+from accelerators.tvm.query.isolated_trials import Isolation
+from accelerators.tvm.tune.findings import choices_in, findings
+from graph.errors import PartitaError
+from graph.node import Node
+
+if TYPE_CHECKING:
+    from accelerators.tvm.device import TvmAccelerator
+
+
+def compile_lifted(
+    device: TvmAccelerator, lifted: Lifted, checks: tuple[str, ...], config: Mapping[str, Any], machine: Machine
+) -> CompiledTvm:
+    """The bodies compiled and put together as this device does it; `checks` is what the last outputs complain of."""
+    bodies = lifted.bodies
+    progress = Progress(device.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
+    isolation = Isolation(machine, config["ISOLATE_SECONDS"]) if config["ISOLATE"] else None
+    tuned = findings(config, machine)
+    workers = Workers(machine, lambda body: choices_in(tuned, body.key))
+    running: dict[Node, Future[Built]] = {}
+    built: dict[Node, tuple[Body, Built]] = {}
+    with progress, isolation or contextlib.nullcontext(), workers:
+        for node, body in bodies.items():
+            progress.step(body.key, node.name)
+            with _blamed_on(node, machine):
+                if isolation is not None:
+                    isolation.check(body)
+                running[node] = workers.build(body)
+        for node, body in bodies.items():
+            with _blamed_on(node, machine):
+                built[node] = body, running[node].result()
+    assembled = attrs.evolve(device.put_together(lifted, built, machine), checks=checks)
+    launches, origins = _launches(assembled, built)
+    compiled = device.compiled_class()(assembled, launches, origins, device.runs_on(config), bool(config["PERF_COUNT"]))
+    compiled.work = _work(built, workers.fresh)
+    compiled.check_code()
+    return compiled
+
+
+def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) -> tuple[list[Launch], list[Origin]]:
+    """What is known of each launch, and what its kernel was made from."""
+    calls = {node.name: node for node in built}
+    bodies = {node.name: body for node, (body, _) in built.items()}
+    launches, origins = [], []
+    for step in assembled.steps:
+        body, lowered = bodies[step.call], built[calls[step.call]][1].lowered
+        layer = "+".join(str(node.op) for node in body.ops)
+        schedule = lowered.schedules[step.symbol]
+        launches.append(Launch(step.call, step.symbol, step.runs, schedule, _ops(calls[step.call]), layer))
+        origins.append(Origin(body, built[calls[step.call]][1], step.symbol))
+    return launches, origins
+
+
+@contextlib.contextmanager
+def _blamed_on(node: Node, machine: Machine) -> Iterator[None]:
+    """An error inside names the nodes that cannot be compiled."""
+    try:
+        yield
+    except PartitaError as error:
+        raise CompileError(
+            error.cause,
+            where=f"{', '.join(f'{inner.name!r} ({inner.op})' for inner in _inner(node)[:4])} on device {machine.kind!r}",
+            remedy="Place these nodes on another device",
+        ) from error
+
+
+def _inner(node: Node) -> list[Node]:
+    assert node.subgraph is not None
+    return [inner for inner in node.subgraph.nodes if inner.is_op]
+
+
+def _ops(node: Node) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for inner in _inner(node) for name in origins_of(inner)))
+
+
+def _work(built: Mapping[Node, tuple[Body, Built]], fresh: Collection[str]) -> tuple[KernelWork, ...]:
+    """What each kernel took; of those of one structure the first took it all, unless the process had the code already."""
+    waiting, work = set(fresh), []
+    for node, (body, code) in built.items():
+        is_shared = body.key not in waiting
+        waiting.discard(body.key)
+        work.append(KernelWork(node.name, _ops(node), 0.0 if is_shared else code.seconds, is_shared))
+    return tuple(work)
