@@ -14,6 +14,7 @@ from accelerators.cache.key import source_digest
 from accelerators.errors import AcceleratorError
 from accelerators.interface.device_list import Device
 from accelerators.process.atomic import replacing
+from accelerators.process.regular import open_regular
 
 FOLDER = "findings"
 """The folder in the cache folder that holds them: a file for each device, version and target."""
@@ -52,7 +53,8 @@ def _read(path: Path) -> dict[str, bool | str]:
     """The answers; none if the file is missing, or not what was written."""
     try:
         private_folder(path.parents[1])
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            data = file.read()
         if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
             return {}
         answers = json.loads(data[64:])

@@ -19,6 +19,7 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
 from accelerators.process.atomic import replacing, write_pieces
 from accelerators.process.forking import Guard
+from accelerators.process.regular import NoFile, open_regular
 from graph.types import Array, dtype_name, numpy_dtype
 
 LARGE = 1 << 16
@@ -92,7 +93,12 @@ def _mapped(path: Path) -> Array:
         known = _files.get(str(path))
     if known is not None:
         return known
-    array = np.memmap(path, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)
+    try:
+        with open_regular(path) as file:
+            array = np.memmap(file, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)
+    except NoFile:
+        path.unlink()
+        raise
     fresh = _written.pop(str(path), None) == _state(state)
     if not fresh and hashlib.sha256(array.data).hexdigest() != path.name:
         path.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from accelerators.cache.folder import chosen_folder, private_folder
 from accelerators.cache.store import Store
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
+from accelerators.process.regular import open_regular
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.run.runtime import version
 
@@ -103,7 +104,8 @@ def _read(path: Path) -> dict[str, Found]:
 
 @cache
 def _parsed(path: Path, _time: int, _size: int) -> Findings:
-    rows = json.loads(path.read_bytes())["kernels"]
+    with open_regular(path) as file:
+        rows = json.load(file)["kernels"]
     return {name: Found(**row) for name, row in rows.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -18,13 +19,14 @@ import pytest
 import partita as pt
 from accelerators.arrays.layout import aligned_block
 from accelerators.arrays.sharing import array_digest, held_once
-from accelerators.cache import clear, explain, list_entries, weight_files
+from accelerators.cache import answers, clear, explain, list_entries, weight_files
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder, default_folder
 from accelerators.cache.store import MAGIC, Store
 from accelerators.cache.weight_files import read_weights, write_weights
 from accelerators.interface.registry import accelerator
 from accelerators.process.atomic import PIECE, write_pieces
+from accelerators.tvm.tune import findings
 from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process
 from tests.graphs import pages
@@ -265,6 +267,39 @@ def test_files_that_lost_their_content_are_written_anew(part, compiles, cache_ho
     np.testing.assert_array_equal(run(small_net()), y)
     np.testing.assert_array_equal(run(small_net()), y)
     assert len(compiles) == 2, "once more, and not every time"
+
+
+@pytest.fixture
+def limited():
+    """What waits for ever is an error after a minute."""
+
+    def end(*args):
+        raise RuntimeError("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(part, limited, compiles, cache_home):
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.unlink()
+        os.mkfifo(path)
+    np.testing.assert_array_equal(run(small_net()), y)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(list_entries()) == 1
+    assert len(compiles) == 2, "once more, and not every time"
+
+
+@pytest.mark.parametrize("reader", [answers, findings])
+def test_what_was_learnt_is_not_waited_for_where_a_pipe_is(reader, limited, tmp_path):
+    (tmp_path / "folder").mkdir(mode=0o700)
+    os.mkfifo(tmp_path / "folder" / "file")
+    assert reader._read(tmp_path / "folder" / "file") == {}
 
 
 def no_locks(home):
