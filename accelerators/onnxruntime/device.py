@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from typing import Any, ClassVar
 
+from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query_by_op import judged_inside, query_by_op
@@ -39,6 +40,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     travels_as_body = True
     config_keys: ClassVar[Mapping[str, Any]] = {
         "PROVIDER_OPTIONS": Key({}, mapping, names_files=True),
+        "NAN": KEY,
         "NUM_THREADS": Key(0, count),
         "INTER_OP_THREADS": Key(1, count),
         "ALLOW_SPINNING": Key(True, flag),
@@ -168,7 +170,7 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _judge(self, node: Node, graph: Graph) -> bool | str:
         refused = (
-            hazards.refused(node, graph)
+            self._hazard(node, graph)
             or too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}")
             or unknown_input(node)
             or judged_inside(node, self._within)
@@ -177,7 +179,11 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _within(self, node: Node, graph: Graph) -> bool | str:
         """An op inside a body: what the trial of the whole node will not tell."""
-        return hazards.refused(node, graph) or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
+        return self._hazard(node, graph) or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
+
+    def _hazard(self, node: Node, graph: Graph) -> str | None:
+        lost = loses_nan(node, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None
+        return hazards.refused(node, graph) or lost
 
     def _attempt(self, alone: Graph) -> bool | str:
         """Does a session of this one op come up?"""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.onnxruntime import windows
 from accelerators.onnxruntime.resizes import resize
@@ -159,3 +160,18 @@ _HAZARDS: Mapping[str, Hazard] = {
     "SoftmaxCrossEntropyLoss": _loss,
     "Upsample": resize,
 }
+
+LOSES_NAN: Table = {
+    **dict.fromkeys(
+        "ArgMax ArgMin DFT DeformConv GRU GlobalMaxPool GridSample Hardmax LRN LSTM MaxPool RNN ReduceMax ReduceMin Resize"
+        " RoiAlign STFT TopK Unique".split(),
+        always,
+    ),
+    "Clip": not_known_finite(1),
+    "Conv": not_known_finite(1),
+    "LogSoftmax": only_of("float64"),
+    "ScatterElements": with_reduction,
+    "ScatterND": with_reduction,
+    "Sign": only_of("float16"),
+}
+"""What is refused with NAN=exact. A Clip passes over a bound that is NaN, a Conv does not multiply its padding with weights."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accelerators.cache.folder import OFF
+from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
 from accelerators.engines.query_by_op import judged_inside, query_by_op
@@ -53,6 +54,7 @@ class OpenVinoAccelerator(Accelerator):
         "DEVICE_ID": Key("CPU", text),
         "PRECISION": Key("f32", one_of(*PRECISIONS)),
         "NUM_THREADS": Key(0, count),
+        "NAN": KEY,
         "PERFORMANCE_HINT": Key("LATENCY", one_of(*_HINTS)),
         "NUM_STREAMS": Key(0, count),
         "PROPERTIES": Key({}, mapping, names_files=True),
@@ -177,6 +179,7 @@ class OpenVinoAccelerator(Accelerator):
             hazards.refused(node, graph, given)
             or too_new(node, graph.opsets, NEWEST, "openvino's ONNX reader")
             or small.refused(node)
+            or (loses_nan(node, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None)
         )
 
     def _attempt(self, alone: Graph) -> bool | str:

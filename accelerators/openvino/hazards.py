@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from accelerators.engines.conditions import condition_lengths
+from accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
@@ -151,6 +152,12 @@ def _max_pool(node: Node) -> str | None:
         else:
             return None
     return "openvino may pool a window that lies in the padding alone (ceil_mode)"
+
+
+def _average_pool(node: Node) -> str | None:
+    if node.attrs.get("ceil_mode", 0) and node.attrs.get("count_include_pad", 0):
+        return "openvino counts what lies beyond the padding too (ceil_mode and count_include_pad)"
+    return _max_pool(node)
 
 
 def _max_pool_with_indices(node: Node) -> str | None:
@@ -367,7 +374,7 @@ _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 
 _HAZARDS: Mapping[str, Hazard] = {
     **{f"Reduce{kind}": _reduction for kind in _REDUCTIONS},
-    "AveragePool": _max_pool,
+    "AveragePool": _average_pool,
     "BitShift": _bit_shift,
     "Cast": _cast,
     "CastLike": _cast,
@@ -412,3 +419,16 @@ _VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {
     "Softmax": _softmax,
 }
 """Ops that mean other things at other opsets."""
+
+LOSES_NAN: Table = {
+    **dict.fromkeys(
+        "ArgMax ArgMin Celu Clip Exp GRU GlobalMaxPool GridSample HardSigmoid Hardmax LSTM LogSoftmax Max MaxPool Min RNN"
+        " ReduceLogSumExp ReduceMax ReduceMin Relu Resize RoiAlign Shrink Softmax SoftmaxCrossEntropyLoss TopK".split(),
+        always,
+    ),
+    "Conv": not_known_finite(1),
+    "Gemm": lambda node: node.attrs.get("beta", 1.0) == 0.0 and not_known_finite(2)(node),
+    "ScatterElements": with_reduction,
+    "ScatterND": with_reduction,
+}
+"""What is refused with NAN=exact. A Conv does not multiply its padding with weights; a Gemm multiplies what beta=0 leaves out."""

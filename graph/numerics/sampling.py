@@ -57,8 +57,10 @@ def _sample(
             weight = weight * ((pixels >= 0) & (pixels < sizes)).all(axis=1)
         elif padding == "reflection":
             pixels = np.trunc(_reflected(pixels, low, high))
-        indices = pixels.clip(0, sizes - 1).astype(np.int64)
+        indices = np.nan_to_num(pixels, nan=0.0).clip(0, sizes - 1).astype(np.int64)
         y += image[(slice(None), *indices.T)] * weight.astype(image.dtype)
+    if np.issubdtype(y.dtype, np.inexact):
+        y[:, np.isnan(positions).any(axis=1)] = np.nan
     return y
 
 

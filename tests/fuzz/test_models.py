@@ -195,6 +195,24 @@ def test_a_reason_holds_for_its_own_values_alone() -> None:
     assert reason_of(one_clip(3, None), special) is None, "no number is extreme"
 
 
+@pytest.mark.parametrize("setting", ["openvino", "openvino-nan"])
+def test_nan_is_no_reason_where_it_has_to_come_through(setting: str) -> None:
+    finding = Finding(setting, "differs", f"relu: 1 of 2 numbers differ: 0.0 instead of nan, {SPECIAL}")
+    x = pt.variable("x", "float32", (2,))
+    graph = pt.Graph([pt.op("Relu", x, name="relu")], name="g")
+    known = [reason_of(Case(graph, [np.array([1, value], "float32")]), finding) is not None for value in (np.nan, np.inf)]
+    assert known == [setting == "openvino", True]
+
+
+def test_a_dequantized_number_may_be_off_by_a_rounding() -> None:
+    x = pt.variable("x", "uint8", (2,))
+    node = pt.op("DequantizeLinear", x, pt.constant(np.float32(0.2)), pt.constant(np.uint8(7)), name="d", output_names=["y"])
+    case = Case(pt.Graph([node], name="g"), [np.array([7, 7], "uint8")])
+    details = [f"y of DequantizeLinear: 2 of 2 numbers differ: at [0] {far} instead of 0.0" for far in (3e-8, 0.2)]
+    findings = [Finding("openvino", "differs", detail) for detail in details]
+    assert [reason_of(case, finding) is not None for finding in findings] == [True, False]
+
+
 def quantized_window(least: float) -> Case:
     window = pt.op("HannWindow", pt.constant(np.array(2, "int64")), periodic=0)
     shifted = pt.op("Add", window, pt.constant(np.float32(least)))

@@ -223,3 +223,13 @@ def test_a_causal_mask_is_asked_for_by_one() -> None:
     plain, odd, causal = (evaluate("Attention", [x] * 3, {"is_causal": n}, version=23, n_outputs=1)[0] for n in (0, 2, 1))
     np.testing.assert_array_equal(plain, odd)
     assert not np.array_equal(plain, causal)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_a_position_that_is_nan_gives_nan(mode: str, padding: str) -> None:
+    image, positions = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), np.zeros((1, 1, 2, 2), np.float32)
+    positions[0, 0, 0, 1] = np.nan
+    attributes = {"mode": mode, "padding_mode": padding}
+    (y,) = evaluate("GridSample", [image, positions], attributes, version=21, n_outputs=1)
+    assert np.isnan(y[0, 0, 0, 0]) and np.isfinite(y[0, 0, 0, 1])

@@ -68,7 +68,8 @@ def test_every_key_of_every_device_has_a_check(name: str) -> None:
         ("onnxruntime", "PROVIDER_OPTIONS", "x"), ("onnxruntime", "INTER_OP_THREADS", "two"),
         ("onnxruntime", "ALLOW_SPINNING", []), ("onnxruntime", "SHARED_THREADS", "often"),
         ("onnxruntime", "GRAPH_OPTIMIZATION", "al"), ("openvino", "PERFORMANCE_HINT", "FAST"),
-        ("openvino", "NUM_STREAMS", "x"), ("openvino", "PROPERTIES", [1]),
+        ("openvino", "NUM_STREAMS", "x"), ("openvino", "NAN", "yes"),
+        ("onnxruntime", "NAN", True), ("openvino", "PROPERTIES", [1]),
     ],
 )
 def test_a_value_of_a_device_s_own_key(name: str, key: str, value: Any) -> None:

@@ -43,9 +43,9 @@ Run = Callable[[Graph, Sequence[Any], int], Sequence[Any]]
 """A graph and its inputs to its outputs, and a number that decides what is random in it."""
 
 
-def on_device(device: str) -> Run:
+def on_device(device: str, **keys: Any) -> Run:
     """The device with the reference behind it. Models are so small that onnxruntime's threads would only wait for each other."""
-    config = {device: {"NUM_THREADS": 1}} if device == "onnxruntime" else {}
+    config = {device: {**keys, **({"NUM_THREADS": 1} if device == "onnxruntime" else {})}}
 
     def run(graph: Graph, feeds: Sequence[Any], seed: int) -> Sequence[Any]:
         with pt.compile(graph, f"HETERO:{device},reference", config=config) as model:
@@ -105,6 +105,7 @@ def through_files(graph: Graph, feeds: Sequence[Any], seed: int) -> Sequence[Any
 
 SETTINGS: dict[str, Run] = {
     **{device: on_device(device) for device in DEVICES},
+    **{f"{device}-nan": on_device(device, NAN="exact") for device in ("onnxruntime", "openvino")},
     "scattered": scattered,
     "passes": passed,
     "partitioned": partitioned,

@@ -1,0 +1,60 @@
+"""The key NAN: does a device take the ops through which its engine does not carry NaN?
+
+What an engine makes of NaN is measured: `tests/accelerators/devices/test_nan.py` runs every row of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from accelerators.interface.keys import Key, one_of
+from graph.node import Node
+from graph.types import TensorType
+
+ENGINE, EXACT = "engine", "exact"
+"""The values of NAN: the ops are taken and NaN is what the engine makes of it; or they are left to the next device."""
+
+KEY = Key(ENGINE, one_of(ENGINE, EXACT))
+
+Rule = Callable[[Node], bool]
+"""Does the engine lose a NaN in this node?"""
+
+Table = Mapping[str, Rule]
+"""A rule for each op that may lose NaN; ops without one carry it."""
+
+
+def loses_nan(node: Node, table: Table, engine: str) -> str | None:
+    """Why a device whose NAN is "exact" does not take the node; None where NaN comes through."""
+    rule = None if node.domain else table.get(node.op or "")
+    if rule is None or not any(_is_float(entry.type) for entry in node.reads) or not rule(node):
+        return None
+    return f"{engine} does not carry NaN through {node.op} as ONNX does (NAN={EXACT})"
+
+
+def always(node: Node) -> bool:
+    """Lost whatever the attributes are."""
+    return True
+
+
+def only_of(*dtypes: str) -> Rule:
+    """Lost in these element types."""
+    return lambda node: any(isinstance(entry.type, TensorType) and entry.type.dtype in dtypes for entry in node.reads)
+
+
+def with_reduction(node: Node) -> bool:
+    """Lost where the larger or the smaller of two numbers is kept."""
+    return node.attrs.get("reduction", "none") in ("max", "min")
+
+
+def not_known_finite(slot: int) -> Rule:
+    """Lost where the inputs from this one on may hold NaN: they are computed, given, or hold one."""
+    return lambda node: not all(_is_finite(entry.node.value) for entry in node.inputs[slot:] if entry is not None)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, np.ndarray) and bool(np.isfinite(value.astype(np.float64)).all())
+
+
+def _is_float(value_type: object) -> bool:
+    return isinstance(value_type, TensorType) and "float" in value_type.dtype
