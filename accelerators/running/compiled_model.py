@@ -257,7 +257,8 @@ class CompiledModel:
 
     def renew(self) -> None:
         """Start anew in a forked process, which has none of the threads, nor what they were working on."""
-        self._requests, self._lock, self._profiling = None, threading.Lock(), threading.Lock()
+        self._requests, self._timeline = None, None
+        self._lock, self._profiling = threading.Lock(), threading.Lock()
 
     def profile(self, /, *args: Any, **named: Any) -> Profile:
         """The time that a run takes, subgraph by subgraph and node by node.

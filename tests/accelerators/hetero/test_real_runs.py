@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -115,6 +116,23 @@ def test_multi_and_a_second_timeline() -> None:
     with model.timeline() as again:
         pass
     assert str(again) == "chain: 0 requests in 0 µs, at most 0 at once, on 0 threads, 0 hand-overs"
+
+
+def test_a_forked_process_notes_nothing_for_its_parent() -> None:
+    model = pt.compile(chain(), "reference")
+    with model.timeline() as timeline:
+        model(ONES)
+        child = os.fork()
+        if not child:
+            try:
+                model(ONES)
+                with model.timeline() as own:
+                    model(ONES)
+                os._exit(0 if (len(timeline.laps), len(own.laps)) == (1, 1) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    assert len(timeline.laps) == 1
 
 
 def test_a_timeline_keeps_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
