@@ -19,12 +19,9 @@ from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
 from graph.readers import load
 from graph.writers import save
+from partita.mapping.compiling_on_ray import SHOWN, compile_on_ray, without_folders
 
-EXECUTORS = ("processes", "serial")
-
-SHOWN = 2000
-"""Characters of what a process said before it ended."""
-
+EXECUTORS = ("processes", "ray", "serial")
 
 def compile_many(
     models: Sequence[Graph | str | os.PathLike[str]],
@@ -37,34 +34,45 @@ def compile_many(
     """The models, each as `compile` makes it, in their order.
 
     With "processes" so many `workers` (by default as many as processors) compile the distinct ones at once, and what they compile
-    reaches this process by the cache; devices that keep nothing there compile here. `config` holds values that JSON can say."""
+    reaches this process by the cache; devices that keep nothing there compile here. With "ray" tasks of the cluster that Ray is
+    connected to compile them, at most `workers` at once. `config` holds values that JSON can say."""
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="compile_many", remedy=f"Use one of {', '.join(EXECUTORS)}")
     if workers is not None and workers < 1:
         raise BadConfig("workers is a number above zero", where="compile_many")
     graphs = [model if isinstance(model, Graph) else load(model) for model in models]
-    if executor == "processes":
-        _fill_cache(graphs, device, config, workers or len(os.sched_getaffinity(0)))
+    if executor != "serial":
+        _fill_cache(graphs, device, config or {}, executor, workers)
     return [compiled(graph, device, config) for graph in graphs]
 
 
 def _fill_cache(
-    graphs: Sequence[Graph], device: str | Sequence[str] | None, config: Mapping[str, Any] | None, workers: int
+    graphs: Sequence[Graph], device: str | Sequence[str] | None, config: Mapping[str, Any], executor: str, workers: int | None
 ) -> None:
-    """Have each distinct model compiled by a process of its own, so many at once."""
-    try:
-        question = json.dumps({"device": device if device is None or isinstance(device, str) else list(device), "config": config})
-    except TypeError as error:
-        remedy = "Use executor='serial', or values that JSON can say"
-        raise BadConfig(f"it cannot be told to another process: {error}", where="compile_many: config", remedy=remedy) from error
+    """Have each distinct model compiled elsewhere, so many at once."""
     with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
         paths: dict[str, Path] = {}
         for number, graph in enumerate(graphs):
             path = Path(folder) / f"{number}.onnx"
             save(graph, path)
             paths.setdefault(sha256(path.read_bytes()).hexdigest(), path)
-        with ThreadPoolExecutor(workers) as threads:
+        if executor == "ray":
+            models = {f"{graphs[int(path.stem)].name} ({path.stem})": path.read_bytes() for path in paths.values()}
+            compile_on_ray(models, _question(device, without_folders(config)), config, workers)
+            return
+        question = _question(device, config)
+        with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as threads:
             list(threads.map(lambda path: _compile_elsewhere(path, question, graphs[int(path.stem)].name), paths.values()))
+
+
+def _question(device: str | Sequence[str] | None, config: Mapping[str, Any]) -> str:
+    """What another process is told."""
+    devices = device if device is None or isinstance(device, str) else list(device)
+    try:
+        return json.dumps({"device": devices, "config": config})
+    except TypeError as error:
+        remedy = "Use executor='serial', or values that JSON can say"
+        raise BadConfig(f"it cannot be told to another process: {error}", where="compile_many: config", remedy=remedy) from error
 
 
 def _compile_elsewhere(path: Path, question: str, name: str) -> None:

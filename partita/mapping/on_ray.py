@@ -42,14 +42,20 @@ class _Actor:
             return str(error)
 
 
-def ray_results(package: bytes, count: int, ahead: int, inputs: Iterator[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
-    """The outputs for each of the inputs, in order, by so many actors; Ray is started here where it is not connected."""
+def connected(purpose: str) -> Any:
+    """The package ray, connected to a cluster: to the one that the caller named, or else to one on this machine."""
     if find_spec("ray") is None:
-        raise MissingDependency("ray", "ray", "executor='ray'")
+        raise MissingDependency("ray", "ray", purpose)
     import ray
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
+    return ray
+
+
+def ray_results(package: bytes, count: int, ahead: int, inputs: Iterator[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
+    """The outputs for each of the inputs, in order, by so many actors; Ray is started here where it is not connected."""
+    ray = connected("executor='ray'")
     shared = ray.put(package)
     actor = ray.remote(max_restarts=RESTARTS, max_task_retries=RESTARTS, num_cpus=1)(_Actor)
     actors = [actor.remote(shared) for _ in range(count)]

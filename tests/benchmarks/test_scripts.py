@@ -52,6 +52,22 @@ def test_latency(tmp_path: Path) -> None:
     assert rows["onnxruntime"].ratio is not None and rows["onnxruntime"].ratio.value > 0
 
 
+@pytest.mark.slow
+def test_serving() -> None:
+    pytest.importorskip("uvicorn")
+    said = run("serving", "--clients", "20", "--seconds", "2")
+    wrong, lost = said.splitlines()[-1].split("|")[4:6]
+    assert int(wrong) == int(lost) == 0
+
+
+@pytest.mark.slow
+def test_torch_modules() -> None:
+    pytest.importorskip("torchvision", exc_type=ImportError)
+    pytest.importorskip("transformers")
+    said = run("torch_modules", "bert", "--engines", "--seconds", "0.1")
+    assert said.splitlines()[-1].replace(" ", "").startswith("|bert|yes|1|none|")
+
+
 def test_recurrent() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")

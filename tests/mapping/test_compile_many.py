@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import partita as pt
+from partita.mapping.compiling_on_ray import without_folders
 
 
 def graph(size: int) -> pt.Graph:
@@ -52,7 +54,37 @@ def test_a_process_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_cannot_be_asked_for_is_an_error() -> None:
-    with pytest.raises(pt.BadConfig, match="there is no executor 'ray'\n  Use one of processes, serial"):
-        pt.compile_many([], executor="ray")
+    with pytest.raises(pt.BadConfig, match="there is no executor 'threads'\n  Use one of processes, ray, serial"):
+        pt.compile_many([], executor="threads")
     with pytest.raises(pt.BadConfig, match="compile_many: config: it cannot be told to another process"):
         pt.compile_many([graph(4)], "cpu", {"PROGRESS": print})
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")
+def test_without_ray_the_error_names_the_extra() -> None:
+    with pytest.raises(pt.MissingDependency, match=r"partita\[ray\]"):
+        pt.compile_many([graph(4)], "reference", executor="ray")
+
+
+def test_workers_are_told_no_folder_of_this_machine() -> None:
+    config = {"cpu": {"CACHE_DIR": "here", "NUM_THREADS": 1}, "KEY_CACHE_DIR": "there"}
+    assert without_folders(config) == {"cpu": {"NUM_THREADS": 1}}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None or find_spec("tvm") is None, reason="needs Ray and TVM")
+def test_what_a_cluster_compiles_comes_back_as_entries_of_the_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    import ray
+
+    caplog.set_level(logging.INFO, "partita.cache")
+    config = {"cpu": {"NUM_THREADS": 1, "CACHE_DIR": str(tmp_path)}}
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        models = pt.compile_many([graph(4), graph(6), graph(4)], "HETERO:cpu,reference", config, executor="ray", workers=2)
+    finally:
+        ray.shutdown()
+    for model, size in zip(models, (4, 6, 4), strict=True):
+        x = np.ones((1, size), np.float32)
+        assert np.allclose(model(x)[0], pt.compile(graph(size), "reference")(x)[0], atol=1e-5)
+    lines = [record.getMessage() for record in caplog.records if record.name == "partita.cache"]
+    assert len(lines) == 3 and all("read from the cache" in line for line in lines)

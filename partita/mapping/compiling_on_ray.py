@@ -1,0 +1,104 @@
+"""Models compiled by tasks of Ray's, for `compile_many`: each comes back as the entries that it left in a cache of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.cache.folder import chosen_folder
+from accelerators.cache.store import Store
+from accelerators.errors import CompileError
+from graph.logs import logger
+from partita.mapping.on_ray import RESTARTS, connected
+
+CACHE_DIR = ("CACHE_DIR", "KEY_CACHE_DIR")
+"""How the setting is spelled that names a folder: workers do not share it."""
+
+SHOWN = 2000
+"""Characters of what a process said before it ended."""
+
+
+@attrs.frozen(eq=False)
+class Entry:
+    """An entry of a cache, as it travels."""
+
+    key: str
+    meta: Mapping[str, Any]
+    code: bytes
+    weights: tuple[np.ndarray[Any, Any], ...]
+
+
+def compile_on_ray(models: Mapping[str, bytes], question: str, config: Mapping[str, Any], workers: int | None) -> None:
+    """Have each of the models, by name as ONNX files, compiled by a task; what they leave is added to our caches."""
+    ray = connected("compile_many(executor='ray')")
+    task = ray.remote(max_retries=RESTARTS, num_cpus=1)(_compiled)
+    running: dict[Any, str] = {}
+    waiting = list(models.items())
+    while waiting or running:
+        while waiting and (workers is None or len(running) < workers):
+            name, model = waiting.pop(0)
+            running[task.remote(model, question)] = name
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        name = running.pop(done)
+        try:
+            result = ray.get(done)
+        except ray.exceptions.RayError as error:
+            raise CompileError(f"Ray could not compile it: {str(error).splitlines()[0]}", where=f"model {name!r}") from error
+        if isinstance(result, str):
+            raise CompileError(result, where=f"model {name!r}", remedy="Compile it alone: pt.compile")
+        _keep(result, config)
+        logger("map").info("%s: %d subgraphs came from the cluster", name, len(result))
+
+
+def without_folders(config: Any) -> Any:
+    """The configuration without the folders of this machine."""
+    if not isinstance(config, Mapping):
+        return config
+    return {key: without_folders(value) for key, value in config.items() if str(key).upper() not in CACHE_DIR}
+
+
+def _compiled(model: bytes, question: str) -> list[Entry] | str:
+    """Run by a worker: the entries, or what a process that failed said."""
+    with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model)
+        command = [sys.executable, "-m", "partita.mapping.compiler", str(path)]
+        paths = os.pathsep.join(entry for entry in sys.path if entry)
+        environment = {**os.environ, "XDG_CACHE_HOME": folder, "PYTHONPATH": paths}
+        done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode:
+            return f"the process that compiled it ended ({done.returncode}): {done.stderr.strip()[-SHOWN:]}"
+        return _entries(Path(folder) / "partita")
+
+
+def _entries(folder: Path) -> list[Entry]:
+    """All entries of a cache, their weights in memory of their own."""
+    store, entries = Store(folder), []
+    for key in store.names():
+        stored = store.read(key)
+        if stored is not None:
+            entries.append(Entry(key, stored.meta, stored.code, tuple(np.array(weight) for weight in stored.weights)))
+    return entries
+
+
+def _keep(entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
+    """Add the entries to the caches that their devices use here; a device without a cache compiles anew."""
+    for entry in entries:
+        folder = chosen_folder(_setting(config, str(entry.meta["key"]["device"])))
+        if folder is not None:
+            Store(folder).write(entry.key, entry.meta, entry.code, entry.weights)
+
+
+def _setting(config: Mapping[str, Any], device: str) -> Any:
+    """What the configuration, flat or by device, says of the cache of a device."""
+    own = config.get(device)
+    settings = own if isinstance(own, Mapping) else config
+    return next((settings[key] for key in CACHE_DIR if key in settings), None)
