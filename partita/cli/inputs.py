@@ -33,7 +33,7 @@ def read_inputs(texts: Sequence[str], specs: Specs, normalize: str) -> dict[str,
         for key, array in arrays.items():
             if key in by_name:
                 raise InputError(f"input {key!r} is given twice", where=path)
-            by_name[key] = _fitted(array, dict(specs)[key])
+            by_name[key] = fitted(array, dict(specs)[key])
     return by_name
 
 
@@ -56,7 +56,7 @@ def _read(
         return _by_name(path, _numpy(path), specs)
     target = name or next((other for other, _ in specs if other not in taken), None)
     if target is None:
-        raise InputError("there is no input left for it", where=path, remedy=_listed(specs))
+        raise InputError("there is no input left for it", where=path, remedy=listed(specs))
     if file.suffix.lower() in IMAGES:
         return {target: read_image(path, target, dict(specs)[target], normalize)}
     content = _numpy(path)
@@ -88,12 +88,12 @@ def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, An
         return {specs[0][0]: next(iter(arrays.values()))}
     if unknown:
         raise InputError(
-            f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=_listed(specs)
+            f"it holds {unknown[0]!r}, and there is no such input", where=path, remedy=listed(specs)
         )
     return dict(arrays)
 
 
-def _fitted(array: Any, kind: Type | None) -> Any:
+def fitted(array: Any, kind: Type | None) -> Any:
     """The array in the input's dtype where that changes no value; a leading 1 for the batch where just that is missing."""
     if not isinstance(kind, TensorType) or not isinstance(array, np.ndarray):
         return array
@@ -116,5 +116,6 @@ def _symbols(kind: TensorType) -> tuple[str, ...]:
     return tuple(dim for dim in kind.shape or () if isinstance(dim, str))
 
 
-def _listed(specs: Specs) -> str:
+def listed(specs: Specs) -> str:
+    """The inputs, for a message."""
     return "Its inputs are " + ", ".join(f"{name}: {'?' if kind is None else kind}" for name, kind in specs)

@@ -1,8 +1,9 @@
 """A model over all files of a folder, by several processes, each result in a file of its own.
 
 Each .npy, .npz or image file of the folder is one call, in the order of their names; NAME.npz in the output folder holds what
-comes of it, the same bytes with any number of workers. A worker that ends before its time is started again. With --ray the
-workers are actors of the cluster that Ray is connected to."""
+comes of it, the same bytes with any number of workers. The rows of a .parquet file may stand for the files of a folder:
+NUMBER.npz belongs to the row of that number. A worker that ends before its time is started again. With --ray the workers are
+actors of the cluster that Ray is connected to."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from partita.cli.arguments import add_devices, add_model, at_least, config_of, p
 from partita.cli.images import IMAGES, NORMALIZE
 from partita.cli.inputs import read_inputs
 from partita.cli.models import load_model
+from partita.cli.parquet import Table
 from partita.cli.screen import Screen
 
 EXAMPLE = """\
@@ -32,6 +34,8 @@ EXAMPLE = """\
 KINDS = frozenset((".npy", ".npz")) | IMAGES
 """The endings of the names of files that are read."""
 
+FOLDER = ".npy, .npz and image files, a call each; or a .parquet file, a call for each row"
+
 EVERY = 2.0
 """Seconds between two lines of progress."""
 
@@ -41,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, package=True)
     add_devices(parser, precision=True)
     group = parser.add_argument_group("inputs and outputs")
-    group.add_argument("--input", dest="folder", metavar="FOLDER", required=True, help=".npy, .npz and image files, a call each")
+    group.add_argument("--input", dest="folder", metavar="FOLDER", required=True, help=FOLDER)
     group.add_argument("--output", metavar="FOLDER", required=True, help="where NAME.npz is written for each of them")
     text = "what happens to an image (default: %(default)s)"
     group.add_argument("--normalize", choices=NORMALIZE, default=NORMALIZE[0], help=text)
@@ -53,8 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the model on each file, and write what comes of it."""
-    files, folder = _files(Path(arguments.folder)), Path(arguments.output)
-    if folder.exists() and folder.samefile(arguments.folder):
+    source, folder = Path(arguments.folder), Path(arguments.output)
+    table = Table(source) if source.suffix.lower() == ".parquet" and source.is_file() else None
+    files = [] if table is not None else _files(source)
+    if folder.exists() and folder.samefile(source):
         raise WriteError("results would overwrite the inputs", where=str(folder), remedy="Name another folder for --output")
     config = precise(config_of(arguments.config, arguments.devices), arguments.devices, arguments.precision)
     _, model = load_model(arguments, screen, config)
@@ -62,20 +68,23 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     specs = model.properties.inputs
 
     def inputs() -> Iterator[dict[str, Any]]:
+        if table is not None:
+            yield from table.inputs(specs)
         for file in files:
             yield read_inputs([str(file)], specs, arguments.normalize)
 
+    stems = [file.stem for file in files] if table is None else [f"{row:06}" for row in range(len(table))]
     executor, started, said = "ray" if arguments.ray else "processes", time.monotonic(), time.monotonic()
     results = pt.map_batches(inputs(), model, executor=executor, workers=arguments.workers)
-    for number, (file, outputs) in enumerate(zip(files, results, strict=True), 1):
-        with replacing(folder / f"{file.stem}.npz") as target:
+    for number, (stem, outputs) in enumerate(zip(stems, results, strict=True), 1):
+        with replacing(folder / f"{stem}.npz") as target:
             write_arrays(target, outputs)
         if time.monotonic() - said > EVERY:
             said = time.monotonic()
-            screen.say(f"{number} of {len(files)}, {number / (said - started):.0f} in a second")
+            screen.say(f"{number} of {len(stems)}, {number / (said - started):.0f} in a second")
     seconds = time.monotonic() - started
-    screen.write_json({"files": len(files), "seconds": seconds, "output": str(folder)})
-    screen.show(f"{counted(len(files), 'file')} in {seconds:.1f} s, written to {folder}")
+    screen.write_json({"files": len(stems), "seconds": seconds, "output": str(folder)})
+    screen.show(f"{counted(len(stems), 'file' if table is None else 'row')} in {seconds:.1f} s, written to {folder}")
     return exits.OK
 
 

@@ -55,3 +55,35 @@ def test_a_folder_without_inputs_is_an_error(partita: Command, model: str, tmp_p
 def test_results_do_not_overwrite_the_inputs(partita: Command, model: str, folder: Path) -> None:
     done = partita(f"map {model} --devices reference --input {folder} --output {folder}/")
     assert "results would overwrite the inputs" in done.err
+
+
+def test_a_parquet_file_without_pyarrow_is_an_error_that_names_the_extra(
+    partita: Command, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr("partita.cli.parquet.find_spec", lambda name: None)
+    done = partita(f"map {model} --input {tmp_path / 'rows.parquet'} --output outputs")
+    assert done.status != 0 and "partita[parquet]" in done.err
+
+
+def test_rows_of_a_parquet_file_are_inputs(partita: Command, model: str, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrays = [np.random.default_rng(number).standard_normal((1, 3, 8, 8), np.float32) for number in range(3)]
+    flat = pyarrow.array([array.reshape(-1).tolist() for array in arrays], pyarrow.list_(pyarrow.float32()))
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"name": ["a", "b", "c"], "x": flat}), path)
+    done = partita(f"map {model} --devices reference --input {path} --output outputs --workers 2")
+    assert done.status == 0 and "3 rows in" in done.out
+    compiled = pt.compile(pt.load(model), "reference")
+    for number, array in enumerate(arrays):
+        assert np.load(f"outputs/{number:06}.npz")["y"].tobytes() == compiled(array)[0].tobytes()
+    parquet.write_table(pyarrow.table({"z": [1]}), path)
+    done = partita(f"map {model} --devices reference --input {path} --output outputs")
+    assert done.status != 0 and "it has no column 'x'; its columns are z" in done.err
+    parquet.write_table(pyarrow.table({"x": [[1.0, None]]}), path)
+    done = partita(f"map {model} --devices reference --input {path} --output outputs")
+    assert done.status != 0 and "row 0, column 'x': it holds no numbers, or lacks one" in done.err
+    path.write_bytes(b"PAR1 and no more")
+    done = partita(f"map {model} --devices reference --input {path} --output outputs")
+    assert done.status != 0 and "it is no Parquet file that can be read" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -168,6 +169,40 @@ def test_ray_gives_the_bytes_and_the_order_of_the_serial_run() -> None:
             list(pt.map_batches([inputs(1)[0], np.ones((2, 4), np.float32)], compiled, executor="ray", workers=2))
     finally:
         ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
+def test_an_actor_that_is_killed_changes_nothing() -> None:
+    import ray
+
+    compiled = model()
+    serial = listed(pt.map_batches(inputs(200), compiled, executor="serial"))
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    results = []
+    try:
+        for number, result in enumerate(pt.map_batches(inputs(200), compiled, executor="ray", workers=2)):
+            results.append([array.tobytes() for array in result.values()])
+            if number == 100:
+                os.kill(min(descendants(os.getpid(), b"ray::_Actor")), signal.SIGKILL)
+    finally:
+        ray.shutdown()
+    assert results == serial
+
+
+def descendants(pid: int, title: bytes) -> list[int]:
+    """The processes that this one started, over any number of others, whose command line begins so."""
+    parents, titles = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            titles[int(folder.name)] = (folder / "cmdline").read_bytes()
+
+    def is_below(child: int) -> bool:
+        parent = parents.get(child, 0)
+        return parent == pid or (parent > 1 and is_below(parent))
+
+    return [child for child, line in titles.items() if line.startswith(title) and is_below(child)]
 
 
 @pytest.mark.slow
