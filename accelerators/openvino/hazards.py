@@ -265,10 +265,6 @@ def _qlinear_conv(node: Node) -> str | None:
     return None if whole else "openvino takes the scales of QLinearConv's weights by input channel"
 
 
-def _lp_normalization(node: Node) -> str | None:
-    return "openvino adds a small number to the length by which LpNormalization divides" if node.attrs.get("p", 2) == 2 else None
-
-
 def _mean_variance(node: Node) -> str | None:
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     half = isinstance(data_type, TensorType) and data_type.dtype != "float32"
@@ -390,7 +386,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "LRN": _lrn,
     "LSTM": _recurrent,
     "Loop": _loop,
-    "LpNormalization": _lp_normalization,
+    "LpNormalization": _always("openvino adds a small number to the length by which LpNormalization divides"),
     "LpPool": _max_pool,
     "MaxPool": _max_pool_with_indices,
     "MeanVarianceNormalization": _mean_variance,

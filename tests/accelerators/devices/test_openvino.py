@@ -391,6 +391,12 @@ def test_a_zero_has_its_own_place_in_a_pool_of_unsigned_integers() -> None:
     assert said == "openvino's MaxPool of unsigned integers names the padding as the place of a zero"
 
 
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_normalization_of_small_numbers_is_left_to_others(p: int) -> None:
+    said = answer("openvino", one_op("LpNormalization", ("float32", (3, 1)), p=p, axis=-1))
+    assert said == "openvino adds a small number to the length by which LpNormalization divides"
+
+
 UNEVEN = np.array([np.nan, 1, np.nan, np.inf, -np.inf, 2, 0, 3] * 3, np.float32)
 OTHER = np.array([1, np.nan, np.nan, np.nan, np.nan, 2, 1, -3] * 3, np.float32)
 
