@@ -18,7 +18,7 @@ MEMORY = 500 << 20
 
 ROOT = Path(__file__).resolve().parents[3]
 
-_IMPORTED = (".py", ".pyc", ".so", ".zip", "/entry_points.txt", "/METADATA", "/PKG-INFO")
+_IMPORTED = (".py", ".pyc", ".c", ".so", ".zip", "/entry_points.txt", "/METADATA", "/PKG-INFO")
 
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn")
 _REACHES = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto", "urllib.Request")
@@ -40,7 +40,7 @@ _IN_MEMORY = "/memfd:partita"
 
 
 class Fence:
-    """Sees, through Python's audit events, what is done while it is armed, and forbids what may not be.
+    """Sees, through Python's audit events, what is done while it is armed, and forbids changes outside of the folder.
 
     A reader that is wrong must harm nothing on the machine. A hook cannot be taken away again."""
 
@@ -79,9 +79,9 @@ class Fence:
             self._judge_open(arguments)
         elif self._compiles and event in ("subprocess.Popen", "os.posix_spawn", "ctypes.dlopen"):
             if event == "ctypes.dlopen" and not self._inside(arguments[0]):
-                self._forbid(f"{event} {arguments[:1]!r:.200}")
+                self.seen.append(f"{event} {arguments[:1]!r:.200}")
         elif event in _STARTS or event in _REACHES or event == "ctypes.dlopen":
-            self._forbid(f"{event} {arguments[:1]!r:.200}")
+            self.seen.append(f"{event} {arguments[:1]!r:.200}")
         elif event in _CHANGES and not self._inside(arguments[0], arguments[-1]):
             self._forbid(f"{event} {arguments[0]!r:.200}")
 
@@ -100,7 +100,9 @@ class Fence:
         )
         if not writes and (real + os.sep).startswith(self._code) and real.endswith(_IMPORTED):
             return  # an import, or a look for what is installed
-        self._forbid(f"open {path!r:.200}")
+        if writes:
+            self._forbid(f"open {path!r:.200}")
+        self.seen.append(f"open {path!r:.200}")
 
     def _inside(self, path: object, folder: object = None) -> bool:
         """Is the path in the folder that was given, or in one that it is relative to? What is open was judged then."""
