@@ -19,6 +19,7 @@ from accelerators.sessions.state import State, with_room
 from accelerators.sessions.step import LENGTH, StepSizes, step_graph
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
+from passes import apply_pass
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +29,7 @@ class Decoder:
 
     def __init__(self, model: CompiledModel, source: Graph, anew: Callable[[Graph], CompiledModel] | None) -> None:
         self.model = model
-        source = with_heads(source)
+        source = with_heads(apply_pass(source, "SimplifyIdentities", verify=False))
         caches = find_caches(source)
         if not caches:
             raise NotSupported(

@@ -35,6 +35,9 @@ MOST = 200
 MOVES = frozenset("Unsqueeze Squeeze Expand Reshape Transpose Identity Cast Mul Div Tile".split())
 """The ops that may stand between a cache and the product that reads it."""
 
+PRODUCTS = frozenset({"MatMul", "Attention"})
+"""The ops that keys and values are multiplied in."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Region:
@@ -96,10 +99,6 @@ def find_regions(graph: Graph, caches: Sequence[Cache], follow: Collection[NodeE
             if cache.present.index == 1:
                 regions.append(_of_op(node, by_present))
             continue
-        whole = [node for node, slot in readers.get(cache.present, ()) if node.op == "Attention" and slot == 2]
-        if len(whole) == 1:
-            regions.append(_of_buffers(whole[0], cache, by_present))
-            continue
         mix = _product_of(cache, readers)
         if mix is not None:
             regions.append(_around(mix, cache, by_present, follow, order))
@@ -118,24 +117,18 @@ def _of_op(node: Node, by_present: Mapping[NodeEntry, Cache]) -> Region:
     return Region(query, key, value, (node,), node[0])
 
 
-def _of_buffers(node: Node, value: Cache, by_present: Mapping[NodeEntry, Cache]) -> Region:
-    """ONNX's Attention that reads whole keys and values."""
-    query, joined = node.inputs[0], node.inputs[1]
-    key = None if joined is None else by_present.get(joined)
-    if query is None or key is None:
-        raise Unfit(f"{node.name!r} reads no cache of keys")
-    return Region(query, key, value, (node,), node[0])
-
-
 def _product_of(cache: Cache, readers: Readers) -> Node | None:
-    """The product by the values of a cache; None if they are keys, which are multiplied before a softmax."""
+    """The product by the values of a cache, or the Attention that makes it; None if they are keys, which are multiplied before
+    a softmax."""
     entry = cache.present
     while True:
-        reading = [(node, slot) for node, slot in readers.get(entry, ()) if node.op in MOVES or node.op == "MatMul"]
-        reading = [(node, slot) for node, slot in reading if slot == 0 or node.op == "MatMul"]
+        reading = [(node, slot) for node, slot in readers.get(entry, ()) if node.op in MOVES or node.op in PRODUCTS]
+        reading = [(node, slot) for node, slot in reading if slot == 0 or node.op in PRODUCTS]
         if len(reading) != 1:
             return None
         node, slot = reading[0]
+        if node.op == "Attention":
+            return node if slot == 2 else None
         if node.op == "MatMul":
             return node if slot == 1 and not _is_scored(node, readers) else None
         entry = node[0]
@@ -159,7 +152,19 @@ def _around(
 ) -> Region:
     """The attention that ends in this product."""
     nodes, keys, queries = {mix}, set[Cache](), list[NodeEntry]()
-    waiting = [entry for entry in mix.inputs if entry is not None]
+
+    def multiplied(node: Node) -> list[NodeEntry]:
+        """What the op reads; where it multiplies queries by keys, all but the queries, which are noted."""
+        product = node.op == "Attention" or (node.op == "MatMul" and node is not mix)
+        source = _source(node.inputs[1], by_present) if product else None
+        read = [entry for entry in node.inputs if entry is not None]
+        if source is None:
+            return read
+        keys.add(source)
+        queries.append(read[0])
+        return read[1:]
+
+    waiting = multiplied(mix)
     while waiting:
         entry = waiting.pop()
         node = entry.node
@@ -168,13 +173,7 @@ def _around(
         if node.is_variable or node.bodies or len(nodes) > MOST:
             raise Unfit(f"{mix.name!r} reads {entry.name!r}, which is no part of attention")
         nodes.add(node)
-        source = _source(node.inputs[1], by_present) if node.op == "MatMul" else None
-        read = [entry for entry in node.inputs if entry is not None]
-        if source is not None:
-            keys.add(source)
-            queries.append(read[0])
-            read = read[1:]
-        waiting += read
+        waiting += multiplied(node)
     if len(keys) != 1 or len(queries) != 1:
         raise Unfit(f"{mix.name!r} is not attention to one cache of keys")
     return Region(queries[0], keys.pop(), value, tuple(sorted(nodes, key=order.__getitem__)), mix[0])

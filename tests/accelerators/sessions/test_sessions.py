@@ -98,6 +98,24 @@ class _Summed(Llama):
         return super().attend(layer, pt.op("Add", query, wide), key, value)
 
 
+class _Repeated(Llama):
+    """ONNX's Attention reads heads of keys and values that are repeated, of a past that went through a Concat of its own."""
+
+    def attend(self, layer: int, query: Value, key: Value, value: Value) -> Value:
+        past = [pt.op("Concat", one, axis=-2) for one in self.caches[2 * layer : 2 * layer + 2]]
+        joined = [pt.op("Concat", old, new, axis=-2) for old, new in zip(past, (key, value), strict=True)]
+        self.present += joined
+        return self.joined(pt.op("Attention", query, *map(self.repeated, joined), self.visible(), opset=24))
+
+
+def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
+    graph, ids = _Repeated(attrs.evolve(SMALL_LLAMA, layers=1, style="op")).graph("repeated"), tokens(5)
+    session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
+    outputs = [session(ids[:, :4])["logits"], session(ids[:, 4:])["logits"]]
+    assert session.notes == ()
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
 UNLIKE = [
     (_Window, "'matmul_1' is not plain causal attention to 6 earlier positions"),
     (_Slopes, "'matmul_1' is not plain causal attention to 1 earlier positions"),
