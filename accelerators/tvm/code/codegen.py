@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from accelerators.tvm.code import gpu_passes
 from accelerators.tvm.code.launches import opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
@@ -37,7 +38,7 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         if str(target.kind.name) == "opencl":
             return opencl_code(module, target)
         if str(target.kind.name) != "llvm":
-            return part("tirx").build(module, target=target)
+            return gpu_passes.build(module, target)
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
         if is_written(named):

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
+from accelerators.tvm.code.gpu_passes import passes_for
 from accelerators.tvm.machine.library import function, part, tvm
 
 MOST_LAUNCHES = 4096
@@ -76,17 +77,26 @@ class OpenClCode:
 
 def opencl_code(kernels: Any, target: Any) -> OpenClCode:
     """The kernels of a module; CompileError where one cannot be launched from a plain list."""
+    on_device, plans = split_launches(kernels, target)
+    *_, finish = passes_for(kernels, target)
+    exact = {var: with_exact_numbers(kernel) for var, kernel in on_device.items()}
+    code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
+    return OpenClCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
+
+
+def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str, Plan]]:
+    """What runs on the GPU, function by function, and how each kernel of the module launches it; CompileError where that
+    cannot be said beforehand."""
     tirx = part("tirx")
-    pipeline, _, finish = tirx.get_default_tir_pipeline(target)
+    pipeline, *_ = passes_for(kernels, target)
     lowered = pipeline(tirx.transform.BindTarget(target)(kernels))
-    on_device = {var: f for var, f in lowered.functions.items() if str(f.attrs["target"].kind.name) == "opencl"}
+    kind = str(target.kind.name)
+    on_device = {var: f for var, f in lowered.functions.items() if str(f.attrs["target"].kind.name) == kind}
     hosts = [f for var, f in lowered.functions.items() if var not in on_device]
     plans = {str(host.attrs["global_symbol"]).removeprefix(_PREFIX): _Reader().plan(host) for host in hosts}
     if not on_device:
         raise CompileError("its loops are bound to no threads of a GPU")
-    exact = {var: with_exact_numbers(kernel) for var, kernel in on_device.items()}
-    code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
-    return OpenClCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
+    return on_device, plans
 
 
 def with_exact_numbers(kernel: Any) -> Any:
@@ -107,6 +117,7 @@ def with_exact_numbers(kernel: Any) -> Any:
 
 _BITS = {"float32": ("as_float", "int32"), "float64": ("as_double", "int64")}
 """By element type: OpenCL's function that reads bits as such a number, and the whole number that has them."""
+
 
 _C_NAMES = re.compile(r"\b(a?(?:cos|sin|tan)h?|erf)f\(")
 """Functions that TVM calls by their names in C; in OpenCL one name stands for all element types."""

@@ -88,7 +88,8 @@ class Workers:
         """A share of what waits, less towards the end so that all threads end together. What TVM scheduled goes through other
         passes than kernels of ours, and is taken by itself."""
         with self._lock:
-            most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if makes_objects(self.machine) else 1
+            shares = makes_objects(self.machine) or self.machine.is_gpu
+            most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if shares else 1
             batch: list[_Job] = []
             while self._waiting and len(batch) < max(1, most):
                 if batch and not (_is_ours(batch[0]) and _is_ours(self._waiting[0])):

@@ -88,7 +88,8 @@ def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -
             return attrs.evolve(assembled, executable=load(library), library=library)
         except NotSupported as error:
             warnings.warn(f"kernels are compiled once more in memory: {error}", stacklevel=2)
-    for library in [*(built.library for built in bodies), *([] if sizing is None else [sizing])]:
+    libraries = {id(built.library): built.library for built in bodies}
+    for library in [*libraries.values(), *([] if sizing is None else [sizing])]:
         assembled.executable.mod.import_module(library)
     serving.everywhere &= machine.kind != "cpu"
     return assembled

@@ -22,10 +22,12 @@ from accelerators.tvm.bodies.recurrent import GATES
 from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.attention.cached import cached_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
+from accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.language import narrowing
 from accelerators.tvm.kernels.matmul.gemm import gemm
+from accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
 from accelerators.tvm.kernels.matmul.packed_product import packed_product
 from accelerators.tvm.kernels.matmul.product import product
 from accelerators.tvm.kernels.matmul.thin import thin
@@ -135,6 +137,8 @@ CATALOGUE = (
     _entry(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
     _entry(resize, "Resize", DOMAIN),
+    _entry(gpu_convolution, "Conv", machines="gpu"),
+    _entry(gpu_gemm, "MatMul Gemm", machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_maxpool, "MaxPool", machines="gpu"),
     _entry(indices, INDICES, CALL_DOMAIN, machines="any"),

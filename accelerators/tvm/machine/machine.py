@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.permission import usable_features
 from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
@@ -36,6 +37,11 @@ class Machine:
     def is_gpu(self) -> bool:
         """Is it a GPU, whose kernels the generic rules schedule, and whose memory is its own?"""
         return self.kind != "cpu"
+
+    @property
+    def gpu(self) -> Gpu:
+        """The sizes of the GPU that it is."""
+        return opencl_gpu(self.arch) if self.kind == "opencl" else cuda_gpu(self.arch)
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for. What is known only

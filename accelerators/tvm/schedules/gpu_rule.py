@@ -29,4 +29,15 @@ def _apply(rule: Any, function: Any, machine: Machine) -> Any:
         return None
     function_made = module["main"]
     scheduled = function_made.attrs is not None and "tirx.is_scheduled" in function_made.attrs
-    return function_made if scheduled else None
+    return function_made if scheduled and _is_bound(function_made) else None
+
+
+def _is_bound(function: Any) -> bool:
+    """Does all of it run on threads of the GPU? Some rules schedule one stage of a kernel and leave the others to the host, which
+    cannot write there."""
+    scheduling, tirx = part("s_tir"), part("tirx")
+    schedule = scheduling.Schedule(function)
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    return all(
+        any(schedule.get(loop).kind == tirx.ForKind.THREAD_BINDING for loop in schedule.get_loops(block)) for block in blocks
+    )

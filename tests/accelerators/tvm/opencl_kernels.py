@@ -30,6 +30,7 @@ def graphs() -> dict[str, pt.Graph]:
         "norm": pt.op("LayerNormalization", row, pt.constant(numbers(70)), pt.constant(numbers(70))),
         "transpose": pt.op("Transpose", square, perm=[1, 0]),
         "convolution": pt.op("Conv", image, pt.constant(numbers(5, 3, 3, 3)), pads=[1, 1, 1, 1]),
+        "convolution in steps": pt.op("Conv", pt.variable("x", "float32", (1, 32, 5, 5)), pt.constant(numbers(5, 32, 3, 3))),
     }
     return {name: pt.Graph([node], name="net") for name, node in ops.items()}
 

@@ -17,7 +17,7 @@ from accelerators.tvm.sizes.extent import Extent
 if TYPE_CHECKING:
     from accelerators.tvm.kernels.language.statements import Statement
 
-Role = Literal["input", "output", "stack", "memory"]
+Role = Literal["input", "output", "stack", "memory", "shared"]
 
 Index = Operand | tuple[Operand, ...]
 
@@ -34,7 +34,8 @@ class Buffer:
     shape: tuple[int | Value, ...]
     """Its sizes; one that is known only while the kernel runs is a value of the kernel, or an extent."""
     role: Role
-    """An argument of the kernel, or its own: on the stack, which the processor keeps in registers where it can, or in memory."""
+    """An argument of the kernel, or its own: on the stack, which the processor keeps in registers where it can, in memory, or
+    shared by the threads of a block."""
     emit: Callable[[Statement], None]
     """Adds a statement to the kernel that it belongs to."""
 

@@ -23,6 +23,11 @@ WRITTEN = "partita.written"
 STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 """Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
 
+_PLACES: Mapping[str, Mapping[str, Any]] = {"stack": STACK, "shared": {"scope": "shared"}}
+"""Where TVM puts a kernel's own buffers that are not in memory, by role."""
+
+_THREADS = {"blocks x": "blockIdx.x", "blocks y": "blockIdx.y", "blocks z": "blockIdx.z", "threads": "threadIdx.x"}
+"""What TVM calls the loops that a GPU launches."""
 
 _NARROWED = "tirx.partita_narrowed"
 """An op of ours: float32 as the bits of the nearest bfloat16, which a processor has an instruction for. TVM vectorizes it like
@@ -177,7 +182,7 @@ class _Emitter:
 
     def allocate(self, statement: statements.Allocate) -> None:
         buffer = statement.buffer
-        options = STACK if buffer.role == "stack" else {}
+        options: Mapping[str, Any] = _PLACES.get(buffer.role, {})
         memory = self.words.alloc_buffer(self._inside(buffer), buffer.element.name, **options)
         self.call_name(buffer.name, memory)
         self.known[buffer] = memory
@@ -190,8 +195,8 @@ class _Emitter:
             return
 
     def loop(self, statement: statements.Loop) -> None:
-        kind = getattr(self.words, statement.kind)
-        with kind(self.value(statement.count)) as variable:
+        count, tag = self.value(statement.count), _THREADS.get(statement.kind)
+        with self.words.thread_binding(count, thread=tag) if tag else getattr(self.words, statement.kind)(count) as variable:
             self.call_name(statement.variable.name, variable)
             self.known[statement.variable] = variable
             self.block(statement.body)

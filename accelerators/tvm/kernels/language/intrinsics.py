@@ -191,6 +191,11 @@ tile_zero = Intrinsic(
     "tile_zero", _any_one, "a tile's number",
     lambda script, dtype, given: script.call_llvm_intrin("void", "llvm.x86.tilezero", *given),
 )
+barrier = Intrinsic(
+    "barrier", lambda types: None if types else type_of(int32), "nothing",
+    lambda script, dtype, given: script.tvm_storage_sync("shared"),
+)
+"""Threads of a block wait for each other."""
 prefetch = Intrinsic("prefetch", _any_one, "the number whose line of the cache is wanted", _prefetch)
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
 from accelerators.tvm.kernels.language.expressions import Call, Load, Named, walk
-from accelerators.tvm.kernels.language.intrinsics import prefetch_of
+from accelerators.tvm.kernels.language.intrinsics import barrier, prefetch_of
 from accelerators.tvm.kernels.language.statements import (
     Allocate,
     Bind,
@@ -103,6 +103,10 @@ class Kernel:
         self._know(buffer)
         return buffer
 
+    def shared(self, name: str, element: Element, shape: Shape) -> Buffer:
+        """A buffer that the threads of a block share, on a GPU."""
+        return self._allocated(Buffer(name, element, shape, "shared", self._add))
+
     def name_value(self, name: str, value: Operand) -> Value:
         """The value under a name: it is computed once, here."""
         value = value if isinstance(value, Value) else as_index(value)
@@ -139,6 +143,18 @@ class Kernel:
     def tasks(self, count: Operand, name: str, parallel: bool) -> AbstractContextManager[Value]:
         """A block for each task; several threads share them where the work is worth it."""
         return self.loop(count, name, "parallel" if parallel and not (isinstance(count, int) and count == 1) else "serial")
+
+    @contextmanager
+    def launch(self, blocks: tuple[int, int, int], threads: int) -> Iterator[tuple[Value, Value, Value, Value]]:
+        """A block of statements for every thread of so many blocks along x, y and z, on a GPU: its block's place, and its own
+        number in the block."""
+        with (
+            self.loop(blocks[2], "block_z", "blocks z") as z,
+            self.loop(blocks[1], "block_y", "blocks y") as y,
+            self.loop(blocks[0], "block_x", "blocks x") as x,
+            self.loop(threads, "thread", "threads") as thread,
+        ):
+            yield x, y, z, thread
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
@@ -179,6 +195,11 @@ class Kernel:
     def prefetch(self, number: Value) -> None:
         """Fetch the line of the cache in which this number of a buffer stands."""
         self._add(Do(prefetch_of(number)))
+
+    def barrier(self) -> None:
+        """Let every thread of the block wait here for the others, and then see what they wrote to shared buffers. All have to
+        come here, so it stands under no condition on which they differ."""
+        self._add(Do(barrier()))
 
     def do(self, call: Call) -> None:
         """Call something that makes nothing, for what it does."""

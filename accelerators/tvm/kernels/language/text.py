@@ -23,7 +23,10 @@ _WORDS = {"&": "and", "|": "or"}
 Names = Mapping[values.Variable, str]
 """How the values are called that expressions around this one have named."""
 
-_LOOPS = {"serial": "for", "unroll": "unrolled", "vectorized": "lanes", "parallel": "parallel"}
+_LOOPS = {"serial": "for", "unroll": "unrolled", "vectorized": "lanes", "parallel": "parallel", "threads": "threads"}
+
+
+_ROLES = {"stack": "on the stack", "memory": "in memory", "shared": "shared"}
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -55,14 +58,14 @@ def _block(body: Sequence[statements.Statement], depth: int) -> Iterator[str]:
         elif isinstance(statement, statements.Bind):
             yield f"{before}{statement.variable.name} := {value_text(statement.value)}"
         elif isinstance(statement, statements.Allocate):
-            where = "on the stack" if statement.buffer.role == "stack" else "in memory"
-            yield f"{before}{statement.buffer.name}: {_tensor(statement.buffer)} {where}"
+            yield f"{before}{statement.buffer.name}: {_tensor(statement.buffer)} {_ROLES[statement.buffer.role]}"
         elif isinstance(statement, statements.Do):
             yield f"{before}{value_text(statement.call)}"
         elif isinstance(statement, statements.Require):
             yield f"{before}require {value_text(statement.condition)}, {statement.message!r}"
         elif isinstance(statement, statements.Loop):
-            yield f"{before}{_LOOPS[statement.kind]} {statement.variable.name} < {value_text(statement.count)}:"
+            kind = _LOOPS.get(statement.kind, statement.kind)
+            yield f"{before}{kind} {statement.variable.name} < {value_text(statement.count)}:"
             yield from _block(statement.body, depth + 1)
         elif isinstance(statement, statements.When):
             yield f"{before}if {value_text(statement.condition)}:"

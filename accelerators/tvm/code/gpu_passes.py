@@ -1,0 +1,55 @@
+"""The passes between a kernel for a GPU and its source.
+
+Kernels of our own language are bound to blocks and threads and hold their barriers: what TVM's pipeline looks for is not in them,
+and takes most of its time."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from accelerators.tvm.kernels.language.emit import WRITTEN
+from accelerators.tvm.machine.library import part, tvm
+
+OWN = "partita_gpu"
+"""What our pipeline is called among TVM's."""
+
+
+def are_written(kernels: Any) -> bool:
+    """Are all kernels of the module written in our own language?"""
+    return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.functions.values())
+
+
+def passes_for(kernels: Any, target: Any) -> Any:
+    """The passes over the module, those that finish host code, and those that finish code for the GPU."""
+    tirx = part("tirx")
+    return _own() if are_written(kernels) else tirx.get_default_tir_pipeline(target)
+
+
+def build(kernels: Any, target: Any) -> Any:
+    """The module's kernels as TVM's runtime module."""
+    part("tirx.compilation_pipeline").PIPELINE_MAP[OWN] = _own
+    return part("tirx").build(kernels, target, **({"pipeline": OWN} if are_written(kernels) else {}))
+
+
+@cache
+def _own() -> tuple[Any, Any, Any]:
+    tirx, scheduled = part("tirx").transform, part("s_tir").transform
+    sequence = tvm().transform.Sequential
+    passes = [
+        scheduled.LowerOpaqueBlock(),
+        tirx.FlattenBuffer(),
+        tirx.BF16ComputeLegalize(),
+        tirx.NarrowDataType(32),
+        tirx.VectorizeLoop(True),
+        tirx.StorageRewrite(),
+        tirx.UnrollLoop(),
+        tirx.StmtSimplify(),
+        tirx.VerifyMemory(),
+        tirx.AnnotateEntryFunc(),
+        tirx.SplitHostDevice(),
+        tirx.MakePackedAPI(),
+        tirx.BF16StorageLegalize(),
+    ]
+    host, device = sequence([tirx.LowerTVMBuiltin(), tirx.LowerIntrin()]), sequence([tirx.LowerIntrin()])
+    return sequence(passes), lambda: host, lambda: device

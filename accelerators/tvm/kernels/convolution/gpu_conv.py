@@ -1,0 +1,186 @@
+"""Convolutions on a GPU as products: rows are output channels, columns are the pixels of all images, and the depth is the taps of
+all input channels. The matrix of pixels is never written: threads read the image where the taps are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.sharing import new_weight
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.convolution.image import Image, all_of, make_image
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, if_inside
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, packed_side, spots
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
+from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
+
+
+def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
+    """A convolution with constant weights and what follows it; None for any other body, and where each channel has a filter of
+    its own, which is no product."""
+    roots = [node for node in body.ops if node.op == "Conv"]
+    image = make_image(roots[0]) if len(roots) == 1 else None
+    if image is None or image.outs == image.groups:
+        return None
+    root, rank, problem = roots[0], len(image.sizes), Problem.of(body)
+    source, weight = problem.value_at(root.inputs[0]), problem.weight_at(root.inputs[1])
+    if source is None or weight is None:
+        return None
+    biased = len(root.inputs) > 2 and root.inputs[2] is not None
+    beside = {2: (image.outs, *(1,) * rank)} if biased else {}
+    after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside)
+    whole = (image.batch, image.channels, math.prod(image.sizes))
+    if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
+        return None
+    layer = _Layer(image, _best(image, machine))
+    shapes = {**after.operands, source: whole, weight: (layer.weights,)}
+    kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))
+    layer.write(kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs))
+    return problem.draft(kernel, "gpu_convolution", {weight: layer.pack})
+
+
+def _best(image: Image, machine: Machine) -> BlockTile:
+    """The cut that takes the fewest cycles, of those whose threads stay at one column."""
+    work = Work(image.outs // image.groups, image.batch * image.pixels, image.depth, image.groups)
+    candidates = [tile for tile in tiles(machine.gpu) if tile.slice_threads % tile.columns == 0]
+    return choose("tile", candidates, lambda tile: cycles(tile, work, machine.gpu))
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Layer:
+    """One convolution and its cut."""
+
+    image: Image
+    tile: BlockTile
+
+    @property
+    def inner(self) -> int:
+        """The input channels of a group."""
+        return self.image.channels // self.image.groups
+
+    @property
+    def outs(self) -> int:
+        """The output channels of a group."""
+        return self.image.outs // self.image.groups
+
+    @property
+    def by_taps(self) -> bool:
+        """Does the depth go through all channels for each tap? Then a step has one tap. Else it goes through all taps for each
+        channel."""
+        return self.inner % self.tile.depth == 0
+
+    @property
+    def steps(self) -> int:
+        """The steps of all slices together."""
+        return self.tile.steps(self.image.depth) * self.tile.slices
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The tiles along the columns and along the rows."""
+        return -(-self.image.batch * self.image.pixels // self.tile.columns), -(-self.outs // self.tile.rows)
+
+    @property
+    def weights(self) -> int:
+        """How many numbers the packed weights are."""
+        return self.image.groups * self.blocks[1] * self.steps * self.tile.depth * self.tile.rows
+
+    def pack(self, array: Array) -> Array:
+        """The weights [group, tile, depth, output channel], with zeros where a tile reaches beyond."""
+        image, tile = self.image, self.tile
+        grouped = array.reshape(image.groups, self.outs, self.inner, image.taps)
+        ordered = grouped.transpose(0, 3, 2, 1) if self.by_taps else grouped.transpose(0, 2, 3, 1)
+        matrix = ordered.reshape(image.groups, image.depth, self.outs)
+        packed = new_weight((image.groups, self.blocks[1], self.steps * tile.depth, tile.rows), array.dtype)
+        packed[...] = np.zeros((), array.dtype)
+        for block in range(self.blocks[1]):
+            part = matrix[:, :, block * tile.rows : (block + 1) * tile.rows]
+            packed[:, block, : image.depth, : part.shape[2]] = part
+        return packed.reshape(-1)
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """A block for each tile of each group."""
+        image, tile = self.image, self.tile
+        columns = image.batch * image.pixels
+        with kernel.launch((*self.blocks, image.groups), tile.threads) as (block, band, group, thread):
+            own = own_thread(tile, thread)
+            first = (group * self.blocks[1] + band) * (self.steps * tile.depth * tile.rows)
+            left = packed_side(tile, own, tile.rows, weight, first)
+            right = self._pixels(kernel, source, own, block, group)
+
+            def store(total: Value, row: Value, column: Value) -> None:
+                pixel = block * tile.columns + column
+                channel = group * self.outs + band * tile.rows + row
+                writer.store(total, (pixel // image.pixels, channel, pixel % image.pixels))
+
+            bounds = (
+                None if self.outs % tile.rows == 0 else as_index(self.outs) - band * tile.rows,
+                None if columns % tile.columns == 0 else as_index(columns) - block * tile.columns,
+            )
+            Product(kernel, tile, thread, left, right).write(self.tile.steps(image.depth), store, bounds)
+
+    def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> Side:
+        """The side of the image: a thread reads always at the same column."""
+        image, tile = self.image, self.tile
+        is_plain = image.is_pointwise and all(stride == 1 for stride in image.strides)
+        lanes = WIDTH if is_plain and image.pixels % WIDTH == 0 else 1
+        listed = spots(tile, own, tile.columns, lanes, turned=False)
+        column = kernel.name_value("column", block * tile.columns + listed[0].at)
+        pixel = kernel.name_value("pixel", column % image.pixels)
+        picture = kernel.name_value("picture", column // image.pixels)
+        corner = [
+            kernel.name_value(f"corner{d}", self._coordinate(pixel, d) * image.strides[d] - image.before[d])
+            for d in range(len(image.sizes))
+        ]
+        in_columns = [] if image.batch * image.pixels % tile.columns == 0 else [column < image.batch * image.pixels]
+
+        def number(step: Value, spot: Spot) -> Value:
+            k = step * tile.depth + spot.k
+            if self.by_taps:
+                per_tap = self.inner // tile.depth
+                tap, channel = step // per_tap, step % per_tap * tile.depth + spot.k
+            else:
+                tap, channel = k % image.taps, k // image.taps
+            positions = [at + shift for at, shift in zip(corner, self._shifts(tap), strict=True)]
+            tests = list(in_columns)
+            if self.steps * tile.depth != image.depth:
+                tests.append(k < image.depth)
+            if not image.is_pointwise:
+                for position, size in zip(positions, image.sizes, strict=True):
+                    tests += [position >= 0, position < size]
+            place = _flat(positions, image.sizes)
+            numbers = read(source, (picture, group * self.inner + channel, place), lanes)
+            return if_inside(all_of(tests), numbers, 0.0) if tests else numbers
+
+        return Side(tile.columns, listed, lanes, number)
+
+    def _coordinate(self, pixel: Value, dimension: int) -> Value:
+        """The output pixel's place along a dimension."""
+        behind = math.prod(self.image.out[dimension + 1 :])
+        at = pixel // behind if behind > 1 else pixel
+        return at % self.image.out[dimension] if dimension else at
+
+    def _shifts(self, tap: Value) -> list[Operand]:
+        """How far a tap is from the first, along each dimension."""
+        shifts: list[Operand] = []
+        for d, dilation in enumerate(self.image.dilations):
+            behind = math.prod(self.image.filter[d + 1 :])
+            at = tap // behind if behind > 1 else tap
+            shifts.append(at % self.image.filter[d] * dilation if self.image.filter[d] > 1 else 0)
+        return shifts
+
+
+def _flat(positions: Sequence[Value], sizes: Sequence[int]) -> Value:
+    total = positions[0]
+    for position, size in zip(positions[1:], sizes[1:], strict=True):
+        total = total * size + position
+    return total

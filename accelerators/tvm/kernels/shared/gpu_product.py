@@ -1,0 +1,234 @@
+"""A product of matrices on a GPU: each block computes a tile, whose operands go step by step through shared memory.
+
+While the threads multiply one step they fetch the next one into registers, and write it to the other half of the shared memory.
+So there is one barrier a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import attrs
+
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
+
+
+@attrs.frozen(slots=True, eq=False)
+class Spot:
+    """One of the places in shared memory that a thread fills in every step: numbers that are neighbours along the tile, or along
+    the depth."""
+
+    k: Operand
+    """The place along the depth."""
+    at: Operand
+    """The place along the tile."""
+    is_own: Value | None = None
+    """Does the thread fill it? None: every thread does."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Side:
+    """The left or the right operand of a tile, as threads fetch it."""
+
+    extent: int
+    """The numbers of a step for each of its products: the tile's rows or columns."""
+    spots: tuple[Spot, ...]
+    """What a thread fills."""
+    lanes: int
+    """The numbers of a spot."""
+    number: Callable[[Value, Spot], Value]
+    """Reads the numbers of a spot in a step, as float32."""
+    turned: bool = False
+    """Are the numbers of a spot neighbours along the depth?"""
+
+    @property
+    def pitch(self) -> int:
+        """The distance in shared memory from one step of the depth to the next; padded where threads write along the depth."""
+        return self.extent + (WIDTH if self.turned else 0)
+
+
+class Product:
+    """Writes the loops of one tile."""
+
+    def __init__(self, kernel: Kernel, tile: BlockTile, thread: Value, left: Side, right: Side) -> None:
+        self.kernel, self.tile = kernel, tile
+        self.left, self.right = left, right
+        self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
+        self.own = own_thread(tile, thread)
+        self.row, self.column = self.own // tile.across, self.own % tile.across
+        self.memory = {side: self._shared(name, side) for name, side in (("left", left), ("right", right))}
+        self.fetched = {
+            side: kernel.registers(f"next_{name}", float32, (len(side.spots),), side.lanes)
+            for name, side in (("left", left), ("right", right))
+        }
+        self.sums = kernel.registers("sums", float32, (tile.high, tile.wide), 1)
+
+    def _shared(self, name: str, side: Side) -> Buffer:
+        return self.kernel.shared(name, float32, (STAGES * self.tile.slices * self.tile.depth * side.pitch,))
+
+    def write(self, steps: int, store: Callable[[Value, Value, Value], None], bounds: tuple[Value | None, Value | None]) -> None:
+        """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
+        bounds; a bound of None is never reached."""
+        kernel, tile = self.kernel, self.tile
+        for row in range(tile.high):
+            for column in range(tile.wide):
+                self.sums[row, column] = 0.0
+        self._fetch(self._step(as_index(0)))
+        self._put(as_index(0))
+        kernel.barrier()
+        with kernel.loop(steps, "step") as step:
+            if steps > 1:
+                with kernel.when(step + 1 < steps):
+                    self._fetch(self._step(step + 1))
+            self._multiply(step % STAGES)
+            if steps > 1:
+                with kernel.when(step + 1 < steps):
+                    self._put((step + 1) % STAGES)
+            if steps > 1 or tile.slices > 1:  # TVM gives the memory of what is not read any more to the slices' sums.
+                kernel.barrier()
+        if tile.slices > 1:
+            self._join(store, bounds)
+        else:
+            self._store(lambda row, column: self.sums[row, column], store, bounds)
+
+    def _step(self, step: Value) -> Value:
+        """The number of the slice's step among those of all slices."""
+        return step * self.tile.slices + self.slice if self.tile.slices > 1 else step
+
+    def _fetch(self, step: Value) -> None:
+        for side, registers in self.fetched.items():
+            for i, spot in enumerate(side.spots):
+                with self._owned(spot):
+                    registers[i] = side.number(step, spot)
+
+    def _put(self, stage: Value) -> None:
+        for side, registers in self.fetched.items():
+            for i, spot in enumerate(side.spots):
+                with self._owned(spot):
+                    self._put_spot(side, self._first(side, stage), spot, registers, i)
+
+    def _put_spot(self, side: Side, first: Value, spot: Spot, registers: Registers, i: int) -> None:
+        memory = self.memory[side]
+        if not side.turned or side.lanes == 1:
+            memory[first + spot.k * side.pitch + spot.at] = registers[i]
+            return
+        for lane in range(side.lanes):
+            memory[first + (spot.k + lane) * side.pitch + spot.at] = registers.lane(i, lane)
+
+    def _owned(self, spot: Spot) -> ExitStack:
+        stack = ExitStack()
+        if spot.is_own is not None:
+            stack.enter_context(self.kernel.when(spot.is_own))
+        return stack
+
+    def _first(self, side: Side, stage: Value) -> Value:
+        """Where the slice's part of a stage begins in shared memory."""
+        return (stage * self.tile.slices + self.slice) * (self.tile.depth * side.pitch)
+
+    def _multiply(self, stage: Value) -> None:
+        kernel, tile = self.kernel, self.tile
+        with kernel.loop(tile.depth, "k") as k:
+            left = self._operand(self.left, "left_now", stage, k, self.row, tile.high)
+            right = self._operand(self.right, "right_now", stage, k, self.column, tile.wide)
+            for row in range(tile.high):
+                for column in range(tile.wide):
+                    self.sums[row, column] = self.sums[row, column] + left[row] * right[column]
+
+    def _operand(self, side: Side, name: str, stage: Value, k: Value, thread: Value, count: int) -> Buffer:
+        """What a thread multiplies by, in registers."""
+        numbers = self.kernel.stack(name, float32, (count,))
+        width = min(WIDTH, count)
+        for first in range(0, count, width):
+            at = _place(thread, first, count, side.extent)
+            numbers[first] = self.memory[side].vector(width, self._first(side, stage) + k * side.pitch + at)
+        return numbers
+
+    def _join(self, store: Callable[[Value, Value, Value], None], bounds: tuple[Value | None, Value | None]) -> None:
+        """The slices' sums go through shared memory, and the first slice adds them up in order."""
+        kernel, tile = self.kernel, self.tile
+        size = tile.rows * tile.columns
+        parts = kernel.shared("parts", float32, ((tile.slices - 1) * size,))
+
+        def position(row: int, column: int) -> Value:
+            return (row * tile.wide + column) * tile.slice_threads + self.own
+
+        with kernel.when(self.slice > 0):
+            for row in range(tile.high):
+                for column in range(tile.wide):
+                    parts[(self.slice - 1) * size + position(row, column)] = self.sums[row, column]
+        kernel.barrier()
+        with kernel.when(self.slice.equals(0)):
+            for row in range(tile.high):
+                for column in range(tile.wide):
+                    with kernel.loop(tile.slices - 1, "part") as part:
+                        self.sums[row, column] = self.sums[row, column] + parts[part * size + position(row, column)]
+            self._store(lambda row, column: self.sums[row, column], store, bounds)
+
+    def _store(
+        self, total: Callable[[int, int], Value], store: Callable[[Value, Value, Value], None],
+        bounds: tuple[Value | None, Value | None],
+    ) -> None:
+        tile = self.tile
+        for r in range(tile.high):
+            row = _place(self.row, r, tile.high, tile.rows)
+            with self._below(row, bounds[0]):
+                for c in range(tile.wide):
+                    column = _place(self.column, c, tile.wide, tile.columns)
+                    with self._below(column, bounds[1]):
+                        store(total(r, c), row, column)
+
+    def _below(self, place: Value, bound: Value | None) -> ExitStack:
+        stack = ExitStack()
+        if bound is not None:
+            stack.enter_context(self.kernel.when(place < bound))
+        return stack
+
+
+def own_thread(tile: BlockTile, thread: Value) -> Value:
+    """A thread's number in its slice."""
+    return thread % tile.slice_threads if tile.slices > 1 else thread
+
+
+def _place(thread: Value, number: int, count: int, extent: int) -> Value:
+    """Where the number of a thread stands in the tile: neighbouring threads read neighbouring groups of `WIDTH`, so that no two
+    of a warp read different rows of one bank."""
+    width = min(WIDTH, count)
+    return thread * width + (number // width * (extent // count) * width + number % width)
+
+
+def packed_side(
+    tile: BlockTile, own: Value, extent: int, buffer: Buffer, first: Value
+) -> Side:
+    """The side of a constant that is laid out as blocks read it: step after step, each `depth` times `extent` numbers."""
+    lanes = WIDTH if extent % WIDTH == 0 else 1
+    return Side(
+        extent,
+        _spots(tile, own, extent, lanes, turned=False),
+        lanes,
+        lambda step, spot: buffer.vector(
+            lanes, first + step * (tile.depth * extent) + spot.k * extent + spot.at
+        ).cast(float32),
+    )
+
+
+def spots(tile: BlockTile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
+    """What each thread of a slice fills: spots beside each other go to threads beside each other, along the depth where the
+    numbers in memory stand so (`turned`), else along the tile."""
+    return _spots(tile, own, extent, lanes, turned)
+
+
+def _spots(tile: BlockTile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
+    line = (tile.depth if turned else extent) // lanes
+    count = line * (extent if turned else tile.depth)
+    listed = []
+    for first in range(0, count, tile.slice_threads):
+        if tile.slice_threads % line == 0:  # Then a thread stays at one place of its line.
+            along, line_number = own % line, own // line + first // line
+        else:
+            along, line_number = (own + first) % line, (own + first) // line
+        is_own = None if first + tile.slice_threads <= count else own + first < count
+        along = along * lanes
+        listed.append(Spot(along, line_number, is_own) if turned else Spot(line_number, along, is_own))
+    return tuple(listed)

@@ -1,0 +1,130 @@
+"""How a product is cut for a GPU: a tile for each block, a part of it for each thread, and slices of its depth among the threads.
+
+Where a product has few tiles, smaller ones fill more cores, and slices give a small tile enough threads: each slice adds up
+every so many steps of the depth, and the sums meet in shared memory at the end. So one launch is enough, and sums come in the
+same order every time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import attrs
+
+from accelerators.tvm.machine.gpu import Gpu
+
+STAGES = 2
+"""The steps of the depth that shared memory holds: one that is multiplied, and the next one."""
+
+WIDTH = 4
+"""The numbers that a thread reads at once, where it can: 16 bytes of float32."""
+
+
+@attrs.frozen(slots=True)
+class BlockTile:
+    """The tile of a block: rows x columns of the result, and so many products at a time."""
+
+    rows: int
+    columns: int
+    high: int
+    """The rows of one thread."""
+    wide: int
+    """The columns of one thread."""
+    depth: int
+    """The products of one step in each sum."""
+    slices: int
+    """The threads that share each sum."""
+
+    @property
+    def across(self) -> int:
+        """The threads of a slice along the columns."""
+        return self.columns // self.wide
+
+    @property
+    def slice_threads(self) -> int:
+        """The threads of a slice."""
+        return self.rows // self.high * self.across
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return self.slice_threads * self.slices
+
+    @property
+    def shared(self) -> int:
+        """The bytes of shared memory that it takes, with the padding of rows that are turned."""
+        steps = STAGES * self.slices * self.depth * (self.rows + self.columns + WIDTH)
+        return 4 * (steps + (self.slices - 1) * self.rows * self.columns)
+
+    def steps(self, depth: int) -> int:
+        """The number of steps of each slice that cover this depth."""
+        return -(-depth // (self.depth * self.slices))
+
+
+@attrs.frozen(slots=True)
+class Work:
+    """A product of matrices as far as its cut depends on it."""
+
+    rows: int
+    columns: int
+    depth: int
+    parts: int = 1
+    """The number of such products beside each other."""
+
+
+_SHAPES = (
+    (128, 128, 8, 8), (128, 64, 8, 4), (64, 128, 4, 8), (64, 64, 4, 4), (64, 32, 4, 4), (32, 64, 4, 4), (32, 128, 4, 4),
+    (128, 32, 4, 4), (32, 32, 4, 4), (32, 32, 2, 4), (16, 64, 2, 4), (32, 16, 2, 2), (16, 32, 2, 2), (16, 16, 2, 2),
+    (16, 16, 1, 2), (8, 32, 1, 4), (8, 64, 2, 4), (4, 32, 1, 4), (2, 32, 1, 4), (1, 32, 1, 4), (1, 16, 1, 4),
+)
+"""Rows and columns of a block, and of a thread."""
+
+_DEPTHS = 8, 16, 32
+_SLICES = 1, 2, 4, 8, 16, 32
+_MOST_THREADS = 512
+
+
+def tiles(gpu: Gpu) -> Iterator[BlockTile]:
+    """All cuts whose blocks the GPU runs."""
+    for rows, columns, high, wide in _SHAPES:
+        for depth in _DEPTHS:
+            for slices in _SLICES:
+                tile = BlockTile(rows, columns, high, wide, depth, slices)
+                least = min(32, gpu.threads)
+                if least <= tile.threads <= min(gpu.threads, _MOST_THREADS) and tile.shared <= gpu.shared:
+                    yield tile
+
+
+_LATENCY = 500
+"""The cycles until what is read from memory is there, as much of them as the work on the step before does not hide."""
+
+_START = 1500
+"""The cycles that a block takes beside its steps."""
+
+_LANES = 128
+"""The products that a core makes in a cycle."""
+
+_SHARED_BANDWIDTH = 128
+_GLOBAL_BANDWIDTH = 40
+"""The bytes that a core reads in a cycle."""
+
+_CORE_THREADS, _CORE_SHARED, _OTHER_REGISTERS = 2048, 100 << 10, 40
+
+
+def cycles(tile: BlockTile, work: Work, gpu: Gpu) -> float:
+    """About how long the product takes; it ranks tiles, no more."""
+    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns) * work.parts
+    registers = tile.high * tile.wide + 2 * (tile.high + tile.wide) + _OTHER_REGISTERS
+    resident = max(1, min(
+        _CORE_THREADS // tile.threads, _CORE_SHARED // tile.shared, gpu.registers // (registers * tile.threads)
+    ))
+    on_core = -(-blocks // gpu.cores)
+    steps = tile.steps(work.depth)
+    products = tile.rows * tile.columns * tile.depth * tile.slices
+    read = 4 * tile.threads * tile.depth * (tile.high + tile.wide) / 2
+    busy = max(products / _LANES, read / _SHARED_BANDWIDTH)
+    fetched = 4 * tile.depth * tile.slices * (tile.rows + tile.columns) / _GLOBAL_BANDWIDTH
+    alone = _LATENCY / 2 + tile.depth * (tile.high * tile.wide + tile.high + tile.wide) * max(1, tile.threads / _LANES)
+    throughput = on_core * steps * max(busy, fetched)
+    waiting = math.ceil(on_core / resident) * steps * alone
+    return max(throughput, waiting) + math.ceil(on_core / resident) * (_START + 8 * tile.slices * tile.high * tile.wide)

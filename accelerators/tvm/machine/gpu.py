@@ -1,0 +1,42 @@
+"""What schedules of our own ask of a GPU."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(slots=True)
+class Gpu:
+    """The sizes of a GPU that kernels are cut for."""
+
+    cores: int
+    """The number of cores, each of which runs blocks of its own: streaming multiprocessors, or compute units."""
+    threads: int
+    """The largest number of threads of a block."""
+    shared: int
+    """The bytes of memory that the threads of a block share."""
+    warp: int = 32
+    """The number of threads that run in step."""
+    registers: int = 65536
+    """The registers of a core, of 32 bits each."""
+
+
+CORES = {
+    "sm_70": 80, "sm_75": 68, "sm_80": 108, "sm_86": 84, "sm_87": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_103": 148,
+    "sm_120": 170,
+}
+"""The cores of a large GPU of each architecture of NVIDIA's."""
+
+USUAL_CORES = 64
+"""The number of cores that is taken for a GPU that nothing is known of. Kernels for OpenCL are the same for every driver."""
+
+
+def cuda_gpu(arch: str) -> Gpu:
+    """A GPU of NVIDIA's; the shared memory is what a kernel has without asking for more."""
+    return Gpu(CORES.get(arch.rstrip("af"), USUAL_CORES), 1024, 49152)
+
+
+def opencl_gpu(arch: str) -> Gpu:
+    """An OpenCL device with the limits that a machine's `arch` states, as "256x32768+cl_khr_fp16"."""
+    threads, memory = map(int, arch.split("+")[0].split("x"))
+    return Gpu(USUAL_CORES, threads, memory)

@@ -1,0 +1,253 @@
+"""What a GPU has to do for a model, judged without a GPU: python -m benchmarks.gpu_static [--models NAME ...] [--gpu a100]
+
+Each model is compiled for `cuda` as far as its launches: how many there are, on how many blocks, what they read and write. The
+time is a roofline's: no kernel is faster than its arithmetic on the cores that it fills, than its bytes, and than a launch. It
+says nothing of how good the code inside the kernels is. With --layers it lists the launches of each model."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from benchmarks.models import NAMES, model
+from benchmarks.progress import run, say
+from benchmarks.tables import markdown, seconds
+from benchmarks.work import flops
+from graph.graph import Graph
+from graph.node import NodeEntry
+from graph.types import TensorType, numpy_dtype
+from passes.infer import infer
+
+if TYPE_CHECKING:
+    from accelerators.tvm.code.building import Built
+
+LAUNCH = 2e-6
+"""The seconds that a launch takes by itself, as NVIDIA's GPUs have them."""
+
+FEW_BLOCKS = 100
+"""A launch of fewer blocks leaves most of a GPU idle."""
+
+TINY = 2e6
+"""A launch of less arithmetic than this takes no longer on a few cores than its launch does."""
+
+TENSOR_CORES = re.compile(r"mma_sync|ptx_mma|mma\.sync|wgmma")
+
+
+@attrs.frozen(slots=True)
+class Peak:
+    """What a GPU does in a second at most, by its maker's data sheet."""
+
+    arch: str
+    cores: int
+    flops: float
+    """In float32, outside of the tensor cores."""
+    tensor_flops: float
+    """In float16 on the tensor cores."""
+    bandwidth: float
+    """Bytes to and from its memory."""
+
+
+PEAKS = {
+    "a100": Peak("sm_80", 108, 19.5e12, 312e12, 1.555e12),
+    "h100": Peak("sm_90", 132, 66.9e12, 989e12, 3.35e12),
+    "h200": Peak("sm_90", 132, 66.9e12, 989e12, 4.8e12),
+}
+
+
+@attrs.frozen(slots=True)
+class Kernel:
+    """One kernel of TensorIR as it is launched."""
+
+    schedule: str
+    launches: int
+    blocks: int
+    """The blocks of its largest launch."""
+    threads: int
+    """The threads of a block of that launch."""
+    bytes: int
+    """What it reads and writes, each value once."""
+    tensor: bool
+    """Does it multiply on tensor cores?"""
+
+
+@attrs.frozen(slots=True)
+class Judged:
+    """A kernel, and what it does for a model."""
+
+    ops: str
+    kernel: Kernel
+    flops: int
+
+    @property
+    def is_thin(self) -> bool:
+        """Does it leave most of the GPU idle, with work for more?"""
+        return self.kernel.blocks < FEW_BLOCKS and self.flops > TINY
+
+    def time(self, peak: Peak) -> float:
+        """The seconds that it takes at least."""
+        blocks = self.kernel.blocks
+        filled = blocks / (math.ceil(blocks / peak.cores) * peak.cores)
+        rate = peak.tensor_flops if self.kernel.tensor else peak.flops
+        moving = self.kernel.bytes / (peak.bandwidth * min(1.0, blocks / peak.cores))
+        return max(self.flops / (rate * filled), moving) + self.kernel.launches * LAUNCH
+
+
+@attrs.frozen(slots=True, eq=False)
+class Verdict:
+    """A model's launches."""
+
+    kernels: Sequence[Judged]
+    least: int
+    """The bytes of its inputs, outputs and weights, which any program has to move."""
+    seconds: float
+    """How long it took to make the loops."""
+
+    @property
+    def moved(self) -> int:
+        """The bytes that all launches read and write."""
+        return sum(judged.kernel.bytes for judged in self.kernels)
+
+    @property
+    def tensor_share(self) -> float:
+        """The part of the arithmetic that is done on tensor cores."""
+        return sum(k.flops for k in self.kernels if k.kernel.tensor) / max(1, sum(k.flops for k in self.kernels))
+
+    def row(self, name: str, peak: Peak) -> list[str]:
+        """The model's line in the table."""
+        total = sum(judged.time(peak) for judged in self.kernels)
+        launches = sum(judged.kernel.launches for judged in self.kernels)
+        return [
+            name, str(launches), str(sum(kernel.is_thin for kernel in self.kernels)),
+            f"{self.moved / 2**20:.0f}", f"{self.moved / self.least:.1f}", f"{self.tensor_share:.0%}",
+            seconds(total * 1e3), seconds(launches * LAUNCH * 1e3), f"{self.seconds:.0f}",
+        ]
+
+
+HEADER = ("model", "launches", f"thin: under {FEW_BLOCKS} blocks", "MiB moved", "of least", "tensor cores", "ms at least",
+          "ms of launches", "s to make loops")
+
+
+def judge(graph: Graph, arch: str) -> Verdict:
+    """Each kernel of the model as `cuda` launches it."""
+    from accelerators.interface.registry import accelerator
+    from accelerators.tvm.bodies.lifting import lift_weights
+    from accelerators.tvm.code.building import Built
+    from accelerators.tvm.compiled.assembling import Assembly, pack_weights
+    from accelerators.tvm.device import TvmAccelerator
+    from accelerators.tvm.lower.lowering import lower
+
+    class Steps(Assembly):
+        """Notes which kernels run, and links nothing."""
+
+        def link(self) -> None:
+            return None
+
+    device = accelerator("cuda")
+    assert isinstance(device, TvmAccelerator)
+    machine, graph = device.machine({"ARCH": arch}), infer(graph, strict=False)
+    whole = {node[0] for node in graph.nodes if node.value is not None} | {node[0] for node in graph.inputs}
+    least = sum(map(_bytes, whole | set(graph.outputs)))
+    start = time.perf_counter()
+    lifted = lift_weights(device.fused(graph, machine))
+    made: dict[str, Built] = {}
+    for body in lifted.bodies.values():
+        if body.key not in made:
+            made[body.key] = Built(lower(body, machine), machine)
+    bodies = {node: (body, made[body.key]) for node, body in lifted.bodies.items()}
+    spent = time.perf_counter() - start
+    pack_weights(lifted.weights, bodies)
+    steps: dict[str, list[str]] = {}
+    for step in Steps(lifted.graph, bodies, lifted.weights, machine).run().steps:
+        steps.setdefault(step.call, []).append(step.symbol)
+    known: dict[str, Kernel] = {}
+    judged = list[Judged]()
+    for node, (_, built) in bodies.items():
+        assert node.subgraph is not None
+        inner = [one for one in node.subgraph.nodes if one.is_op]
+        symbols = steps.get(node.name, ())
+        for symbol in symbols:
+            if symbol not in known:
+                known[symbol] = launched(built, symbol)
+        kernels = [known[symbol] for symbol in symbols]
+        main = max(kernels, key=lambda kernel: (kernel.schedule not in SIDE, kernel.bytes), default=None)
+        ops = "+".join(str(one.op) for one in inner)
+        judged += [Judged(ops, kernel, flops(inner) if kernel is main else 0) for kernel in kernels]
+    return Verdict(judged, least, spent)
+
+
+SIDE = ("dlight.Fallback", "dlight.Transpose")
+"""Schedules of kernels that move numbers or work on each alone: the arithmetic of a product belongs to the others."""
+
+
+def launched(built: Built, symbol: str) -> Kernel:
+    """A kernel of a body as it is launched."""
+    from accelerators.tvm.code.launches import split_launches
+    from accelerators.tvm.lower.lowering import nameless
+    from accelerators.tvm.machine.library import compiling, tvm
+    from accelerators.tvm.machine.tvm_errors import quiet
+
+    kernel, target = built.lowered.kernels()[symbol], built.machine.target
+    with compiling.lock, quiet():
+        module = tvm().IRModule({"main": nameless(kernel).with_attr("global_symbol", symbol)})
+        on_device, plans = split_launches(module, target)
+    plan = plans[symbol]
+    largest = max(plan.launches, key=lambda launch: math.prod(launch.groups))
+    tensor = any(TENSOR_CORES.search(str(function.script())) is not None for function in on_device.values())
+    moved = sum(map(_memory, kernel.params)) + 2 * sum(plan.scratch)
+    sizes = math.prod(largest.groups), math.prod(largest.local)
+    return Kernel(built.lowered.schedules[symbol], len(plan.launches), *sizes, moved, tensor)
+
+
+def _memory(parameter: Any) -> int:
+    """The bytes of a kernel's argument."""
+    from accelerators.tvm.machine.library import tvm
+
+    kind = parameter.ty
+    return math.prod(int(size) for size in kind.shape) * -(-tvm().DataType(str(kind.dtype)).bits // 8)
+
+
+def _bytes(entry: NodeEntry) -> int:
+    kind = entry.type
+    if not isinstance(kind, TensorType) or kind.shape is None or not all(isinstance(size, int) for size in kind.shape):
+        return 0
+    return math.prod(kind.shape) * numpy_dtype(kind.dtype).itemsize  # type: ignore[arg-type]
+
+
+def layers(verdict: Verdict, peak: Peak) -> str:
+    """The launches of a model, one a line."""
+    lines = [
+        [j.ops, j.kernel.schedule, str(j.kernel.blocks), str(j.kernel.threads), f"{j.flops / 1e6:.1f}",
+         f"{j.kernel.bytes / 2**20:.2f}", f"{j.time(peak) * 1e6:.1f}"]
+        for j in verdict.kernels
+    ]
+    return markdown(("ops", "schedule", "blocks", "threads", "MFLOP", "MiB", "us at least"), lines)
+
+
+def main() -> None:
+    """Run the command line."""
+    import partita as pt
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--gpu", default="a100", choices=PEAKS, help="the GPU whose cores and peaks are taken")
+    parser.add_argument("--layers", action="store_true", help="list the launches of each model")
+    args = parser.parse_args()
+    peak, rows = PEAKS[args.gpu], []
+    for name in args.models:
+        verdict = judge(pt.load(model(name, args.batch).path), peak.arch)
+        rows.append(verdict.row(name, peak))
+        say(" ".join(rows[-1]))
+        if args.layers:
+            print(layers(verdict, peak))
+    print(markdown(HEADER, rows))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,132 @@
+"""Products and convolutions of our own on GPUs: every cut computes what the reference does, on any OpenCL driver."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.errors import AcceleratorUnavailable
+from accelerators.tvm.code import nvcc
+from accelerators.tvm.kernels.convolution import gpu_conv
+from accelerators.tvm.kernels.matmul import gpu_gemm
+from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, cycles, tiles
+from accelerators.tvm.machine.gpu import Gpu, cuda_gpu
+from tests.accelerators.tvm.running import compiled
+
+pytest.importorskip("tvm")
+
+SMALL = Gpu(64, 256, 32768)
+CUTS = list(tiles(SMALL))
+STEADY = [tile for tile in CUTS if tile.slice_threads % tile.columns == 0]
+
+
+@pytest.fixture(scope="module")
+def opencl() -> None:
+    from accelerators.tvm.run import opencl_driver
+
+    try:
+        opencl_driver.drivers()
+    except AcceleratorUnavailable as unavailable:
+        pytest.skip(f"no OpenCL here: {unavailable.cause}")
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32") / 4
+
+
+def matches(result: Any, schedule: str, *inputs: np.ndarray) -> None:
+    graph = pt.Graph([result], name="net")
+    model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})
+    (kernel,) = model.units[0].compiled.kernels()  # type: ignore[attr-defined]
+    assert kernel.schedule == schedule
+    np.testing.assert_allclose(model(*inputs)[0], pt.compile(graph, "reference")(*inputs)[0], rtol=1e-4, atol=1e-5)
+
+
+EXAMPLES = settings(
+    max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@EXAMPLES
+@given(st.sampled_from(STEADY), st.data())
+def test_convolutions_of_any_cut(opencl: None, tile: BlockTile, data: st.DataObject) -> None:
+    """Odd sizes, strides, pads, groups, one to three dimensions; the depth by taps and by channels."""
+    draw, rank = data.draw, data.draw(st.integers(1, 3))
+    groups, inner, outs, batch = (draw(st.sampled_from(few)) for few in ([1, 2], [1, 3, 8, 16], [2, 3, 17], [1, 2]))
+    sizes, taps = ([draw(st.integers(*bounds)) for _ in range(rank)] for bounds in ((3, 6), (1, 3)))
+    strides, pads = [draw(st.integers(1, 2)) for _ in range(rank)], [draw(st.integers(0, 1)) for _ in range(2 * rank)]
+    pads = pads if any(tap > 1 for tap in taps) else [0] * 2 * rank
+    image = pt.variable("x", "float32", (batch, groups * inner, *sizes))
+    weight, bias = pt.constant(numbers(groups * outs, inner, *taps)), pt.constant(numbers(groups * outs, seed=1))
+    out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=strides, pads=pads, group=groups))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_conv, "_best", lambda image, machine: tile)
+        matches(out, "gpu_convolution", numbers(batch, groups * inner, *sizes, seed=2))
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(CUTS), st.integers(1, 35), st.integers(2, 70), st.integers(2, 40),
+    st.sampled_from(["Gelu", "Exp", "Softplus"]),
+)
+def test_products_of_any_cut(opencl: None, tile: BlockTile, rows: int, depth: int, columns: int, after: str) -> None:
+    x = pt.variable("x", "float32", (rows, depth))
+    out = pt.op(after, pt.op("Add", pt.op("MatMul", x, pt.constant(numbers(depth, columns))), pt.constant(numbers(columns))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_gemm, "choose", lambda name, candidates, cost: tile)
+        matches(out, "gpu_gemm", numbers(rows, depth, seed=2))
+
+
+def test_a_residual_block_is_one_launch_a_convolution(opencl: None) -> None:
+    image = pt.variable("x", "float32", (1, 8, 4, 4))
+    product = pt.op("Conv", image, pt.constant(numbers(8, 8, 1, 1)))
+    matches(pt.op("Relu", pt.op("Sum", product, image)), "gpu_convolution", numbers(1, 8, 4, 4))
+
+
+def test_constants_of_more_than_seven_digits(opencl: None) -> None:
+    """OpenCL C of TVM's had 12583040."""
+    graph = pt.Graph([pt.op("Add", pt.variable("x", "float32", (2,)), pt.constant(np.float32(12583039)))])
+    result = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})(np.zeros(2, "float32"))[0]
+    np.testing.assert_array_equal(result, np.float32(12583039))
+
+
+def test_all_stages_of_a_kernel_are_bound_to_threads(opencl: None) -> None:
+    """dlight's rule for transposes scheduled one of two stages, and left the other to the host."""
+    data, positions = pt.variable("x", "float32", (1, 128)), pt.variable("i", "int64", (1, 1, 1, 128, 2))
+    graph = pt.Graph([pt.op("GatherND", data, positions)], name="net")
+    model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})
+    at = np.stack([np.zeros(128), np.arange(128)[::-1]], -1).astype("int64").reshape(1, 1, 1, 128, 2)
+    np.testing.assert_array_equal(model(numbers(1, 128), at)[0].ravel(), numbers(1, 128)[0, ::-1])
+
+
+@pytest.mark.parametrize(
+    "work", [Work(512, 49, 4608), Work(256, 196, 1024), Work(64, 3136, 576), Work(2048, 49, 512), Work(1, 1000, 2048)], ids=str
+)
+def test_products_with_few_outputs_fill_the_gpu(work: Work) -> None:
+    """Those of ResNet-50; dlight's tiles leave up to nine tenths of the cores idle."""
+    gpu = cuda_gpu("sm_80")
+    tile = min(tiles(gpu), key=lambda tile: cycles(tile, work, gpu))
+    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns)
+    assert blocks >= 60 and tile.threads >= 64 and tile.shared <= gpu.shared
+
+
+@pytest.mark.skipif(nvcc.compiler() in (None, nvcc.NVRTC), reason="no nvcc here")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_nothing_is_spilled(arch: str, tmp_path: Path) -> None:
+    image = pt.variable("x", "float32", (1, 64, 28, 28))
+    net = pt.Graph([pt.op("Relu", pt.op("Conv", image, pt.constant(numbers(128, 64, 3, 3)), pads=[1, 1, 1, 1]))])
+    (kernel,) = compiled(net, "cuda", ARCH=arch).kernels()
+    (tmp_path / "kernel.cu").write_text(kernel.source)
+    command = [str(nvcc.compiler()), "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-o", str(tmp_path / "out"), "kernel.cu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "Unsupported gpu architecture" in done.stderr or "is not defined for option" in done.stderr:
+        pytest.skip(f"this nvcc does not know {arch}")
+    assert done.returncode == 0, done.stderr
+    assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr

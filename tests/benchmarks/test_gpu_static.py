@@ -1,0 +1,38 @@
+"""What the static judgement says of a model on a GPU that is not there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.tvm.code import nvcc
+from benchmarks.gpu_static import HEADER, PEAKS, Judged, Kernel, judge, layers
+
+pytest.importorskip("tvm")
+
+
+def test_a_launch_is_as_fast_as_the_cores_that_it_fills() -> None:
+    full, half = (Judged("Conv", Kernel("gpu_convolution", 1, blocks, 128, 0, False), 10**9) for blocks in (108, 54))
+    assert half.is_thin and not full.is_thin
+    assert half.time(PEAKS["a100"]) - 2e-6 == pytest.approx(2 * (full.time(PEAKS["a100"]) - 2e-6))
+
+
+@pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
+def test_a_residual_block_is_two_launches() -> None:
+    """A convolution with its activation, and one with the residual and the activation behind it."""
+    weight = np.ones((64, 64, 3, 3), "float32")
+    image = pt.variable("x", "float32", (1, 64, 28, 28))
+    inner = pt.op("Relu", pt.op("Conv", image, pt.constant(weight), pads=[1, 1, 1, 1]))
+    outer = pt.op("Conv", inner, pt.constant(weight), pads=[1, 1, 1, 1])
+    verdict = judge(pt.Graph([pt.op("Relu", pt.op("Sum", outer, image))], name="block"), "sm_80")
+    kernels = [judged.kernel for judged in verdict.kernels]
+    assert [kernel.schedule for kernel in kernels] == ["gpu_convolution"] * 2
+    assert not any(judged.is_thin for judged in verdict.kernels)
+    assert sum(judged.flops for judged in verdict.kernels) == 2 * (2 * 9 * 64 * 64 * 784) + 3 * 64 * 784
+    image_bytes, weight_bytes = 4 * 64 * 784, weight.nbytes
+    assert verdict.least == 2 * image_bytes + 2 * weight_bytes
+    assert verdict.moved >= 5 * image_bytes + weight_bytes
+    row = verdict.row("block", PEAKS["a100"])
+    assert row[:3] == ["block", "2", "0"] and len(row) == len(HEADER)
+    assert "gpu_convolution" in layers(verdict, PEAKS["a100"])
